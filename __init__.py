@@ -1,0 +1,49 @@
+"""graphdbg: record, look at, replay, shrink and report what torch.compile makes of your model.
+
+The public names load on first use; `import graphdbg` imports neither torch nor textual.
+
+>>> import graphdbg
+>>> saved = graphdbg.open_run("myrun").graph("0_0/forward")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "record": "toolkit.recorder.session",
+    "open_run": "dumps.store",
+    "load_graph": "dumps.store",
+    "save_graph": "dumps.live",
+    "replay": "toolkit.replay",
+    "minify": "minifier.minify",
+    "SavedGraph": "dumps.store",
+    "Run": "dumps.store",
+    "Outcome": "toolkit.outcome",
+    "Minified": "minifier.minify",
+    "GraphdbgError": "dumps.errors",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+if TYPE_CHECKING:
+    from .dumps.errors import GraphdbgError
+    from .dumps.live import save_graph
+    from .dumps.store import Run, SavedGraph, load_graph, open_run
+    from .minifier.minify import Minified, minify
+    from .toolkit.outcome import Outcome
+    from .toolkit.recorder.session import record
+    from .toolkit.replay import replay
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    raise AttributeError(f"module 'graphdbg' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,42 @@
+"""Errors that a user sees as one sentence: what failed, why, what to do. Each carries the exit code of the command line.
+
+Raise one of these for anything the user can cause; anything else is a defect of graphdbg and shows its traceback.
+
+>>> raise UnreadableError("cannot read run/0_0/forward/graph.json", "the file is empty", "record the run again")
+Traceback (most recent call last):
+...
+graphdbg.dumps.errors.UnreadableError: cannot read run/0_0/forward/graph.json: the file is empty. Record the run again.
+"""
+
+from __future__ import annotations
+
+
+class GraphdbgError(Exception):
+    """Base of all errors that are told in a sentence; `exit_code` is what the command line exits with."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, why: str = "", fix: str = "") -> None:
+        self.what, self.why, self.fix = what, why, fix
+        text = f"{what}: {why}" if why else what
+        if fix:
+            text = f"{text.rstrip('.')}. {fix[:1].upper()}{fix[1:].rstrip('.')}."
+        super().__init__(text)
+
+
+class UsageError(GraphdbgError):
+    """The request makes no sense: unknown id, ambiguous prefix, an existing output path."""
+
+
+class UnreadableError(GraphdbgError):
+    """A file of the saved form is missing, truncated, malformed, of another version, or fails its hash."""
+
+
+class RefusedError(UnreadableError):
+    """The saved form asks for something that loading must not do: a target, name or path off the allow-list."""
+
+
+class EnvironmentLackError(GraphdbgError):
+    """This machine or this torch lacks something that the request needs."""
+
+    exit_code = 3

@@ -1,0 +1,27 @@
+"""The one place that prints. stdout is data, stderr is narration.
+
+>>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout
+>>> say("recorded 3 graphs")                  # a sentence on stderr
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def emit(data: Any, *, as_json: bool) -> None:
+    """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty text)."""
+    if as_json:
+        text = json.dumps(data, ensure_ascii=False)
+    else:
+        text = str(data)
+    sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Prints one narration line on stderr."""
+    sys.stderr.write(text if text.endswith("\n") else text + "\n")
+    sys.stderr.flush()

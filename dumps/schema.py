@@ -1,0 +1,222 @@
+"""The saved form, version 1: typed, validated records of graphs, values, inputs, symbols and ambient state.
+
+Knows nothing of torch: dtypes, devices, targets and expressions are strings. `dumps.live` turns records into fx graphs and back.
+
+Arguments of nodes are JSON values with one-key objects for what JSON lacks (see ARGUMENT_TAGS):
+a node is {"node": "add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null, 2]}, a dtype {"dtype": "float32"}.
+
+>>> NodeRecord(name="sin", op="call_function", target="aten.sin.default", args=[{"node": "x"}])
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+FORMAT = 1
+
+STAGES = (
+    "dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "inference", "compiled_autograd",
+    "post_grad_forward", "post_grad_backward", "post_grad_inference",
+)  # fmt: skip
+
+Dim = int | str
+"""A size, stride or offset: an int, or the text of an expression over the graph's symbols ("2*s0 + 1")."""
+
+Arg = Any
+"""An encoded argument: null, bool, int, float, str, a list, or an object with exactly one key of ARGUMENT_TAGS."""
+
+ARGUMENT_TAGS = frozenset({
+    "node",  # {"node": name}
+    "tuple", "size",  # {"tuple": [..]}, {"size": [..]} (torch.Size)
+    "dict",  # {"dict": [[key, value], ..]}
+    "slice", "range",  # {"slice": [start, stop, step]}
+    "float",  # {"float": "nan" | "inf" | "-inf"}
+    "complex",  # {"complex": [re, im]} where each part is an encoded float
+    "dtype", "device", "layout", "memory_format",  # {"dtype": "float32"}, {"device": "cuda:0"}
+    "sym",  # {"sym": ["int" | "float" | "bool", "s0 + 1"]}
+    "function",  # {"function": "aten.add.Tensor"}: a target used as an argument
+    "tensor",  # {"tensor": name in GraphBody.attrs}: a tensor written straight into the arguments
+    "ellipsis",  # {"ellipsis": true}
+    "opaque",  # {"opaque": [type name, repr]}: shown; refused when a live graph is asked for
+})  # fmt: skip
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Base of all records: unknown fields are refused with their place, defaults are not written."""
+
+
+class TensorValue(Record, tag="tensor", tag_field="value_kind"):
+    """Metadata of one tensor value. Sizes and strides in elements; `storage` names the alias group inside the graph."""
+
+    dtype: str
+    shape: list[Dim]
+    stride: list[Dim] = []
+    offset: Dim = 0
+    device: str = "cpu"
+    layout: str = "strided"
+    requires_grad: bool = False
+    storage: int | None = None
+
+
+class SymValue(Record, tag="sym", tag_field="value_kind"):
+    """A symbolic scalar: its kind, its expression, and the number it had when it was recorded."""
+
+    kind: Literal["int", "float", "bool"]
+    expr: str
+    hint: int | float | bool | None = None
+
+
+class SequenceValue(Record, tag="seq", tag_field="value_kind"):
+    """A list or tuple of values (a multi-output op)."""
+
+    kind: Literal["list", "tuple"]
+    items: list[Value]
+
+
+class ConstValue(Record, tag="const", tag_field="value_kind"):
+    """A plain value, encoded as an argument."""
+
+    value: Arg
+
+
+class OpaqueValue(Record, tag="opaque", tag_field="value_kind"):
+    """A value that has no saved form (a script object, a generator): its type name."""
+
+    type: str
+
+
+Value = TensorValue | SymValue | SequenceValue | ConstValue | OpaqueValue
+
+
+class NodeRecord(Record):
+    """One FX node. `stack` and `module` index GraphRecord.strings; -1 is none."""
+
+    name: str
+    op: Literal["placeholder", "get_attr", "call_function", "call_method", "call_module", "output"]
+    target: str
+    args: list[Arg] = []
+    kwargs: dict[str, Arg] = {}
+    value: Value | None = None
+    stack: int = -1
+    module: int = -1
+    seq_nr: int = -1
+    original_aten: str = ""
+    from_node: list[str] = []
+    meta: dict[str, Arg] = {}
+
+
+class StoredTensor(Record):
+    """A tensor whose bytes lie in tensors/<storage>: the whole storage, and the view on it that the tensor is."""
+
+    storage: str
+    value: TensorValue
+    parameter: bool = False
+
+
+class ModuleRecord(Record):
+    """A leaf module of a `call_module` node: an allow-listed class with its constructor arguments, or a traced body."""
+
+    type: str
+    arguments: dict[str, Arg] = {}
+    state: dict[str, StoredTensor] = {}
+    training: bool = False
+    repr: str = ""
+
+
+class GraphBody(Record):
+    """Nodes in order, and what they refer to by name: tensors (`attrs`), leaf modules, subgraphs of higher-order ops."""
+
+    nodes: list[NodeRecord]
+    attrs: dict[str, StoredTensor | TensorValue] = {}
+    modules: dict[str, ModuleRecord] = {}
+    subgraphs: dict[str, GraphBody] = {}
+
+
+class SymbolRecord(Record):
+    """One symbol: the number it had, and the range it may take (None: unbounded)."""
+
+    name: str
+    hint: int | float | None = None
+    lower: int | float | None = None
+    upper: int | float | None = None
+    backed: bool = True
+    source: str = ""
+
+
+class GuardRecord(Record):
+    """One guard that was assumed while the graph was traced: the expression and, where known, the user line."""
+
+    expr: str
+    stack: int = -1
+
+
+class Ambient(Record):
+    """Global state that changes what a graph means. `autocast` maps a device type to the dtype in force."""
+
+    grad: bool = True
+    inference_mode: bool = False
+    autocast: dict[str, str] = {}
+    autocast_cache: bool = True
+    deterministic: bool = False
+    deterministic_warn_only: bool = False
+    matmul_precision: str = "highest"
+    tf32: bool = False
+    cudnn_tf32: bool = True
+    default_dtype: str = "float32"
+    seed: int | None = None
+    rng_state: str = ""
+
+
+class InputRecord(Record):
+    """What an input is for (from the stage's own metadata) and what was seen of it in a real execution."""
+
+    name: str
+    role: Literal["parameter", "buffer", "tangent", "saved", "user", "constant", "unknown"] = "unknown"
+    source: str = ""
+    value: Value | None = None
+    scalar: int | float | bool | None = None
+    statistics: dict[str, float | int | None] | None = None
+    stored: StoredTensor | None = None
+
+
+class InputsRecord(Record):
+    """inputs.json: the inputs of one execution, in placeholder order. Written after graph.json, when the graph first ran."""
+
+    format: int = FORMAT
+    policy: str = "index"
+    inputs: list[InputRecord]
+    ambient: Ambient | None = None
+
+
+class GraphRecord(Record):
+    """graph.json: everything needed to rebuild, show and replay one graph."""
+
+    format: int = FORMAT
+    id: str
+    stage: str
+    compile_id: str | None = None
+    versions: dict[str, str] = {}
+    graph: GraphBody
+    inputs: list[InputRecord] = []
+    symbols: list[SymbolRecord] = []
+    guards: list[GuardRecord] = []
+    strings: list[str] = []
+    compile_kwargs: dict[str, Arg] = {}
+    ambient: Ambient = msgspec.field(default_factory=Ambient)
+    config: dict[str, dict[str, Arg]] = {}
+
+
+class RunRecord(Record):
+    """run.json: one recorded command."""
+
+    format: int = FORMAT
+    command: list[str]
+    versions: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    config: dict[str, dict[str, Arg]] = {}
+    world_size: int = 1
+    started: float = 0.0
+    inputs_policy: str = "index"
+    stages: list[str] = []
