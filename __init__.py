@@ -27,7 +27,20 @@ _HOME = {
     "GraphdbgError": "dumps.errors",
 }
 
-__all__ = ["__version__", *sorted(_HOME)]
+__all__ = [
+    "GraphdbgError",
+    "Minified",
+    "Outcome",
+    "Run",
+    "SavedGraph",
+    "__version__",
+    "load_graph",
+    "minify",
+    "open_run",
+    "record",
+    "replay",
+    "save_graph",
+]
 
 if TYPE_CHECKING:
     from .dumps.errors import GraphdbgError

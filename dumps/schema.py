@@ -43,7 +43,7 @@ ARGUMENT_TAGS = frozenset({
 })  # fmt: skip
 
 
-class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Base of all records: unknown fields are refused with their place, defaults are not written."""
 
 
@@ -108,7 +108,7 @@ class NodeRecord(Record):
 
 
 class StoredTensor(Record):
-    """A tensor whose bytes lie in tensors/<storage>: the whole storage, and the view on it that the tensor is."""
+    """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only."""
 
     storage: str
     value: TensorValue
@@ -129,7 +129,7 @@ class GraphBody(Record):
     """Nodes in order, and what they refer to by name: tensors (`attrs`), leaf modules, subgraphs of higher-order ops."""
 
     nodes: list[NodeRecord]
-    attrs: dict[str, StoredTensor | TensorValue] = {}
+    attrs: dict[str, StoredTensor] = {}
     modules: dict[str, ModuleRecord] = {}
     subgraphs: dict[str, GraphBody] = {}
 
@@ -181,19 +181,19 @@ class InputRecord(Record):
     stored: StoredTensor | None = None
 
 
-class InputsRecord(Record):
+class InputsRecord(Record, kw_only=True):
     """inputs.json: the inputs of one execution, in placeholder order. Written after graph.json, when the graph first ran."""
 
-    format: int = FORMAT
+    format: int
     policy: str = "index"
     inputs: list[InputRecord]
     ambient: Ambient | None = None
 
 
-class GraphRecord(Record):
+class GraphRecord(Record, kw_only=True):
     """graph.json: everything needed to rebuild, show and replay one graph."""
 
-    format: int = FORMAT
+    format: int
     id: str
     stage: str
     compile_id: str | None = None
@@ -208,10 +208,10 @@ class GraphRecord(Record):
     config: dict[str, dict[str, Arg]] = {}
 
 
-class RunRecord(Record):
+class RunRecord(Record, kw_only=True):
     """run.json: one recorded command."""
 
-    format: int = FORMAT
+    format: int
     command: list[str]
     versions: dict[str, str] = {}
     environment: dict[str, str] = {}
