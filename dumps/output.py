@@ -7,8 +7,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
+
+READER_GONE_EXIT = 141
+"""What a Unix program exits with when the reader of its stdout has closed it (`graphdbg ls --json | head -1`)."""
 
 
 def emit(data: Any, *, as_json: bool) -> None:
@@ -17,8 +21,12 @@ def emit(data: Any, *, as_json: bool) -> None:
         text = json.dumps(data, ensure_ascii=False)
     else:
         text = str(data)
-    sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(READER_GONE_EXIT) from None
 
 
 def say(text: str) -> None:

@@ -1,0 +1,43 @@
+# Works in a fresh clone with only Python (>= 3.10), gcc and make: `make demo`, `make test`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+
+# pytest exits with 5 when a selection holds no test; that is no failure.
+no_tests_is_fine = || test $$? -eq 5
+
+.PHONY: demo test test-full test-gpu lint bench clean
+
+demo: $(STAMP)
+	$(BIN)/graphdbg demo
+
+test: $(STAMP)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not gpu" $(ARGS) $(no_tests_is_fine)
+
+test-full: $(STAMP)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not gpu" $(ARGS) $(no_tests_is_fine)
+
+test-gpu: $(STAMP)
+	$(PYTEST) -n 0 -m gpu $(ARGS) $(no_tests_is_fine)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+bench: $(STAMP)
+	@set -e; for script in tests/bench/*.py; do \
+	  case $$script in */__init__.py|*/conftest.py|'tests/bench/*.py') ;; *) echo "== $$script"; $(BIN)/python $$script $(ARGS);; esac; \
+	done
+
+.venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .cache .pytest_cache .ruff_cache .hypothesis build

@@ -1,0 +1,109 @@
+"""The `graphdbg` command: one visible table of commands, each loaded from its room when it is called.
+
+Holds no logic of any command. `graphdbg --help` imports no command module, and none of them imports torch at its top.
+A GraphdbgError is told as its sentence on stderr; any other exception is a defect of ours and shows its traceback.
+
+>>> main(["--version"])
+graphdbg 0.1.0
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from . import __version__
+from .dumps.errors import GraphdbgError
+from .dumps.output import say
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "dump": ("toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
+    "ls": ("dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
+    "show": ("dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
+    "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
+    "minify": ("minifier.commands.minify:minify", "Shrink a failing graph to the smallest case that fails the same way."),
+    "report": ("minifier.commands.report:report", "Write repro.py, issue.md and artifacts.zip for a failing graph."),
+    "demo": ("minifier.commands.demo:demo", "Record a training run with a planted compiler bug, and do all of the above."),
+    "doctor": ("toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
+}
+"""name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
+
+PLANNED = ("draw", "diff", "tui", "check", "triage", "localize", "bisect", "compile", "pack")
+"""Commands of the design that are not built yet; typing one says so."""
+
+DEFECT_EXIT = 70
+INTERRUPTED_EXIT = 130
+
+
+class Commands(click.Group):
+    """A group that reads its list from COMMANDS and imports a command's module only to run it or to show its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        return getattr(import_module(f".{module}", __package__), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in PLANNED:
+            ctx.fail(f"`graphdbg {name}` is not built yet. What is there: {', '.join(COMMANDS)}.")
+        if name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=2)
+            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(COMMANDS)}."
+            ctx.fail(f"no command {name!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        with formatter.section("Not built yet"):
+            formatter.write_text(" ".join(PLANNED))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def graphdbg() -> None:
+    """Record, look at, replay, shrink and report what torch.compile makes of your model.
+
+    \b
+    graphdbg dump -o myrun train.py               record an unmodified training command
+    graphdbg ls myrun                             which graphs there are, and which one failed
+    graphdbg minify -o small myrun/0_0/forward    shrink that one, failing the same way
+    graphdbg report small                         repro.py and the text of an issue
+    """
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code; all errors are told on stderr."""
+    try:
+        result = graphdbg.main(args=None if args is None else list(args), prog_name="graphdbg", standalone_mode=False)
+    except GraphdbgError as error:
+        say(f"graphdbg: {error}")
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        say("graphdbg: interrupted")
+        return INTERRUPTED_EXIT
+    except Exception:  # noqa: BLE001 - the outermost frame: whatever comes here is shown whole
+        say(traceback.format_exc())
+        say("graphdbg: this is a defect of graphdbg, not of your model. Please report it with the text above.")
+        return DEFECT_EXIT
+    return result if isinstance(result, int) else 0
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the `graphdbg` script."""
+    sys.exit(run(args))
