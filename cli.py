@@ -26,9 +26,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ls": ("dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
     "show": ("dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
     "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
-    "minify": ("minifier.commands.minify:minify", "Shrink a failing graph to the smallest case that fails the same way."),
+    "minify": (
+        "minifier.commands.minify:minify",
+        "Shrink a failing graph to the smallest case that fails the same way.",
+    ),
     "report": ("minifier.commands.report:report", "Write repro.py, issue.md and artifacts.zip for a failing graph."),
-    "demo": ("minifier.commands.demo:demo", "Record a training run with a planted compiler bug, and do all of the above."),
+    "demo": (
+        "minifier.commands.demo:demo",
+        "Record a training run with a planted compiler bug, and do all of the above.",
+    ),
     "doctor": ("toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""

@@ -38,7 +38,6 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,93 @@
+"""What the house tests know of the tree: rooms, their modules, and which modules each of them imports.
+
+>>> [module.name for module in modules("dumps")][:2]
+['dumps', 'dumps.commands']
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("dumps", "toolkit", "minifier", "tui")
+"""In the order of the house: a room imports from rooms to its left only."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module: `graphdbg.`-less name for our own, the full name for others, and where it stands."""
+
+    module: str
+    ours: bool
+    relative: bool
+    top_level: bool
+    line: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file, named from the package's root: `dumps.store`; the front door is the empty name."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))
+
+    @property
+    def package(self) -> list[str]:
+        parts = self.name.split(".") if self.name else []
+        return parts if self.path.name == "__init__.py" else parts[:-1]
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        return [item for node, top in _walk(self.tree, True) for item in self._read(node, top)]
+
+    def _read(self, node: ast.Import | ast.ImportFrom, top_level: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield _import(alias.name, False, top_level, node.lineno)
+        elif node.level == 0:
+            for alias in node.names:
+                yield _import(f"{node.module}.{alias.name}", False, top_level, node.lineno)
+        else:
+            package = self.package
+            start = package[: len(package) - (node.level - 1)] + (node.module.split(".") if node.module else [])
+            for alias in node.names:
+                yield Import(".".join([*start, alias.name]), True, True, top_level, node.lineno)
+
+
+def _import(name: str, relative: bool, top_level: bool, line: int) -> Import:
+    ours = name == "graphdbg" or name.startswith("graphdbg.")
+    return Import(name.partition(".")[2] if ours else name, ours, relative, top_level, line)
+
+
+def _walk(tree: ast.AST, top_level: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """All import statements; `top_level` is false inside functions and under `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, top_level
+        else:
+            checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from _walk(node, top_level and not checking and not function)
+
+
+def modules(*rooms: str) -> list[Module]:
+    """All modules of the named rooms (all rooms when none is named), sorted by name."""
+    found: list[Module] = []
+    for room in rooms or ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found.append(Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return sorted(found, key=lambda module: module.name)
+
+
+def front() -> list[Module]:
+    """The modules at the package's root."""
+    return [Module("" if name == "__init__" else name, ROOT / f"{name}.py") for name in ("__init__", "__main__", "cli")]

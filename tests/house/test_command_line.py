@@ -1,0 +1,141 @@
+"""The assembled command line: help, errors as sentences, exit codes, suggestions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from graphdbg import cli
+from graphdbg.dumps.errors import EnvironmentLackError, UsageError
+
+DATA_COMMANDS = ("ls", "show", "replay", "minify", "report", "doctor")
+"""The commands that print data: each takes --json."""
+
+
+def command(name: str) -> click.Command:
+    found = cli.graphdbg.get_command(click.Context(cli.graphdbg), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (command(name).help or "").strip()
+    bare = [p.name for p in command(name).params if isinstance(p, click.Option) and not p.help and not p.hidden]
+    assert not bare, f"options of {name} without help: {bare}"
+    assert cli.run([name, "--help"]) == 0
+    assert f"graphdbg {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", DATA_COMMANDS)
+def test_every_command_that_prints_data_takes_json(name: str) -> None:
+    assert any("--json" in parameter.opts for parameter in command(name).params)
+
+
+def test_a_misspelt_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["minfy"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Did you mean minify?" in captured.err
+
+
+@pytest.mark.parametrize("name", cli.PLANNED)
+def test_a_planned_command_says_that_it_is_not_built(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([name, "myrun"]) == 2
+    assert f"`graphdbg {name}` is not built yet" in capsys.readouterr().err
+    assert name not in cli.COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (UsageError("no graph '9_9'", "myrun has 3 graphs", "see `graphdbg ls myrun`"), 2, "See `graphdbg ls myrun`."),
+        (EnvironmentLackError("no GPU", "none is visible", "use --device cpu"), 3, "no GPU: none is visible. Use"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (click.FileError("x.json", "gone"), 2, "x.json"),
+    ],
+)
+def test_a_mistake_is_a_sentence_and_a_code(
+    error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, error)
+    assert cli.run(["doctor", "--json"]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert text in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_defect_shows_its_traceback_and_asks_for_a_report(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, ZeroDivisionError("planted"))
+    assert cli.run(["doctor"]) == cli.DEFECT_EXIT
+    captured = capsys.readouterr().err
+    assert "ZeroDivisionError: planted" in captured
+    assert "report it" in captured
+
+
+@pytest.mark.parametrize(("value", "code"), [(None, 0), (1, 1), (0, 0)])
+def test_what_a_command_returns_is_the_exit_code(value: int | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = click.Command("doctor", callback=lambda: value)
+    monkeypatch.setattr(cli.Commands, "get_command", lambda self, ctx, name: planted)
+    assert cli.run(["doctor"]) == code
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Puts a command in the place of `doctor` that raises."""
+
+    def callback(as_json: bool) -> None:
+        raise error
+
+    option = click.Option(["--json", "as_json"], is_flag=True)
+    planted = click.Command("doctor", callback=callback, params=[option])
+    monkeypatch.setattr(cli.Commands, "get_command", lambda self, ctx, name: planted)
+
+
+def test_python_m_graphdbg_is_the_same_command(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "graphdbg", "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("graphdbg ")
+
+
+def test_a_reader_that_closes_early_is_met_with_silence(tmp_path: Path) -> None:
+    body = "from graphdbg.dumps.output import emit\nfor _ in range(100): emit('x' * 100_000, as_json=False)"
+    with subprocess.Popen(
+        [sys.executable, "-c", body], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.read(10)
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait(60) == 141
+
+
+@pytest.mark.parametrize(
+    "args", [["ls", "nowhere"], ["show", "nowhere/0_0/forward"], ["replay", "nowhere"], ["minify", "nowhere/x"]]
+)
+def test_a_wrong_path_is_a_sentence(
+    args: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(args) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "nowhere" in captured.err
+    assert "Traceback" not in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ls_of_an_empty_folder_is_empty_data(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["ls", "--json"]) == 0
+    json.loads(capsys.readouterr().out)

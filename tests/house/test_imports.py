@@ -1,0 +1,75 @@
+"""Imports point one way: dumps <- toolkit <- minifier <- tui <- cli; no circles; who may know torch and textual."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from .source_tree import ROOMS, Module, front, modules
+
+FRONT_DOOR = {"__version__", "dumps", *ROOMS}
+"""What a room may take from the package's root: the version, and rooms (checked by name)."""
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_rooms_below_it(room: str) -> None:
+    allowed = set(ROOMS[: ROOMS.index(room) + 1])
+    wrong = [
+        f"{module.path}:{item.line} imports {item.module}"
+        for module in modules(room)
+        for item in module.imports
+        if item.ours and item.module.split(".")[0] not in allowed | {"__version__"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_inside_the_package_imports_are_relative() -> None:
+    wrong = [
+        f"{module.path}:{item.line} imports graphdbg.{item.module}"
+        for module in [*modules(), *front()]
+        for item in module.imports
+        if item.ours and not item.relative
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    names = {module.name for module in modules()}
+    graph = {module.name: _own_targets(module, names) - {module.name} for module in modules()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"circle of top-level imports: {' -> '.join(error.args[1])}")
+
+
+def _own_targets(module: Module, names: set[str]) -> set[str]:
+    """The modules that importing this one imports: `a.b.c` is module a.b.c, else name c of module a.b."""
+    found = set()
+    for item in module.imports:
+        if item.ours and item.top_level:
+            found.add(item.module if item.module in names else item.module.rpartition(".")[0])
+    return found & names
+
+
+def test_only_tui_imports_textual() -> None:
+    wrong = [
+        f"{module.path}:{item.line}"
+        for module in [*modules("dumps", "toolkit", "minifier"), *front()]
+        for item in module.imports
+        if item.module.split(".")[0] == "textual" and not item.ours
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_reading_the_saved_form_needs_no_torch() -> None:
+    """In dumps only torchside imports torch at its top; live.py, its door, does it inside its functions."""
+    wrong = [
+        f"{module.path}:{item.line} imports {item.module}"
+        for module in modules("dumps")
+        if not module.name.startswith("dumps.torchside")
+        for item in module.imports
+        if (item.top_level and item.module.split(".")[0] == "torch" and not item.ours)
+        or ("torchside" in item.module and item.ours and module.name != "dumps.live")
+    ]
+    assert not wrong, "\n".join(wrong)

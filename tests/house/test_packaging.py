@@ -1,0 +1,107 @@
+"""What is installed is what is here: packages, public names, the wheel's content, no paths of anybody's machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphdbg
+
+from .source_tree import ROOMS, ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def tracked_files() -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no git checkout")
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in done.stdout.split("\0") if name]
+
+
+def test_the_list_of_packages_is_the_folders() -> None:
+    folders = {"graphdbg"}
+    for room in ROOMS:
+        folders |= {
+            "graphdbg." + ".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / room).rglob("__init__.py")
+        }
+    assert set(project()["tool"]["setuptools"]["packages"]) == folders
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_the_version_is_told_once() -> None:
+    assert project()["project"]["version"] == graphdbg.__version__
+
+
+@pytest.mark.parametrize("name", graphdbg.__all__)
+def test_every_public_name_resolves(name: str) -> None:
+    assert getattr(graphdbg, name) is not None
+    assert name in dir(graphdbg)
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'recrod'"):
+        _ = graphdbg.recrod
+
+
+def test_constraints_pin_what_the_project_asks_for() -> None:
+    pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    asked = project()["project"]["dependencies"] + project()["project"]["optional-dependencies"]["dev"]
+    assert {item.split(">=")[0].split("[")[0] for item in asked} <= pinned
+
+
+def test_no_tracked_file_names_this_machine() -> None:
+    homes = {str(Path.home()), str(ROOT), str(ROOT.parent)} - {"/", "/tmp", "/home", "/root"}
+    wrong = []
+    for path in tracked_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+        wrong += [f"{path}: {home}/" for home in homes if f"{home}/" in text]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_a_built_wheel_holds_the_packages_and_not_the_tests(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for path in tracked_files():
+        if path.exists():
+            target = source / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "-q",
+        "-w",
+        str(tmp_path),
+        str(source),
+    ]
+    subprocess.run(build, check=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {f"graphdbg/{p.relative_to(ROOT)}" for p in tracked_files() if p.relative_to(ROOT).parts[0] in ROOMS}
+    assert {name for name in wanted if name.endswith(".py")} <= names
+    assert {"graphdbg/__init__.py", "graphdbg/__main__.py", "graphdbg/cli.py"} <= names
+    assert not [name for name in names if "tests/" in name]
