@@ -1,0 +1,116 @@
+"""Writing files so that a reader sees either nothing or the whole: temporary name in the same folder, fsync, rename.
+
+Must not know what the bytes mean. Names that start with `.tmp-` are unfinished work of somebody and are ignored by every reader.
+
+>>> write_file(Path("run/run.json"), b"{}")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import EnvironmentLackError, UsageError
+
+TEMPORARY_PREFIX = ".tmp-"
+
+_counter = itertools.count()
+
+
+def temporary_beside(path: Path) -> Path:
+    """A fresh hidden name in the folder of `path`, unique among all threads and processes of this host."""
+    return path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(4).hex()}-{next(_counter)}"
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames inside `folder` durable; file systems that cannot sync a folder are left alone."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_and_sync(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    with path.open("xb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Writes and syncs a file inside a folder that nobody sees yet (see `new_folder`)."""
+    try:
+        _write_and_sync(path, (data,))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
+    return EnvironmentLackError(
+        f"cannot write {path}", error.strerror or str(error), "free some space or choose another folder"
+    )
+
+
+def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclusive: bool = False) -> bool:
+    """Writes `data` to `path` whole or not at all; replaces an existing file.
+
+    With `exclusive` an existing file stays as it is and False is returned. Raises EnvironmentLackError when the disk refuses.
+    """
+    parts = [data] if isinstance(data, bytes) else data
+    temporary = temporary_beside(path)
+    try:
+        try:
+            _write_and_sync(temporary, parts)
+            if exclusive:
+                try:
+                    os.link(temporary, path)
+                except FileExistsError:
+                    return False
+            else:
+                temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return True
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yields an empty hidden folder that becomes `path` when the block ends well, and vanishes when it raises.
+
+    Raises UsageError when `path` exists: nothing is ever overwritten.
+    """
+    if path.exists():
+        raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_beside(path)
+        temporary.mkdir()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        yield temporary
+        sync_folder(temporary)
+        # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was lost.
+        if path.exists():
+            raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
+        try:
+            temporary.rename(path)
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    sync_folder(path.parent)

@@ -1,0 +1,128 @@
+"""Names of graphs and processes: how they are made, checked, shown and found again.
+
+A graph's local id is `<frame>_<recompile>[_a<attempt>]/<stage>[.N]`; `x<K>_0` stands for no compile id, `ca<K>_0` for compiled
+autograd. Every id and process name that reaches the file system passes through here, so a name can never leave its folder.
+
+>>> compile_name("0/0_1"), compile_name("!2")
+('0_0_a1', 'ca2_0')
+>>> check_id("0_0/forward.1")
+'0_0/forward.1'
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from .errors import RefusedError, UsageError
+from .schema import STAGES
+
+_COMPILE = re.compile(r"(?:x\d+_0|ca\d+(?:_\d+){1,2}|\d+_\d+)(?:_a\d+)?", re.ASCII)
+_TORCH_COMPILE = re.compile(
+    r"(?:!(?P<ca>\d+))?/?(?:(?P<frame>\d+)/(?P<recompile>\d+)(?:_(?P<attempt>\d+))?)?", re.ASCII
+)
+_STAGE = re.compile(rf"(?:{'|'.join(STAGES)})(?:\.[1-9]\d*)?", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", re.ASCII)
+_MAX_NAME = 200
+
+
+def compile_name(compile_id: str) -> str:
+    """torch's compile id ("0/0", "0/0_1", "!2", "!2/0/1") as a folder name; one that is a folder name already stays."""
+    if _COMPILE.fullmatch(compile_id):
+        return compile_id
+    found = _TORCH_COMPILE.fullmatch(compile_id)
+    if not found or not compile_id:
+        raise UsageError(f"{compile_id!r} is not a compile id", 'ids look like "0/0", "0/0_1" or "!0"')
+    frame = f"{found['frame']}_{found['recompile']}" if found["frame"] else "0"
+    attempt = f"_a{found['attempt']}" if found["attempt"] and found["attempt"] != "0" else ""
+    return f"ca{found['ca']}_{frame}{attempt}" if found["ca"] else f"{frame}{attempt}"
+
+
+def check_id(local: str) -> str:
+    """Returns a local graph id that is well formed, hence safe as a path; raises RefusedError for any other text."""
+    head, slash, stage = local.partition("/")
+    if not slash or len(local) > _MAX_NAME or not _COMPILE.fullmatch(head) or not _STAGE.fullmatch(stage):
+        raise RefusedError(
+            f"{local!r} is not a graph id", "ids look like 0_0/forward, 0_0_a1/joint or x0_0/inference.1"
+        )
+    return local
+
+
+def is_id(local: str) -> bool:
+    """Whether the text is a well-formed local graph id."""
+    head, slash, stage = local.partition("/")
+    return bool(slash and len(local) <= _MAX_NAME and _COMPILE.fullmatch(head) and _STAGE.fullmatch(stage))
+
+
+def stage_of(local: str) -> str:
+    """The stage in a local id: "0_0/forward.1" gives "forward"."""
+    return check_id(local).partition("/")[2].partition(".")[0]
+
+
+def check_file_name(name: str, what: str = "file name") -> str:
+    """Returns a name of one path component made of letters, digits, `_ . + -`; raises RefusedError for anything else."""
+    if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):
+        raise RefusedError(f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, and no path")
+    return name
+
+
+def process_name(pid: int, rank: int | None = None, restart: int = 0) -> str:
+    """The folder name of one recorded process: pid123, rank0_pid123, rank0_restart1_pid123."""
+    parts = [f"rank{rank}"] if rank is not None else []
+    if restart:
+        parts.append(f"restart{restart}")
+    return "_".join([*parts, f"pid{pid}"])
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a graph lives: its process folder, that process's rank, its local id."""
+
+    process: str
+    rank: int | None
+    local: str
+
+
+def shown(addresses: Sequence[Address]) -> list[str]:
+    """The ids to show: local ones when one process recorded graphs, else prefixed by rank, or by folder where ranks repeat."""
+    processes = {(address.process, address.rank) for address in addresses}
+    if len(processes) <= 1:
+        return [address.local for address in addresses]
+    ranks = Counter(rank for _, rank in processes)
+    return [
+        f"{a.process if a.rank is None or ranks[a.rank] > 1 else a.rank}:{a.local}" for a in addresses
+    ]  # fmt: skip
+
+
+def find(text: str, addresses: Sequence[Address], where: str = "this run") -> int:
+    """The position of the one address that `text` names: exact ids win over prefixes; a prefix must be unambiguous.
+
+    `text` is a local id or its beginning, optionally after `<rank or process folder>:`. Raises UsageError with the candidates.
+    """
+    names = shown(addresses)
+    process, colon, local = text.rpartition(":")
+    inside = [
+        i for i, a in enumerate(addresses)
+        if not colon or a.process == process or (a.rank is not None and process == str(a.rank))
+    ]  # fmt: skip
+    exact = [i for i in inside if addresses[i].local == local]
+    found = exact or [i for i in inside if local and addresses[i].local.startswith(local)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(
+            f"{text!r} is ambiguous in {where}", f"it could be {_some(names, found)}", "give more of the id"
+        )
+    if not addresses:
+        raise UsageError(f"{where} holds no graph {text!r}", "it holds no graphs at all")
+    why = f"it holds {_some(names, inside or range(len(names)))}"
+    if colon and not inside:
+        why = f"no process there is called {process!r}; {why}"
+    raise UsageError(f"{where} holds no graph {text!r}", why, "list them with graphdbg ls")
+
+
+def _some(names: Sequence[str], positions: Sequence[int], limit: int = 12) -> str:
+    text = ", ".join(names[i] for i in positions[:limit])
+    return f"{text} and {len(positions) - limit} more" if len(positions) > limit else text

@@ -1,0 +1,150 @@
+"""What `ls` shows of a run, from journals, folder names and process.json alone: no graph.json is opened.
+
+Must stay fast for thousands of graphs, and must read what a killed process left behind.
+
+>>> [row.status for row in rows(processes(Path("myrun")))]
+['ran', 'compiling']
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from . import ids, journal
+from .errors import GraphdbgError, UnreadableError
+from .process import FILE as PROCESS_FILE
+from .process import Liveness, ProcessRecord, liveness
+from .reading import read_record
+from .schema import FORMAT
+from .sidecar import HEAD, read_head
+from .writer import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
+
+
+class Process(msgspec.Struct):
+    """One recorded process: its folder, whether it lives, the states of its graphs, and what of it is damaged."""
+
+    name: str
+    path: Path
+    rank: int | None
+    record: ProcessRecord
+    liveness: Liveness
+    states: dict[str, journal.GraphState]
+    saved: set[str]
+    damage: list[str]
+
+
+class Row(msgspec.Struct):
+    """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does."""
+
+    id: str
+    local: str
+    process: str
+    rank: int | None
+    stage: str
+    nodes: int | None
+    status: str
+    error: str | None
+    seconds: float | None
+    saved: bool
+    path: Path
+    lost: bool = False
+
+    def fixed(self) -> dict[str, Any]:
+        """The row as `ls --json` prints it."""
+        return {
+            "id": self.id, "process": self.process, "rank": self.rank, "stage": self.stage, "nodes": self.nodes,
+            "status": self.status, "error": self.error, "seconds": self.seconds,
+        }  # fmt: skip
+
+
+def is_run(path: Path) -> bool:
+    """Whether the folder holds a run."""
+    return (path / RUN_FILE).is_file()
+
+
+def runs(folder: Path) -> list[Path]:
+    """The runs directly inside a folder, by name."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(folder / entry.name for entry in entries if entry.is_dir() and is_run(folder / entry.name))
+    except OSError as error:
+        raise UnreadableError(f"cannot read {folder}", error.strerror or str(error)) from error
+
+
+def processes(run: Path) -> list[Process]:
+    """The processes of a run by rank, then start time. Damaged journals and process files are told in `damage`, not raised."""
+    found: list[Process] = []
+    for entry in _folders(run):
+        if entry == TENSORS_FOLDER or not any(
+            (run / entry / name).exists() for name in (PROCESS_FILE, JOURNAL_FILE, GRAPHS_FOLDER)
+        ):
+            continue
+        found.append(_process(run / entry))
+    return sorted(found, key=lambda p: (p.rank is None, p.rank or 0, p.record.started, p.name))
+
+
+def _folders(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
+
+
+def _process(path: Path) -> Process:
+    contents = journal.read(path / JOURNAL_FILE)
+    damage = contents.damage
+    try:
+        record = read_record(path / PROCESS_FILE, ProcessRecord)
+    except GraphdbgError as error:
+        damage.append(str(error))
+        record = ProcessRecord(format=FORMAT, name=path.name, pid=0, host="")
+    saved: set[str] = set()
+    states = contents.states()
+    for compile_name in _folders(path / GRAPHS_FOLDER):
+        for stage in _folders(path / GRAPHS_FOLDER / compile_name):
+            local = f"{compile_name}/{stage}"
+            if ids.is_id(local):
+                saved.add(local)
+            else:
+                damage.append(f"{path / GRAPHS_FOLDER / local!s}: not a graph id, ignored")
+    for local in [local for local in states if not ids.is_id(local)]:
+        damage.append(f"{path / JOURNAL_FILE}: {local!r} is not a graph id, ignored")
+        del states[local]
+    for local in sorted(saved - states.keys()):
+        states[local] = journal.GraphState(status="captured")
+    alive = liveness(record, ended=contents.ended())
+    return Process(path.name, path, record.rank, record, alive, states, saved, damage)
+
+
+def rows(found: Iterable[Process]) -> list[Row]:
+    """The graphs of those processes in the order of capture."""
+    pairs = [(process, local) for process in found for local in process.states]
+    names = ids.shown([ids.Address(process.name, process.rank, local) for process, local in pairs])
+    return [_row(process, local, name) for (process, local), name in zip(pairs, names, strict=True)]
+
+
+def _row(process: Process, local: str, name: str) -> Row:
+    state = process.states[local]
+    path = process.path / GRAPHS_FOLDER / local
+    nodes = state.nodes
+    if nodes is None and local in process.saved and (path / HEAD).exists():
+        try:
+            nodes = read_head(path / HEAD).nodes
+        except GraphdbgError as error:
+            process.damage.append(str(error))
+    lost = state.status in journal.IN_FLIGHT and process.liveness == "dead"
+    error = state.error
+    if lost:
+        error = f"process {process.record.pid} died while this graph was {state.status}"
+    return Row(
+        name, local, process.name, process.rank, ids.stage_of(local), nodes, state.status, error, state.seconds,
+        local in process.saved, path, lost,
+    )  # fmt: skip

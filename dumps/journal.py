@@ -1,0 +1,190 @@
+"""The journal of one process: append-only JSON lines that say how far each graph got, whatever happened to the process.
+
+Every line is one os.write on an O_APPEND descriptor, so it survives `kill -9` and never interleaves with another thread's.
+Must not buffer, must not raise into the recorded program because of a value it cannot encode.
+
+>>> journal = Journal(Path("run/pid1/journal.jsonl"))
+>>> journal.event("captured", graph="0_0/forward", nodes=12)
+>>> read(Path("run/pid1/journal.jsonl")).states()["0_0/forward"].status
+'captured'
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from .errors import EnvironmentLackError, UnreadableError
+
+KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "note", "begin", "end")
+"""What an event can be. `begin` and `end` are the process's own; `note` changes no state; the others are states of a graph."""
+
+STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
+IN_FLIGHT = ("compiling", "running")
+
+
+class Journal:
+    """Appends events; safe from several threads and across fork. `path` is created when missing, never truncated."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._torn = False
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        try:
+            self._descriptor = os.open(path, flags, 0o666)
+        except OSError as error:
+            raise EnvironmentLackError(f"cannot write {path}", error.strerror or str(error)) from error
+
+    def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
+        """Writes one line {"t": seconds since 1970, "kind", "graph", ...}; values JSON lacks are written as their text."""
+        if kind not in KINDS:
+            raise ValueError(f"unknown journal event {kind!r}")
+        line = msgspec.json.encode(_clean({"t": time.time(), "kind": kind, "graph": graph, **fields})) + b"\n"
+        with self._lock:
+            if self._descriptor < 0:
+                return
+            # After a short write (a full disk) the next line starts afresh, so only one line is lost.
+            data = b"\n" + line if self._torn else line
+            try:
+                self._torn = os.write(self._descriptor, data) != len(data)
+            except OSError as error:
+                raise EnvironmentLackError(f"cannot write {self.path}", error.strerror or str(error)) from error
+
+    def close(self) -> None:
+        """Closes the descriptor; later events are dropped (the interpreter is going down)."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+
+def _clean(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: _plain(value) for key, value in fields.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, bool) or value is None or isinstance(value, float):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {str(_plain(str(key))): _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return _plain(str(value))
+
+
+class Event(msgspec.Struct):
+    """One journal line; `fields` holds everything beyond the three that all lines have."""
+
+    time: float
+    kind: str
+    graph: str | None
+    fields: dict[str, Any]
+
+
+class GraphState(msgspec.Struct):
+    """What the journal says of one graph. `seconds` is the compile time, once it is known."""
+
+    status: str = ""
+    error: str | None = None
+    seconds: float | None = None
+    nodes: int | None = None
+    since: float = 0.0
+    compiling_since: float | None = None
+
+    def apply(self, event: Event) -> None:
+        """Moves to the event's state."""
+        if event.kind not in STATES:
+            return
+        fields = event.fields
+        self.status, self.since = event.kind, event.time
+        nodes = fields.get("nodes")
+        if isinstance(nodes, int):
+            self.nodes = nodes
+        if event.kind == "compiling":
+            self.compiling_since = event.time
+        if event.kind in ("compiled", "failed"):
+            seconds = fields.get("seconds")
+            if isinstance(seconds, (int, float)):
+                self.seconds = float(seconds)
+            elif self.compiling_since is not None and self.seconds is None:
+                self.seconds = max(0.0, event.time - self.compiling_since)
+        self.error = _error_text(fields) if event.kind in ("failed", "skipped") else None
+
+
+def _error_text(fields: dict[str, Any]) -> str:
+    message = str(fields.get("message") or fields.get("reason") or fields.get("error") or "")
+    kind = str(fields.get("type") or fields.get("exception") or "")
+    if kind and message.startswith(kind):
+        kind = ""
+    return ": ".join(part for part in (kind, message) if part) or "no reason was recorded"
+
+
+class JournalContents(msgspec.Struct):
+    """A journal as read: its events in order, and one sentence per damaged line."""
+
+    events: list[Event]
+    damage: list[str]
+
+    def states(self) -> dict[str, GraphState]:
+        """Graph id -> its state, in the order in which the graphs first appear."""
+        states: dict[str, GraphState] = {}
+        for event in self.events:
+            if event.graph is not None and event.kind in STATES:
+                states.setdefault(event.graph, GraphState()).apply(event)
+        return states
+
+    def ended(self) -> bool:
+        """Whether the process closed its journal itself."""
+        return any(event.kind == "end" for event in self.events)
+
+
+def read(path: Path) -> JournalContents:
+    """Reads a journal; a missing one is empty. A line that is torn or damaged is skipped and told in `damage`."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return JournalContents([], [])
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
+    return parse(data, str(path))
+
+
+def parse(data: bytes, where: str = "journal") -> JournalContents:
+    """The events of journal bytes; see `read`."""
+    lines = data.split(b"\n")
+    last = lines.pop()
+    contents = JournalContents([], [])
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            event = _event(decoder.decode(line))
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            event = None
+        if event is None:
+            contents.damage.append(f"{where}, line {number}: damaged and skipped")
+        else:
+            contents.events.append(event)
+    if last.strip():
+        contents.damage.append(f"{where}: the last line is torn (the process died while writing it) and was skipped")
+    return contents
+
+
+def _event(line: dict[str, Any]) -> Event | None:
+    stamp, kind, graph = line.pop("t", None), line.pop("kind", None), line.pop("graph", None)
+    if isinstance(stamp, bool) or not isinstance(stamp, (int, float)) or not isinstance(kind, str):
+        return None
+    if graph is not None and not isinstance(graph, str):
+        return None
+    return Event(float(stamp), kind, graph, line)

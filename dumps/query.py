@@ -1,0 +1,70 @@
+"""From the text a user typed to what it names: a run, a graph of a run (`RUN/ID`), or a case folder.
+
+>>> resolve("myrun/0_0/forward").id
+'0_0/forward'
+>>> resolve("myrun")
+Run('myrun')
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import UsageError
+from .index import is_run, runs
+from .store import Run, SavedGraph, open_run
+from .writer import GRAPH_FILE, GRAPHS_FOLDER
+
+
+def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
+    """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before it
+    where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`.
+
+    Raises UsageError saying what was looked for and where.
+    """
+    path = Path(cwd or "") / text
+    try:
+        if not text or "\0" in text:
+            raise UsageError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")
+        if is_run(path):
+            return open_run(path)
+        for parent in path.parents:
+            if is_run(parent):
+                return _inside(open_run(parent), path.relative_to(parent))
+        for folder in (path, path / "case"):
+            if (folder / GRAPH_FILE).is_file():
+                return SavedGraph(folder)
+        folder = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{text!r} names nothing", str(error)) from error
+    why = "the folder holds neither run.json nor graph.json" if folder else "there is no such folder"
+    raise UsageError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
+
+
+def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
+    """The same where a graph is wanted: a run with one graph gives that graph. Raises UsageError for any other run."""
+    found = resolve(text, cwd)
+    if isinstance(found, SavedGraph):
+        return found
+    graphs = found.graphs()
+    if len(graphs) == 1:
+        return graphs[0]
+    listed = ", ".join(graph.id for graph in graphs[:12]) + (" and more" if len(graphs) > 12 else "")
+    why = f"it holds {listed}" if graphs else "it holds no graphs"
+    raise UsageError(f"{text} is a run and one graph is wanted", why, f"name one as {text}/ID")
+
+
+def _inside(run: Run, rest: Path) -> SavedGraph:
+    parts = rest.parts
+    if len(parts) == 4 and parts[1] == GRAPHS_FOLDER:  # the graph's own folder: <process>/graphs/<compile>/<stage>
+        return run.graph(f"{parts[0]}:{parts[2]}/{parts[3]}")
+    return run.graph("/".join(parts))
+
+
+def _hint(cwd: Path) -> str:
+    try:
+        found = runs(cwd)
+    except UsageError:
+        found = []
+    names = ", ".join(run.name for run in found[:8])
+    return f"the runs here are {names}" if names else "there are no runs here: record one with graphdbg dump"

@@ -1,0 +1,266 @@
+"""What tables show of a graph, as columns beside graph.json, so that `ls`, `show` and the TUI never parse a whole graph.json.
+
+`head.json` is a line for `ls`; `table.msgpack` holds the columns with interned strings. Both are derived and can be rebuilt from
+the record at any time; nothing may read them as the truth.
+
+>>> table = build(record)
+>>> table.row(0).name
+'primals_1'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from .errors import UnreadableError
+from .reading import read_bytes, read_record, refuse_format
+from .schema import FORMAT, Arg, GraphRecord, SequenceValue, SymValue, TensorValue, Value
+
+HEAD = "head.json"
+TABLE = "table.msgpack"
+
+ITEM_BYTES = {
+    "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "complex32": 4,
+    "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2,
+}  # fmt: skip
+"""Bytes of one element; a dtype that is not listed has one."""
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$', re.MULTILINE)
+
+
+class Head(msgspec.Struct, kw_only=True):
+    """head.json: what `ls` needs when the journal does not say it."""
+
+    format: int
+    id: str
+    stage: str
+    nodes: int
+    inputs: int = 0
+
+
+class Row(msgspec.Struct):
+    """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is None when it is unknown."""
+
+    index: int
+    name: str
+    op: str
+    target: str
+    dtype: str
+    shape: str
+    stride: str
+    device: str
+    size_bytes: int | None
+    users: int
+    inputs: list[int]
+    module: str
+    where: str
+    code: str
+    seq_nr: int
+
+
+class Table(msgspec.Struct):
+    """table.msgpack: columns of equal length; the int columns named in `strings`' readers index `strings`."""
+
+    format: int
+    strings: list[str]
+    name: list[str]
+    op: list[int]
+    target: list[int]
+    dtype: list[int]
+    shape: list[int]
+    stride: list[int]
+    device: list[int]
+    size_bytes: list[int | None]
+    users: list[int]
+    inputs: list[list[int]]
+    module: list[int]
+    where: list[int]
+    code: list[int]
+    seq_nr: list[int]
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def row(self, index: int) -> Row:
+        """The node at that position."""
+        text = self.strings
+        return Row(
+            index, self.name[index], text[self.op[index]], text[self.target[index]], text[self.dtype[index]],
+            text[self.shape[index]], text[self.stride[index]], text[self.device[index]], self.size_bytes[index],
+            self.users[index], self.inputs[index], text[self.module[index]], text[self.where[index]],
+            text[self.code[index]], self.seq_nr[index],
+        )  # fmt: skip
+
+    def rows(self) -> Iterator[Row]:
+        """All nodes in order."""
+        return (self.row(index) for index in range(len(self.name)))
+
+
+class _Interner:
+    def __init__(self) -> None:
+        self.strings: list[str] = []
+        self._index: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        index = self._index.get(text)
+        if index is None:
+            index = self._index[text] = len(self.strings)
+            self.strings.append(text)
+        return index
+
+
+def user_frame(stack: str) -> tuple[str, str]:
+    """The last frame of a stack text, as ("model.py:12", "y = self.fc(x)"); empty strings when there is none."""
+    frames = list(_FRAME.finditer(stack))
+    if not frames:
+        return "", ""
+    last = frames[-1]
+    code = stack[last.end() :].strip("\n").partition("\n")[0].strip()
+    return f"{Path(last['file']).name}:{last['line']}", code
+
+
+def references(arg: Arg) -> Iterator[str]:
+    """Names of the nodes an encoded argument refers to, in order, repeated when used twice."""
+    if isinstance(arg, dict):
+        mapping = cast("dict[str, Any]", arg)
+        node = mapping.get("node")
+        if isinstance(node, str) and len(mapping) == 1:
+            yield node
+        elif len(mapping) == 1 and next(iter(mapping)) in ("tuple", "size", "dict", "slice", "range", "complex"):
+            yield from references(next(iter(mapping.values())))
+    elif isinstance(arg, list):
+        for item in cast("list[Any]", arg):
+            yield from references(item)
+
+
+def _dims(dims: list[int | str]) -> str:
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def value_text(value: Value | None) -> tuple[str, str, str, str, int | None]:
+    """A value as (dtype, shape, stride, device, bytes) in words; a multi-output value joins its items with `;`."""
+    if isinstance(value, TensorValue):
+        size: int | None = ITEM_BYTES.get(value.dtype, 1)
+        for dim in value.shape:
+            size = size * dim if size is not None and isinstance(dim, int) else None
+        return value.dtype, _dims(value.shape), _dims(value.stride), value.device, size
+    if isinstance(value, SymValue):
+        return f"Sym{value.kind.capitalize()}", value.expr, "", "", 0
+    if isinstance(value, SequenceValue):
+        parts = [value_text(item) for item in value.items]
+        sizes = [part[4] for part in parts]
+        devices = sorted({part[3] for part in parts if part[3]})
+        known = [size for size in sizes if size is not None]
+        total = sum(known) if len(known) == len(sizes) else None
+        return (
+            "; ".join(p[0] for p in parts),
+            "; ".join(p[1] for p in parts),
+            "; ".join(p[2] for p in parts),
+            ", ".join(devices),
+            total,
+        )
+    return "", "", "", "", None if value is None else 0
+
+
+def build(record: GraphRecord) -> Table:
+    """The table of a record's top-level nodes."""
+    intern = _Interner()
+    intern("")
+    frames: dict[int, tuple[int, int]] = {}
+    position: dict[str, int] = {}
+    table = Table(FORMAT, intern.strings, *([] for _ in range(14)))  # pyright: ignore[reportArgumentType]
+    values: dict[tuple[str, ...], tuple[int, int, int, int]] = {}
+    for index, node in enumerate(record.graph.nodes):
+        position[node.name] = index
+        used = list(dict.fromkeys(
+            position[name] for name in references([node.args, list(node.kwargs.values())]) if name in position
+        ))  # fmt: skip
+        for producer in used:
+            table.users[producer] += 1
+        dtype, shape, stride, device, size = value_text(node.value)
+        key = (dtype, shape, stride, device)
+        if key not in values:
+            values[key] = (intern(dtype), intern(shape), intern(stride), intern(device))
+        if node.stack not in frames:
+            stack = record.strings[node.stack] if 0 <= node.stack < len(record.strings) else ""
+            where, code = user_frame(stack)
+            frames[node.stack] = intern(where), intern(code)
+        columns = values[key]
+        table.name.append(node.name)
+        table.op.append(intern(node.op))
+        table.target.append(intern(node.target))
+        table.dtype.append(columns[0])
+        table.shape.append(columns[1])
+        table.stride.append(columns[2])
+        table.device.append(columns[3])
+        table.size_bytes.append(size)
+        table.users.append(0)
+        table.inputs.append(used)
+        table.module.append(intern(record.strings[node.module] if 0 <= node.module < len(record.strings) else ""))
+        table.where.append(frames[node.stack][0])
+        table.code.append(frames[node.stack][1])
+        table.seq_nr.append(node.seq_nr)
+    return table
+
+
+def head(record: GraphRecord) -> Head:
+    """The line that `ls` needs."""
+    nodes = record.graph.nodes
+    return Head(
+        format=FORMAT, id=record.id, stage=record.stage, nodes=len(nodes), inputs=sum(n.op == "placeholder" for n in nodes)
+    )  # fmt: skip
+
+
+def files(record: GraphRecord) -> dict[str, bytes]:
+    """The sidecar's files by name."""
+    return {HEAD: msgspec.json.encode(head(record)), TABLE: msgspec.msgpack.encode(build(record))}
+
+
+def read_table(path: Path) -> Table:
+    """Reads table.msgpack; raises UnreadableError for a file that is damaged or newer."""
+    data = read_bytes(path)
+    why = ""
+    try:
+        table = msgspec.msgpack.decode(data, type=Table)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        why = str(error)
+    else:
+        refuse_format(table.format, str(path))
+        why = _inconsistency(table)
+        if not why:
+            return table
+    raise UnreadableError(
+        f"cannot read {path}", f"it is damaged ({why})", "delete it: graphdbg then reads graph.json instead"
+    )
+
+
+def _inconsistency(table: Table) -> str:
+    count = len(table.name)
+    for column in (
+        table.op,
+        table.target,
+        table.dtype,
+        table.shape,
+        table.stride,
+        table.device,
+        table.module,
+        table.where,
+        table.code,
+    ):
+        if len(column) != count or (count and not 0 <= min(column) <= max(column) < len(table.strings)):
+            return "its columns do not fit together"
+    if any(len(column) != count for column in (table.size_bytes, table.users, table.inputs, table.seq_nr)):
+        return "its columns do not fit together"
+    if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(table.inputs)):
+        return "a node uses a later node"
+    return ""
+
+
+def read_head(path: Path) -> Head:
+    """Reads head.json; raises UnreadableError for a file that is damaged or newer."""
+    return read_record(path, Head)

@@ -1,0 +1,200 @@
+"""Opening what was recorded: a run with its graphs, or one graph by its folder. Reading needs no torch.
+
+Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use.
+Must not execute, import or trust anything found in a dump.
+
+>>> run = open_run("myrun")
+>>> saved = run.graph("0_0/forward")
+>>> saved.record.graph.nodes[0].name
+'primals_1'
+>>> gm, inputs = saved.module(), saved.inputs(seed=0)      # torch is imported here
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import ids, index, sidecar
+from .errors import UnreadableError, UsageError
+from .reading import read_record
+from .schema import GraphRecord, InputsRecord, RunRecord
+from .tensors import TensorStore
+from .validate import check_graph, check_inputs
+from .writer import CODE_FOLDER, GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+
+class SavedGraph:
+    """One saved graph: in a run, or a case folder of its own (then `run` is None and its status is "saved")."""
+
+    def __init__(self, path: Path, run: Run | None = None, row: index.Row | None = None) -> None:
+        self.path = path
+        self.run = run
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"SavedGraph({str(self.path)!r})"
+
+    @property
+    def id(self) -> str:
+        """The id that commands take, prefixed by the rank or process where the run has several."""
+        return self._row.id if self._row else self.record.id
+
+    @property
+    def local_id(self) -> str:
+        """The id inside its process: "0_0/forward"."""
+        return self._row.local if self._row else self.record.id
+
+    @property
+    def stage(self) -> str:
+        """One of schema.STAGES."""
+        return self._row.stage if self._row else self.record.stage
+
+    @property
+    def process(self) -> str | None:
+        """The name of the process folder."""
+        return self._row.process if self._row else None
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of the process, where it had one."""
+        return self._row.rank if self._row else None
+
+    @property
+    def status(self) -> str:
+        """The last state in the journal; "saved" for a case folder."""
+        return self._row.status if self._row else "saved"
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed, or that its process died with this graph in flight."""
+        return self._row.error if self._row else None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took to compile."""
+        return self._row.seconds if self._row else None
+
+    @property
+    def tensors_dir(self) -> Path:
+        """The folder of tensor storages."""
+        return (self.run.path if self.run else self.path) / TENSORS_FOLDER
+
+    @cached_property
+    def tensors(self) -> TensorStore:
+        """The tensor storages."""
+        return TensorStore(self.tensors_dir)
+
+    @cached_property
+    def record(self) -> GraphRecord:
+        """The whole graph, checked. Raises UnreadableError or RefusedError naming the file and the place in it."""
+        record = read_record(self.path / GRAPH_FILE, GraphRecord)
+        check_graph(record, str(self.path / GRAPH_FILE))
+        if self._row and record.id != self._row.local:
+            why = f"it says it is {record.id!r} but lies in the folder of {self._row.local!r}"
+            raise UnreadableError(f"cannot read {self.path / GRAPH_FILE}", why)
+        return record
+
+    @cached_property
+    def inputs_record(self) -> InputsRecord | None:
+        """What was seen of the inputs in a real execution, checked; None when the graph was never seen to run."""
+        path = self.path / INPUTS_FILE
+        if not path.exists():
+            return None
+        record = read_record(path, InputsRecord)
+        check_inputs(record, str(path))
+        return record
+
+    @cached_property
+    def table(self) -> sidecar.Table:
+        """What tables show, from the sidecar; from the record when the sidecar is missing."""
+        path = self.path / sidecar.TABLE
+        return sidecar.read_table(path) if path.exists() else sidecar.build(self.record)
+
+    @property
+    def program_path(self) -> Path:
+        """graph.py: the same graph as a program."""
+        return self.path / PROGRAM_FILE
+
+    def code_files(self) -> list[Path]:
+        """The files of generated code, by name; empty when none was generated."""
+        folder = self.path / CODE_FOLDER
+        return (
+            sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")) if folder.is_dir() else []
+        )
+
+    def module(self) -> GraphModule:
+        """The live graph with its parameters, buffers and constants. Imports torch."""
+        from . import live
+
+        return live.module(self.record, self.tensors)
+
+    def inputs(self, seed: int = 0) -> list[Any]:
+        """Real inputs: stored ones where there are any, the others synthesised from `seed`. Imports torch."""
+        from . import live
+
+        return live.inputs(self.record, self.inputs_record, self.tensors, seed)
+
+
+class Run:
+    """One recorded command. What it says is as of when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record = read_record(path / RUN_FILE, RunRecord)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @cached_property
+    def processes(self) -> list[index.Process]:
+        """The recorded processes."""
+        return index.processes(self.path)
+
+    @cached_property
+    def rows(self) -> list[index.Row]:
+        """One row per graph that the journals or folders know, saved or not, in order of capture."""
+        return index.rows(self.processes)
+
+    @property
+    def damage(self) -> list[str]:
+        """One sentence per torn journal line or unreadable small file."""
+        return [sentence for process in self.processes for sentence in process.damage]
+
+    def graphs(self) -> list[SavedGraph]:
+        """The saved graphs in order of capture, process by process."""
+        return [SavedGraph(row.path, self, row) for row in self.rows if row.saved]
+
+    def graph(self, text: str) -> SavedGraph:
+        """The graph named by an exact id or an unambiguous prefix; raises UsageError with the candidates."""
+        addresses = [ids.Address(row.process, row.rank, row.local) for row in self.rows]
+        row = self.rows[ids.find(text, addresses, str(self.path))]
+        if not row.saved:
+            why = row.error or f"it was {row.status} but its folder is missing"
+            raise UnreadableError(f"graph {row.id} of {self.path} was not saved", why)
+        return SavedGraph(row.path, self, row)
+
+
+def open_run(path: str | Path) -> Run:
+    """Opens a run folder; raises UsageError when there is none, UnreadableError when run.json is damaged or newer."""
+    path = Path(path)
+    if not index.is_run(path):
+        why = "it has no run.json" if path.is_dir() else "there is no such folder"
+        raise UsageError(f"{path} is not a run", why, "see the runs here with graphdbg ls")
+    return Run(path)
+
+
+def load_graph(path: str | Path) -> SavedGraph:
+    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `query.resolve` for the rules."""
+    from .query import resolve
+
+    found = resolve(str(path))
+    if isinstance(found, Run):
+        raise UsageError(
+            f"{path} is a run", "a graph is wanted", f"name one: {path}/ID; list them with graphdbg ls {path}"
+        )
+    return found

@@ -1,0 +1,180 @@
+"""Tensor storages by content: each file is named by the hash of its bytes and written once, by whichever process comes first.
+
+A file is a valid safetensors file with one uint8 tensor called `data`; what the bytes mean (dtype, shape, stride) is said by
+the records that refer to it. Must not import torch or numpy; reading maps the file and checks its hash.
+
+>>> store = TensorStore(Path("run/tensors"))
+>>> name = store.put(b"\\x00" * 16)
+>>> bytes(store.get(name)) == b"\\x00" * 16
+True
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import re
+import threading
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from .atomic import write_file
+from .errors import RefusedError, UnreadableError
+
+Bytes = bytes | bytearray | memoryview
+
+HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_MAX_HEADER_BYTES = 1 << 16
+
+
+class TensorSink(Protocol):
+    """Where encoders put storages and decoders find them."""
+
+    def accepts(self, size_bytes: int) -> bool:
+        """Whether a storage of that size should be put at all; when not, only its metadata is recorded."""
+        ...
+
+    def put(self, data: Bytes) -> str:
+        """Keeps the bytes and returns the name to find them by."""
+        ...
+
+    def get(self, name: str) -> Bytes:
+        """The bytes of that name; raises RefusedError or UnreadableError."""
+        ...
+
+
+def hash_bytes(data: Bytes) -> str:
+    """The name of a storage: blake2b with 160 bits, as 40 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+def check_hash(name: str, place: str = "") -> str:
+    """Returns a storage name that is 40 hexadecimal digits, hence safe as a path; raises RefusedError for anything else."""
+    if not HASH.fullmatch(name):
+        raise RefusedError(
+            f"{name!r} is not a tensor name" + (f" ({place})" if place else ""), "names are 40 hexadecimal digits"
+        )
+    return name
+
+
+class TensorStore:
+    """Storages in a folder, shared by every process of a run. `max_bytes` makes it refuse larger storages."""
+
+    def __init__(self, folder: Path, *, max_bytes: int | None = None) -> None:
+        self.folder = folder
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._open: dict[str, memoryview] = {}
+
+    def accepts(self, size_bytes: int) -> bool:
+        """Whether a storage of that size is within the limit."""
+        return self.max_bytes is None or size_bytes <= self.max_bytes
+
+    def put(self, data: Bytes) -> str:
+        """Writes the bytes under their hash unless they are there already; returns the hash."""
+        flat = memoryview(data).cast("B")
+        name = hash_bytes(flat)
+        path = self.folder / name
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_file(path, (_header(len(flat)), flat))
+        return name
+
+    def get(self, name: str) -> memoryview:
+        """A read-only view of the mapped bytes, after their hash was checked (once per store).
+
+        Raises RefusedError for a name that is no hash, UnreadableError for a file that is missing, cut off or altered.
+        """
+        path = self.folder / check_hash(name, str(self.folder))
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = _verified(path, name)
+            return self._open[name]
+
+    def has(self, name: str) -> bool:
+        """Whether a file of that name is there (its bytes are not looked at)."""
+        return bool(HASH.fullmatch(name)) and (self.folder / name).is_file()
+
+    def size_bytes(self, name: str) -> int:
+        """The file's size with its header, or 0 when it is missing."""
+        return (self.folder / check_hash(name)).stat().st_size if self.has(name) else 0
+
+
+class MemoryTensors:
+    """The same in memory: for tests, and for graphs that never reach a disk."""
+
+    def __init__(self) -> None:
+        self.storages: dict[str, bytes] = {}
+
+    def accepts(self, size_bytes: int) -> bool:
+        """Always."""
+        return True
+
+    def put(self, data: Bytes) -> str:
+        """Keeps a copy of the bytes under their hash."""
+        flat = bytes(memoryview(data).cast("B"))
+        name = hash_bytes(flat)
+        self.storages.setdefault(name, flat)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """The bytes of that hash; raises UnreadableError when they were never put."""
+        if name not in self.storages:
+            raise UnreadableError(f"tensor {check_hash(name)} is missing", "it was never stored")
+        return self.storages[name]
+
+
+def _header(size_bytes: int) -> bytes:
+    text = msgspec.json.encode({"data": {"dtype": "U8", "shape": [size_bytes], "data_offsets": [0, size_bytes]}})
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _verified(path: Path, name: str) -> memoryview:
+    what = f"cannot read tensor {path}"
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            if size == 0:
+                raise UnreadableError(what, "the file is empty", "record the run again")
+            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except FileNotFoundError as error:
+        raise UnreadableError(
+            what, "the file is missing", "record the run again, or copy tensors/ along with the graph"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise UnreadableError(what, str(error)) from error
+    data = mapped[data_start(mapped, what) :]
+    if hash_bytes(data) != name:
+        raise UnreadableError(
+            what, "its bytes do not have the hash that is its name: the file is damaged", "record the run again"
+        )
+    return data
+
+
+def data_start(mapped: memoryview, what: str) -> int:
+    """Where the bytes begin in a safetensors file with the one tensor `data`; raises UnreadableError for any other file."""
+    length = int.from_bytes(mapped[:8], "little")
+    if len(mapped) < 8 or length > _MAX_HEADER_BYTES or 8 + length > len(mapped):
+        raise UnreadableError(what, "the file is cut off or its header is damaged", "record the run again")
+    try:
+        header = msgspec.json.decode(bytes(mapped[8 : 8 + length]), type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableError(what, "its header is not JSON", "record the run again") from error
+    body = len(mapped) - 8 - length
+    header.pop("__metadata__", None)
+    entry: Any = header.get("data")
+    entry = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    if (
+        set(header) != {"data"}
+        or entry.get("dtype") != "U8"
+        or entry.get("shape") != [entry.get("data_offsets", [0, None])[1]]
+    ):
+        raise UnreadableError(what, "it does not hold one uint8 tensor called 'data'", "record the run again")
+    if entry.get("data_offsets") != [0, body]:
+        raise UnreadableError(
+            what, f"the header says {entry.get('data_offsets')} but {body} bytes follow", "record the run again"
+        )
+    return 8 + length

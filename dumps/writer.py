@@ -1,0 +1,235 @@
+"""Writing a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes share a run safely.
+
+Must not overwrite anything of anybody else, must not import torch, and must leave every finished graph whole whenever the
+process dies. All methods may be called from several threads.
+
+>>> run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))
+>>> process = run.process(rank=0)
+>>> record.id = process.unique_id("0/0", "forward")
+>>> process.save_graph(record, process.tensors)
+PosixPath('myrun/rank0_pid123/graphs/0_0/forward')
+>>> process.journal.event("compiling", graph=record.id)
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from . import ids, process, sidecar
+from .atomic import new_folder, write_file, write_new
+from .errors import EnvironmentLackError, GraphdbgError, UsageError
+from .journal import Journal
+from .reading import read_record
+from .schema import GraphBody, GraphRecord, InputsRecord, RunRecord, StoredTensor
+from .tensors import TensorSink, TensorStore
+
+RUN_FILE = "run.json"
+GRAPH_FILE = "graph.json"
+PROGRAM_FILE = "graph.py"
+INPUTS_FILE = "inputs.json"
+JOURNAL_FILE = "journal.jsonl"
+GRAPHS_FOLDER = "graphs"
+CODE_FOLDER = "code"
+TENSORS_FOLDER = "tensors"
+
+
+def encode(record: object) -> bytes:
+    """The bytes of a JSON file of the saved form: the record, and a newline."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+class RunWriter:
+    """A run folder that this process may add to."""
+
+    def __init__(self, path: Path, record: RunRecord) -> None:
+        self.path = path
+        self.record = record
+        self.tensors = TensorStore(path / TENSORS_FOLDER)
+
+    @classmethod
+    def create(cls, path: str | Path, record: RunRecord, *, join: bool = False) -> RunWriter:
+        """Makes the run folder with run.json; with `join`, adds to a run that another process made (its record then holds).
+
+        Raises UsageError when `path` is taken, EnvironmentLackError when it cannot be written.
+        """
+        path = Path(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            taken = any(not entry.name.startswith(".") for entry in os.scandir(path))
+        except FileExistsError as error:
+            raise UsageError(f"cannot record into {path}", "it is a file", "choose another name") from error
+        except OSError as error:
+            raise EnvironmentLackError(f"cannot record into {path}", error.strerror or str(error)) from error
+        if taken and not (path / RUN_FILE).exists():
+            raise UsageError(
+                f"cannot record into {path}", "the folder is not empty", "choose another name or delete it"
+            )
+        if not taken and write_file(path / RUN_FILE, encode(record), exclusive=True):
+            return cls(path, record)
+        if not join:
+            why = "a run is recorded there already, and runs are never overwritten"
+            raise UsageError(f"cannot record into {path}", why, "choose another name or delete it")
+        return cls(path, read_record(path / RUN_FILE, RunRecord))
+
+    def process(self, name: str | None = None, rank: int | None = None, restart: int = 0) -> ProcessWriter:
+        """Makes a folder for the calling process. A name that is taken (a pid used again) gets `_2`, `_3`, ... at its end."""
+        wanted = ids.check_file_name(name or ids.process_name(os.getpid(), rank, restart), "process name")
+        if wanted == TENSORS_FOLDER:
+            raise UsageError(f"{wanted!r} cannot be a process name", "tensors lie there")
+        for count in itertools.count(1):
+            chosen = wanted if count == 1 else f"{wanted}_{count}"
+            try:
+                (self.path / chosen).mkdir()
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise EnvironmentLackError(
+                    f"cannot write {self.path / chosen}", error.strerror or str(error)
+                ) from error
+            return ProcessWriter(self, chosen, rank, restart)
+        raise AssertionError("unreachable")
+
+
+class ProcessWriter:
+    """The folder of one process: its journal and its graphs. `tensors` is the run's store, shared by all processes."""
+
+    def __init__(self, run: RunWriter, name: str, rank: int | None = None, restart: int = 0) -> None:
+        self.run = run
+        self.name = name
+        self.rank = rank
+        self.path = run.path / name
+        self.tensors = run.tensors
+        self.pid = os.getpid()
+        self._lock = threading.Lock()
+        self._taken: set[str] = set()
+        self._fresh = itertools.count()
+        write_file(self.path / process.FILE, encode(process.describe(name, rank, restart)))
+        self.journal = Journal(self.path / JOURNAL_FILE)
+        self.journal.event("begin", pid=self.pid)
+
+    @property
+    def owned(self) -> bool:
+        """False in a forked child, which must open a process folder of its own."""
+        return os.getpid() == self.pid
+
+    def fresh_compile(self) -> str:
+        """A compile name for graphs that have no compile id: x0_0, x1_0, ...; give it to `unique_id` for each of their stages."""
+        with self._lock:
+            return f"x{next(self._fresh)}_0"
+
+    def unique_id(self, compile_id: str | None, stage: str) -> str:
+        """Reserves the local id for a graph: `.1`, `.2`, ... from the second graph of one stage under one compile id."""
+        name = ids.compile_name(compile_id) if compile_id else self.fresh_compile()
+        with self._lock:
+            for count in itertools.count():
+                local = ids.check_id(f"{name}/{stage}" if count == 0 else f"{name}/{stage}.{count}")
+                if local not in self._taken:
+                    self._taken.add(local)
+                    return local
+        raise AssertionError("unreachable")
+
+    def graph_path(self, local: str) -> Path:
+        """The folder of a graph, whether it exists or not."""
+        return self.path / GRAPHS_FOLDER / ids.check_id(local)
+
+    def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
+        """Writes the graph's folder whole and journals it as `captured`; returns the folder.
+
+        Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
+        """
+        path = self.graph_path(record.id)
+        self._copy_storages(_stored(record.graph), tensors)
+        write_graph_folder(path, record, on_failure=lambda error: self._note(record.id, error))
+        with self._lock:
+            self._taken.add(record.id)
+        self.journal.event("captured", graph=record.id, nodes=len(record.graph.nodes), stage=record.stage)
+        return path
+
+    def amend(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
+        """Replaces what was saved of a graph by a fuller record, file by file, each whole."""
+        path = self._existing(record.id)
+        self._copy_storages(_stored(record.graph), tensors)
+        for name, data in _files(record, lambda error: self._note(record.id, error)):
+            write_file(path / name, data)
+        return path
+
+    def save_inputs(self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None) -> Path:
+        """Writes inputs.json beside the graph; a later call replaces it."""
+        self._copy_storages((item.stored for item in inputs.inputs if item.stored is not None), tensors)
+        path = self._existing(local) / INPUTS_FILE
+        write_file(path, encode(inputs))
+        return path
+
+    def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
+        """Writes generated code into code/, one file per name; returns their paths."""
+        folder = self._existing(local) / CODE_FOLDER
+        paths = [folder / ids.check_file_name(name, "file name") for name in files]
+        folder.mkdir(exist_ok=True)
+        for path, text in zip(paths, files.values(), strict=True):
+            write_file(path, text.encode("utf-8", "backslashreplace"))
+        return paths
+
+    def close(self) -> None:
+        """Says in the journal that this process ended by itself; does nothing in a forked child."""
+        if self.owned:
+            self.journal.event("end")
+            self.journal.close()
+
+    def _existing(self, local: str) -> Path:
+        path = self.graph_path(local)
+        if not path.is_dir():
+            raise UsageError(f"{path} does not exist", "save the graph first")
+        return path
+
+    def _copy_storages(self, stored: Iterator[StoredTensor], source: TensorSink | None) -> None:
+        if source is None or source is self.tensors:
+            return
+        for name in {item.storage for item in stored if item.storage}:
+            if not self.tensors.has(name):
+                self.tensors.put(source.get(name))
+
+    def _note(self, local: str, error: GraphdbgError) -> None:
+        self.journal.event("note", graph=local, message=f"no {PROGRAM_FILE}: {error}")
+
+
+def _stored(body: GraphBody) -> Iterator[StoredTensor]:
+    yield from body.attrs.values()
+    for module in body.modules.values():
+        yield from module.state.values()
+    for subgraph in body.subgraphs.values():
+        yield from _stored(subgraph)
+
+
+def _files(record: GraphRecord, on_failure: Callable[[GraphdbgError], None]) -> Iterator[tuple[str, bytes]]:
+    """The files of a graph's folder; graph.json last, so that an amended graph is never newer than what is derived from it."""
+    yield from sidecar.files(record).items()
+    try:
+        from .emit import program  # late: emitting is large, and most of a run's readers never need it
+
+        yield PROGRAM_FILE, program(record).encode("utf-8", "backslashreplace")
+    except GraphdbgError as error:
+        on_failure(error)
+    except ImportError as error:
+        on_failure(GraphdbgError("no emitter", str(error)))
+    yield GRAPH_FILE, encode(record)
+
+
+def write_graph_folder(
+    path: Path, record: GraphRecord, inputs: InputsRecord | None = None,
+    *, on_failure: Callable[[GraphdbgError], None] = lambda _: None,
+) -> None:  # fmt: skip
+    """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
+
+    `on_failure` is told when the graph has no runnable program (an argument without a saved form); the rest is written.
+    """
+    with new_folder(path) as folder:
+        for name, data in _files(record, on_failure):
+            write_new(folder / name, data)
+        if inputs is not None:
+            write_new(folder / INPUTS_FILE, encode(inputs))
