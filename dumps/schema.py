@@ -34,11 +34,14 @@ ARGUMENT_TAGS = frozenset({
     "slice", "range",  # {"slice": [start, stop, step]}
     "float",  # {"float": "nan" | "inf" | "-inf"}
     "complex",  # {"complex": [re, im]} where each part is an encoded float
-    "dtype", "device", "layout", "memory_format",  # {"dtype": "float32"}, {"device": "cuda:0"}
+    "dtype", "device", "layout", "memory_format", "qscheme",  # {"dtype": "float32"}, {"device": "cuda:0"}
     "sym",  # {"sym": ["int" | "float" | "bool", "s0 + 1"]}
     "function",  # {"function": "aten.add.Tensor"}: a target used as an argument
     "tensor",  # {"tensor": name in GraphBody.attrs}: a tensor written straight into the arguments
     "ellipsis",  # {"ellipsis": true}
+    "value",  # {"value": a Value}: metadata of a value, where node metadata holds fake tensors
+    "policy",  # {"policy": "MUST_SAVE"}: a member of torch.utils.checkpoint.CheckpointPolicy
+    "string",  # {"string": index into GraphRecord.strings}: a long text that repeats
     "opaque",  # {"opaque": [type name, repr]}: shown; refused when a live graph is asked for
 })  # fmt: skip
 
@@ -48,7 +51,11 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class TensorValue(Record, tag="tensor", tag_field="value_kind"):
-    """Metadata of one tensor value. Sizes and strides in elements; `storage` names the alias group inside the graph."""
+    """Metadata of one tensor value. Sizes and strides in elements.
+
+    `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is larger than
+    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis.
+    """
 
     dtype: str
     shape: list[Dim]
@@ -58,6 +65,10 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     layout: str = "strided"
     requires_grad: bool = False
     storage: int | None = None
+    storage_bytes: Dim | None = None
+    conj: bool = False
+    neg: bool = False
+    quantizer: dict[str, Arg] = {}
 
 
 class SymValue(Record, tag="sym", tag_field="value_kind"):
@@ -132,10 +143,15 @@ class GraphBody(Record):
     attrs: dict[str, StoredTensor] = {}
     modules: dict[str, ModuleRecord] = {}
     subgraphs: dict[str, GraphBody] = {}
+    meta: dict[str, Arg] = {}
 
 
 class SymbolRecord(Record):
-    """One symbol: the number it had, and the range it may take (None: unbounded)."""
+    """One symbol: the number it had, and the range it may take (None: unbounded).
+
+    `assume` are the properties it was made with ("integer positive"); `replacement` is the expression that took its place;
+    `renamed` the symbol it was renamed to; `order` its place in the order in which unbacked symbols came up.
+    """
 
     name: str
     hint: int | float | None = None
@@ -143,13 +159,27 @@ class SymbolRecord(Record):
     upper: int | float | None = None
     backed: bool = True
     source: str = ""
+    assume: str = ""
+    replacement: str = ""
+    renamed: str = ""
+    size_like: bool = False
+    input: bool = False
+    hint_override: int | None = None
+    order: int = -1
 
 
 class GuardRecord(Record):
-    """One guard that was assumed while the graph was traced: the expression and, where known, the user line."""
+    """One fact that was assumed while the graph was traced: the expression and, where known, the user line.
+
+    A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` says that expr is 0.
+    """
 
     expr: str
     stack: int = -1
+    kind: Literal["guard", "assert", "divisible"] = "guard"
+    symbol: str = ""
+    message: str = ""
+    size_oblivious: bool = False
 
 
 class Ambient(Record):
@@ -202,6 +232,7 @@ class GraphRecord(Record, kw_only=True):
     inputs: list[InputRecord] = []
     symbols: list[SymbolRecord] = []
     guards: list[GuardRecord] = []
+    shape_env: dict[str, Arg] = {}
     strings: list[str] = []
     compile_kwargs: dict[str, Arg] = {}
     ambient: Ambient = msgspec.field(default_factory=Ambient)

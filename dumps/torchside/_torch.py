@@ -1,0 +1,77 @@
+# pyright: basic
+"""Private torch names used by `dumps`, each with the public alternative that was missing and the torch it was checked on.
+
+The rest of the room imports them from here. Where a version may lack a name there is a getattr with a stated fallback.
+
+>>> from ._torch import FakeTensorMode
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch._higher_order_ops  # registers the higher-order ops; no public module does (2.13.0)
+import torch._ops as _ops
+from torch._dynamo.source import ConstantSource  # the smallest Source: a name; ShapeEnv keeps Sources only (2.13.0)
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no public fake tensors (2.13.0)
+from torch.fx.experimental import symbolic_shapes as shapes
+from torch.fx.experimental.sym_node import SymNode  # a SymBool or constant SymInt has no public constructor (2.13.0)
+from torch.fx.experimental.symbolic_shapes import RuntimeAssert, ShapeEnv, ShapeGuard  # no public ShapeEnv (2.13.0)
+from torch.utils._python_dispatch import _disable_current_modes  # observing must not run in the user's modes (2.13.0)
+from torch.utils._sympy import functions as sympy_functions  # FloorDiv, Mod, ... have no public home (2.13.0)
+from torch.utils._sympy.numbers import int_oo  # the integer infinity of ranges (2.13.0)
+from torch.utils._sympy.value_ranges import ValueRanges  # what var_to_range holds (2.13.0)
+from torch.utils._traceback import CapturedTraceback  # RuntimeAssert demands one (2.13.0)
+
+OpOverload = _ops.OpOverload  # torch.ops gives instances only (2.13.0)
+OpOverloadPacket = _ops.OpOverloadPacket
+HigherOrderOperator = _ops.HigherOrderOperator
+
+__all__ = [
+    "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload", "OpOverloadPacket",
+    "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints", "disable_current_modes",
+    "higher_order_ops", "int_oo", "node_source", "op_schemas", "original_assumptions", "shapes", "storage_key", "sympy_functions",
+]  # fmt: skip
+
+disable_current_modes = _disable_current_modes
+
+
+def higher_order_ops() -> dict[str, Any]:
+    """Name -> operator of all registered higher-order ops. No public registry (2.13.0)."""
+    return getattr(_ops, "_higher_order_ops", {})
+
+
+def op_schemas(qualified_name: str) -> list[Any]:
+    """The schemas registered under "aten::sin", [] if there are none. No public query that does not import (2.13.0)."""
+    return torch._C._jit_get_schemas_for_operator(qualified_name)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare (2.13.0)."""
+    return tensor.untyped_storage()._cdata
+
+
+def backed_hints(env: Any) -> dict[Any, Any]:
+    """Symbol -> hint of a ShapeEnv: `backed_var_to_val` on 2.13, `var_to_val` before."""
+    found = getattr(env, "backed_var_to_val", None)
+    return env.var_to_val if found is None else found
+
+
+def original_assumptions(symbol: Any) -> dict[str, Any]:
+    """What a sympy symbol was created with (integer, positive, ...); sympy has no public accessor (1.13, 1.14)."""
+    return dict(getattr(symbol, "_assumptions_orig", None) or {})
+
+
+def node_source(chain: list[str]) -> list[Any]:
+    """A `from_node` chain from names, nearest first. NodeSource's constructor wants live nodes (2.13.0); absent in older torch: []."""
+    from torch.fx import traceback
+
+    source = getattr(traceback, "NodeSource", None)
+    if source is None or not hasattr(source, "_from_dict") or not chain:
+        return []
+    entry: dict[str, Any] | None = None
+    for name in reversed(chain):
+        entry = {"name": name, "target": "", "graph_id": 0, "pass_name": "", "action": "create",
+                 "from_node": [entry] if entry else []}  # fmt: skip
+    return [source._from_dict(entry)]

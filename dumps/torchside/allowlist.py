@@ -1,0 +1,132 @@
+"""What a saved graph may call, as plain data: names of functions, of Tensor methods and attributes, and what is denied outright.
+
+Holds no torch objects and imports nothing of torch; `targets` turns these names into functions, both ways. A name is added here
+only if calling the function with tensors and plain values can neither read or write files, start anything, nor call back
+into Python that the dump chooses.
+
+>>> "getitem" in OPERATOR, "methodcaller" in OPERATOR
+(True, False)
+"""
+
+from __future__ import annotations
+
+OPERATOR = frozenset(
+    """abs add and_ concat contains eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul index inv invert
+    ior ipow irshift is_ is_not isub itruediv ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow rshift setitem sub
+    truediv truth xor""".split()
+)
+
+BUILTINS = frozenset("abs bool complex divmod float getattr int len max min pow round sum".split())
+
+ATTRIBUTES = frozenset(
+    """H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse itemsize layout
+    mH mT nbytes ndim real requires_grad shape""".split()
+)
+"""Tensor attributes that `builtins.getattr` may name."""
+
+DUNDER_METHODS = frozenset(
+    f"__{name}__"
+    for name in """abs add and bool contains div eq float floordiv ge getitem gt iadd iand idiv ifloordiv ilshift imod imul
+    index int invert ior ipow irshift isub itruediv ixor le len lshift lt matmul mod mul ne neg or pos pow radd rand rdiv rfloordiv
+    rlshift rmatmul rmod rmul ror rpow rrshift rshift rsub rtruediv rxor setitem sub truediv xor""".split()
+)
+"""Arithmetic, comparison and item access: the only double-underscore methods that `call_method` may name."""
+
+DENIED_METHODS = frozenset(
+    """apply_ map_ map2_ as_subclass module_load numpy register_hook register_post_accumulate_grad_hook share_memory_ storage
+    untyped_storage storage_type data_ptr set_ dlpack tolist reinforce""".split()
+)
+
+EXTRA_FUNCTIONS = (
+    "torch._C._set_grad_enabled",
+    "torch._C._set_fwd_grad_enabled",
+    "torch._C._enter_dual_level",
+    "torch._C._exit_dual_level",
+    "torch._C._autograd._saved_tensors_hooks_disable",
+    "torch._C._autograd._saved_tensors_hooks_enable",
+    "torch.amp.autocast_mode._enter_autocast",
+    "torch.amp.autocast_mode._exit_autocast",
+    "torch.autograd.grad_mode._enter_inference_mode",
+    "torch.autograd.grad_mode._exit_inference_mode",
+    "torch._C._functorch._grad_increment_nesting",
+    "torch._C._functorch._grad_decrement_nesting",
+    "torch._C._functorch._jvp_increment_nesting",
+    "torch._C._functorch._jvp_decrement_nesting",
+    "torch._C._functorch._vmap_increment_nesting",
+    "torch._C._functorch._vmap_decrement_nesting",
+    "torch._C._functorch._add_batch_dim",
+    "torch._C._functorch._remove_batch_dim",
+    "torch._C._functorch._wrap_for_grad",
+    "torch._C._functorch._unwrap_for_grad",
+    "torch._C._functorch._unwrap_batched",
+    "torch._C._functorch.is_batchedtensor",
+    "torch._C._functorch.get_unwrapped",
+    "torch._functorch.predispatch._add_batch_dim",
+    "torch._functorch.predispatch._remove_batch_dim",
+    "torch._functorch.predispatch._vmap_increment_nesting",
+    "torch._functorch.predispatch._vmap_decrement_nesting",
+    "torch._functorch.vmap.lazy_load_decompositions",
+    "torch._functorch.eager_transforms._set_tensor_requires_grad",
+    "torch.autograd.forward_ad.make_dual",
+    "torch._check",
+    "torch._check_is_size",
+    "torch._check_index",
+    "torch._check_tensor_all",
+    "torch._check_type",
+    "torch._check_value",
+    "torch._assert",
+    "torch.as_tensor",
+    "torch.tensor",
+    "torch.get_default_dtype",
+    "torch.is_grad_enabled",
+    "torch.is_inference_mode_enabled",
+    "torch.nn.functional.sigmoid",
+    "torch.nn.functional.tanh",
+    "torch.nn.functional.hardsigmoid",
+    "torch.nn.functional.hardswish",
+    "torch.nn.functional.upsample",
+    "torch.nn.functional.upsample_nearest",
+    "torch.nn.functional.upsample_bilinear",
+    "torch.nn.functional.grouped_mm",
+    "torch.nn.functional.scaled_mm",
+    "torch.nn.functional.scaled_grouped_mm",
+    "torch.utils._sympy.functions.FloorDiv",
+)
+"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs. One that a torch lacks is skipped."""
+
+BUILTIN_HOMES = (
+    "torch._C._nn",
+    "torch._C._fft",
+    "torch._C._linalg",
+    "torch._C._special",
+    "torch._C._sparse",
+    "torch._C._nested",
+    "torch",
+)
+"""Where compiled functions live that are registered aten ops under another roof (`torch.arange`, `torch._C._nn.gelu`)."""
+
+DENIED_FUNCTIONS = frozenset(
+    """from_file load save set_printoptions import_ir_module fork wait compile manual_seed seed set_default_device
+    from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit""".split()
+)
+
+DENIED_NAMESPACES = frozenset(
+    "prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image debug_mode_ops".split()
+)
+
+DENIED_OPS = frozenset(
+    """aten::from_file aten::save aten::load aten::_print aten::to_here aten::confirmed_by_owner aten::local_value aten::owner
+    aten::is_owner aten::owner_name aten::hash aten::data_ptr aten::storage inductor::_reinterpret_tensor
+    inductor::_alloc_from_pool export::access_subclass_inner_tensor""".split()
+)
+
+DENIED_ARGUMENTS = ("file", "path", "url", "uri")
+"""An op with a string argument whose name holds one of these words is denied, whatever library registered it."""
+
+DENIED_HIGHER_ORDER = frozenset(
+    """call_torchbind aoti_call_delegate executorch_call_delegate inductor_compiled_code invoke_leaf_function
+    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call""".split()
+)
+
+TRITON_HIGHER_ORDER = frozenset("triton_kernel_wrapper_mutation triton_kernel_wrapper_functional".split())
+"""Calls of the user's own Triton kernels: shown, but their source would have to be executed to run them."""

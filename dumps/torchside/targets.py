@@ -1,0 +1,239 @@
+# pyright: basic
+"""Functions <-> the one string that a saved graph holds for them, by an allow-list in both directions.
+
+`name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run. `resolve` imports
+nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything else by name.
+
+>>> name_of(torch.ops.aten.sin.default), resolve("operator.getitem", "case/graph.json: node x")
+('aten.sin.default', <built-in function getitem>)
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import keyword
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.overrides
+
+from ..errors import EnvironmentLackError, RefusedError
+from . import allowlist
+from ._torch import HigherOrderOperator, OpOverload, OpOverloadPacket, higher_order_ops, op_schemas
+
+OPAQUE = "opaque:"
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_RESERVED = frozenset({"operator", "math", "builtins", "torch", "higher_order"})
+
+
+def is_identifier(text: str) -> bool:
+    """A plain ASCII Python identifier that is no keyword: the only kind of name that may reach FX's code generator."""
+    return IDENTIFIER.fullmatch(text) is not None and not keyword.iskeyword(text)
+
+
+def name_of(function: Any) -> str:
+    """The saved name of a call_function target; "opaque:module.name" for one that could not be loaded again."""
+    if isinstance(function, OpOverload):
+        name = f"{function.namespace}.{function._schema.name.split('::')[-1]}.{function._overloadname}"
+    elif isinstance(function, HigherOrderOperator):
+        name = f"higher_order.{function.name()}"
+    elif isinstance(function, OpOverloadPacket):
+        name = function._qualified_op_name.replace("::", ".")
+    else:
+        try:
+            found = _names().get(function)
+        except TypeError:  # not hashable
+            found = None
+        if found is not None:
+            return found
+        module = str(getattr(function, "__module__", None) or type(function).__module__)
+        qualified = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+        return f"{OPAQUE}{module}.{qualified or type(function).__qualname__}"
+    return name
+
+
+def resolve(name: str, where: str) -> Callable[..., Any]:
+    """The function of a saved name. Raises RefusedError naming the target, or EnvironmentLackError for an op that is not registered."""
+    if name.startswith(OPAQUE):
+        why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
+        raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable")
+    parts = name.split(".")
+    if not all(IDENTIFIER.fullmatch(part) for part in parts):
+        raise RefusedError(where, f"the target {name!r} is not a dotted name")
+    if parts[0] in _RESERVED:
+        if parts[0] == "higher_order":
+            return _higher_order(name, where)
+        function = _functions().get(name)
+        if function is None:
+            raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
+        return function
+    if len(parts) not in (2, 3):
+        raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
+    return _registered_op(name, parts, where)
+
+
+def denial(qualified_name: str, schema: Any = None) -> str | None:
+    """Why a registered op ("aten::from_file") may not be called, or None if it may."""
+    namespace = qualified_name.split("::")[0]
+    if namespace in allowlist.DENIED_NAMESPACES or qualified_name in allowlist.DENIED_OPS:
+        return "it is not a computation on tensors"
+    for argument in () if schema is None else schema.arguments:
+        words = argument.name.lower()
+        if "str" in str(argument.type) and any(word in words for word in allowlist.DENIED_ARGUMENTS):
+            return f"its argument {argument.name!r} names a file"
+    return None
+
+
+def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any]:
+    qualified = f"{parts[0]}::{parts[1]}"
+    schemas = op_schemas(qualified)
+    why = denial(qualified) or next((reason for schema in schemas if (reason := denial(qualified, schema))), None)
+    if why is not None:
+        raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
+    if not schemas:
+        if parts[0] in ("os", "sys", "subprocess", "shutil", "posix", "importlib", "pickle"):
+            raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
+        raise EnvironmentLackError(
+            where, f"the op {name!r} is not registered in this process", f"import the library that defines {qualified} first"
+        )
+    packet = getattr(getattr(torch.ops, parts[0]), parts[1])
+    if not isinstance(packet, OpOverloadPacket):
+        raise RefusedError(where, f"the target {name!r} is not a registered op")
+    if len(parts) == 2:
+        return packet
+    overload = parts[2]
+    if overload not in packet.overloads():
+        known = ", ".join(sorted(packet.overloads())[:8])
+        raise EnvironmentLackError(where, f"the op {qualified} has no overload {overload!r} in this torch; it has {known}")
+    return getattr(packet, overload)
+
+
+def _higher_order(name: str, where: str) -> Callable[..., Any]:
+    short = name.split(".", 1)[1]
+    if short in allowlist.TRITON_HIGHER_ORDER:
+        why = f"the target {name!r} runs the user's own Triton kernel, whose source is in the dump"
+        raise RefusedError(where, why, "source from a dump is executed only with --trust")
+    operators = higher_order_ops()
+    if short in allowlist.DENIED_HIGHER_ORDER:
+        raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: it calls back into Python")
+    found = operators.get(short)
+    if found is None:
+        raise EnvironmentLackError(where, f"this torch has no higher-order op {short!r}", "load the dump with the torch that wrote it")
+    return found
+
+
+def check_method(name: str, where: str) -> str:
+    """The name of a `call_method`, if it is a method of Tensor that computes; RefusedError otherwise."""
+    if not is_identifier(name):
+        raise RefusedError(where, f"the method name {name!r} is not a plain identifier")
+    if name not in _methods():
+        raise RefusedError(where, f"the method {name!r} is not on the list of Tensor methods that a saved graph may call")
+    return name
+
+
+def check_attribute_path(path: str, where: str) -> list[str]:
+    """The segments of a dotted attribute path: identifiers or numbers, nothing that starts with two underscores."""
+    parts = path.split(".")
+    for part in parts:
+        if not (is_identifier(part) or (part.isascii() and part.isdigit())) or part.startswith("__"):
+            raise RefusedError(where, f"the attribute {path!r} is not a dotted path of plain identifiers")
+    return parts
+
+
+def check_getattr(args: tuple[Any, ...], kwargs: dict[str, Any], where: str) -> None:
+    """Refuses `builtins.getattr` unless it reads one known Tensor attribute."""
+    if kwargs or len(args) != 2 or args[1] not in allowlist.ATTRIBUTES or not isinstance(args[0], torch.fx.Node):
+        shown = args[1] if len(args) > 1 else None
+        raise RefusedError(where, f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read")
+
+
+@functools.cache
+def _methods() -> frozenset[str]:
+    plain = {
+        name
+        for name in dir(torch.Tensor)
+        if not name.startswith("_") and callable(getattr(torch.Tensor, name, None)) and name not in allowlist.DENIED_METHODS
+    }
+    return frozenset(plain | {name for name in allowlist.DUNDER_METHODS if hasattr(torch.Tensor, name)})
+
+
+@functools.cache
+def _functions() -> dict[str, Callable[..., Any]]:
+    """Name -> function, for everything but registered ops. The first name of a function is the one it is saved under."""
+    table: dict[str, Callable[..., Any]] = {}
+    for name, function in (*_plain_functions(), *_torch_functions()):
+        table.setdefault(name, function)
+    return table
+
+
+@functools.cache
+def _names() -> dict[Callable[..., Any], str]:
+    names: dict[Callable[..., Any], str] = {}
+    for name, function in _functions().items():
+        names.setdefault(function, name)
+    return names
+
+
+def _plain_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in sorted(allowlist.OPERATOR):
+        yield f"operator.{name}", getattr(operator, name)
+    for name in sorted(allowlist.BUILTINS):
+        yield f"builtins.{name}", getattr(builtins, name)
+    for name in dir(math):
+        if not name.startswith("_") and callable(getattr(math, name)):
+            yield f"math.{name}", getattr(math, name)
+
+
+def _torch_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in dir(torch):
+        if (name.startswith(("sym_", "_sym_"))) and callable(getattr(torch, name)):
+            yield f"torch.{name}", getattr(torch, name)
+    for functions in torch.overrides.get_overridable_functions().values():
+        for function in functions:
+            name = torch.overrides.resolve_name(function)
+            if name is not None and _may_be_called(name):
+                yield name, function
+    for name in allowlist.EXTRA_FUNCTIONS:
+        home, _, last = name.rpartition(".")
+        found = getattr(_home(home), last, None)
+        if callable(found):
+            yield name, found
+    for home in allowlist.BUILTIN_HOMES:
+        module = _home(home)
+        for short in dir(module):
+            function = getattr(module, short, None)
+            if not short.startswith("__") and type(function) is type(len) and _is_op(home, short):
+                yield f"{home}.{short}", function
+
+
+def _may_be_called(name: str) -> bool:
+    parts = name.split(".")
+    if not all(IDENTIFIER.fullmatch(part) for part in parts) or parts[-1] in allowlist.DENIED_FUNCTIONS:
+        return False
+    if parts[:2] == ["torch", "Tensor"]:
+        return len(parts) == 3 and parts[2] in _methods()
+    return not parts[-1].startswith("__")
+
+
+def _is_op(home: str, short: str) -> bool:
+    if short in allowlist.DENIED_FUNCTIONS:
+        return False
+    prefix = {"torch._C._nested": "", "torch": "", "torch._C._nn": ""}.get(home, "")
+    schemas = op_schemas(f"aten::{prefix}{short}")
+    return bool(schemas) and all(denial(f"aten::{prefix}{short}", schema) is None for schema in schemas)
+
+
+@functools.cache
+def _home(name: str) -> Any:
+    """A module or namespace of torch named by allowlist, or None where this torch has none."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        home, _, last = name.rpartition(".")
+        return getattr(_home(home), last, None) if home else None
