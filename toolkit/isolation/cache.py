@@ -1,0 +1,92 @@
+"""The private Inductor cache of a fork server, and the per-user seed that spares it the first-use probes.
+
+With a fresh cache folder Inductor's first CPU compile builds half a dozen probes of vector instruction sets (each a g++ run and a
+dlopen in a process of its own) and one 150 MB precompiled header: 12 to 30 s. They depend only on torch, the compiler and the
+CPU, so they are made once per user, kept under XDG_CACHE_HOME/graphdbg/seed/<key>, and hard-linked into each private cache.
+
+Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename.
+
+>>> plant(cache_dir, seed_folder())        # True when a seed was found
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_SKIP = frozenset({"locks", "fxgraph", "aotautograd", "triton"})
+_MADE = "complete"
+
+
+def seed_folder() -> Path:
+    """Where the seed for this torch, compiler and CPU lies (or will lie). Imports torch."""
+    from .. import _torch
+
+    import torch
+
+    parts = (torch.__version__, str(torch.version.git_version), _torch.compiler_version(), platform.machine(), _cpu_flags())
+    key = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "graphdbg" / "seed" / f"{torch.__version__}-{key}"
+
+
+def plant(cache_dir: Path, seed: Path) -> bool:
+    """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none."""
+    if not (seed / _MADE).exists():
+        return False
+    for source in sorted((seed / "files").rglob("*")):
+        target = cache_dir / source.relative_to(seed / "files")
+        if source.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+        elif not target.exists():
+            _link(source, target)
+    return True
+
+
+def keep(cache_dir: Path, seed: Path) -> None:
+    """Makes the seed from what `probe_toolchain` left in `cache_dir`. A seed that someone else made meanwhile stays."""
+    seed.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=seed.parent, prefix=".making-"))
+    try:
+        for source in sorted(cache_dir.rglob("*")):
+            parts = source.relative_to(cache_dir)
+            if _SKIP.intersection(parts.parts) or not source.is_file():
+                continue
+            target = fresh / "files" / parts
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link(source, target)
+        (fresh / _MADE).touch()
+        with contextlib.suppress(OSError):  # exists and is not empty: another server was first
+            fresh.rename(seed)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def probe_toolchain(_payload: dict[str, Any]) -> None:
+    """Compiles two tiny kernels, vectorised and scalar, so that every first-use probe is made. Runs in a child."""
+    from .. import _torch
+
+    _torch.compile_probe_kernels()
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _cpu_flags() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return line
+    except OSError:
+        pass
+    return platform.processor()

@@ -1,0 +1,211 @@
+"""The client's side: starts the fork server when the first query comes, matches answers to queries, cleans up after itself.
+
+Must not import torch: commands that only ask (and the TUI) use it. Safe to use from several threads.
+
+>>> with ForkServer(threads=1) as server:
+...     pending = [server.submit("os:getcwd_of", {"n": n}, limit_s=5) for n in range(4)]
+...     answers = [one.result() for one in pending]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...dumps.errors import EnvironmentLackError
+from .environment import server_environment
+from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
+
+
+class Pending:
+    """A query on its way; `result()` waits for its answer."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self._done = threading.Event()
+        self._answer: Answer | None = None
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._done.is_set()
+
+    def result(self, timeout_s: float | None = None) -> Answer:
+        """Waits for the answer; raises TimeoutError when it is not there after `timeout_s`."""
+        if not self._done.wait(timeout_s):
+            raise TimeoutError(f"no answer from the fork server after {timeout_s} s")
+        assert self._answer is not None
+        return self._answer
+
+    def _resolve(self, answer: Answer) -> None:
+        if not self._done.is_set():
+            self._answer = answer
+            self._done.set()
+
+
+class _Process:
+    """One life of the server process: its socket, its temporary folder, the queries that it owes."""
+
+    def __init__(self, settings: dict[str, Any], cache_dir: Path | None) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="graphdbg-server-"))
+        cache = cache_dir or self.root / "cache"
+        cache.mkdir(parents=True, exist_ok=True)
+        (self.root / "tmp").mkdir()
+        ours, theirs = socket.socketpair()
+        self.socket = ours
+        self.pending: dict[int, Pending] = {}
+        self.lock = threading.Lock()
+        self.ready = threading.Event()
+        self.notes: list[str] = []
+        self.warm_seconds = 0.0
+        self.lost = False
+        with (self.root / "server.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.server", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
+                env=server_environment(cache, self.root / "tmp"),
+            )  # fmt: skip
+        theirs.close()
+        first = {"root": str(self.root), "cache_dir": str(cache), "client": os.getpid(), "path": [p for p in sys.path if p], **settings}
+        ours.sendall(frame_of(first))
+        threading.Thread(target=self._listen, name="graphdbg-answers", daemon=True).start()
+
+    def send(self, pending: Pending) -> None:
+        with self.lock:
+            if not self.lost:
+                self.pending[pending.query.id] = pending
+                with contextlib.suppress(OSError):  # the listener then sees the end and resolves it as lost
+                    self.socket.sendall(frame_of(pending.query))
+                return
+        pending._resolve(self._lost(pending.query))
+
+    def _listen(self) -> None:
+        frames = Frames()
+        with contextlib.suppress(OSError):
+            while data := self.socket.recv(1 << 20):
+                for body in frames.feed(data):
+                    self._take(body)
+        with self.lock:
+            self.lost = True
+            owed, self.pending = list(self.pending.values()), {}
+        for pending in owed:
+            pending._resolve(self._lost(pending.query))
+        self.ready.set()
+
+    def _take(self, body: bytes) -> None:
+        message = msgspec.json.decode(body, type=Ready | Answer)
+        if isinstance(message, Ready):
+            self.notes, self.warm_seconds = message.notes, message.seconds
+            self.ready.set()
+            return
+        with self.lock:
+            pending = self.pending.pop(message.id, None)
+        if pending is not None:
+            pending._resolve(message)
+
+    def _lost(self, query: Query) -> Answer:
+        log = ""
+        with contextlib.suppress(OSError):
+            log = (self.root / "server.log").read_text(errors="replace")[-4000:]
+        return Answer(query.id, "lost", output=log, error=Failure("ServerLost", "the fork server ended before the answer came"))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.socket.close()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+class ForkServer:
+    """A lazily started fork server; a context manager, and closed at exit in any case.
+
+    `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end). `threads`: for each
+    child's CPU operators. `memory_bytes`: what each child may map on top of the libraries (None: no limit; leave it None on
+    a GPU). `warm`: "inductor" imports torch and Inductor and prepares the cache, "nothing" is a bare Python for tests.
+    `preload`: modules that the tasks need, imported once. Start-up costs 4 to 8 s, the first ever on a machine about 30 s more.
+    """
+
+    def __init__(self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,
+                 warm: str = "inductor", preload: Sequence[str] = ()) -> None:  # fmt: skip
+        self._cache_dir = Path(cache_dir).absolute() if cache_dir else None
+        self._threads, self._memory_bytes = threads, memory_bytes
+        self._settings = {"warm": warm, "preload": list(preload)}
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._last_id = 0
+        self._closed = False
+
+    def submit(self, function: str, payload: dict[str, Any], limit_s: float = 600.0) -> Pending:
+        """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON form."""
+        with self._lock:
+            if self._closed:
+                raise EnvironmentLackError("cannot ask a closed fork server", "close() was called", "make a new ForkServer")
+            self._last_id += 1
+            query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes)
+            process = self._started()
+        pending = Pending(query)
+        process.send(pending)
+        return pending
+
+    def call(self, function: str, payload: dict[str, Any], limit_s: float = 600.0) -> Answer:
+        """Submits one query and waits for its answer."""
+        return self.submit(function, payload, limit_s).result()
+
+    def wait_ready(self) -> float:
+        """Starts the server if need be, waits until it is warm, returns the seconds of its warm-up."""
+        with self._lock:
+            process = self._started()
+        process.ready.wait()
+        return process.warm_seconds
+
+    @property
+    def notes(self) -> list[str]:
+        """What the server could not prepare, in sentences; empty before it is ready."""
+        return list(self._process.notes) if self._process else []
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, None while it is not running."""
+        return self._process.process.pid if self._process else None
+
+    def close(self) -> None:
+        """Ends the server and every child, and removes its temporary folder. Can be called twice."""
+        with self._lock:
+            self._closed = True
+            self._stop()
+
+    def __enter__(self) -> ForkServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _started(self) -> _Process:
+        if self._process is not None and (self._process.lost or self._process.process.poll() is not None):
+            self._stop()
+        if self._process is None:
+            self._process = _Process(self._settings, self._cache_dir)
+            self._finalizer = weakref.finalize(self, self._process.close)
+        return self._process
+
+    def _stop(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer()
+        self._process = None

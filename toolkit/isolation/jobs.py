@@ -1,0 +1,141 @@
+"""One running query as the server sees it: its child, its captured output, its deadline, and the answer made of its end.
+
+Must not block: the server's loop calls these with whatever happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .child import TRACE_SIGNAL, Reply
+from .limits import oom_kills
+from .protocol import Answer, Failure, Query, Status
+
+_KEEP_BYTES = 16_384
+_TRACE_GRACE_S = 0.3
+
+
+class Output:
+    """The first and the last 16 KiB of a stream of any length."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, data: bytes) -> None:
+        """Takes the next bytes of the stream."""
+        room = _KEEP_BYTES - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * _KEEP_BYTES:
+            self._dropped += len(self._tail) - _KEEP_BYTES
+            del self._tail[:-_KEEP_BYTES]
+
+    def text(self) -> str:
+        """What was kept, with a line where something was left out."""
+        gap = f"\n[... {self._dropped} bytes left out ...]\n".encode() if self._dropped else b""
+        return bytes(self._head + gap + self._tail).decode(errors="replace")
+
+
+class Job:
+    """A forked child and what the server knows of it."""
+
+    def __init__(self, query: Query, pid: int, folder: Path, pipe: int) -> None:
+        self.query, self.pid, self.folder, self.pipe = query, pid, folder, pipe
+        self.output = Output()
+        self.began = time.monotonic()
+        self.deadline = self.began + query.limit_s
+        self.timed_out = False
+        self._oom_before = oom_kills()
+        os.set_blocking(pipe, False)
+
+    def read(self) -> bool:
+        """Drains the output pipe; False once it is closed on the other side."""
+        while True:
+            try:
+                data = os.read(self.pipe, 65_536)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self.output.add(data)
+
+    def enforce(self, now: float) -> None:
+        """Past the deadline asks the child for a trace, and a moment later kills its whole process group."""
+        if now < self.deadline:
+            return
+        if not self.timed_out:
+            self.timed_out = True
+            self.deadline = now + _TRACE_GRACE_S
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, TRACE_SIGNAL)
+        else:
+            self.kill()
+            self.deadline = now + 1.0
+
+    def kill(self) -> None:
+        """Kills the child and everything in its process group (compilers that it started)."""
+        for send in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                send(self.pid, signal.SIGKILL)
+
+    def reap(self) -> Answer | None:
+        """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs."""
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        self.kill()  # before the zombie is collected, so that the group's number cannot be another's yet
+        _, status, usage = os.wait4(self.pid, 0)
+        self.read()
+        os.close(self.pipe)
+        answer = self._answer(os.waitstatus_to_exitcode(status))
+        answer.seconds = time.monotonic() - self.began
+        answer.peak_bytes = usage.ru_maxrss * 1024
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return answer
+
+    def _answer(self, code: int) -> Answer:
+        answer = Answer(self.query.id, "lost", output=self.output.text(), exit_code=code)
+        with contextlib.suppress(OSError):
+            answer.stage = (self.folder / "mark").read_text()
+        reply = self._reply()
+        if reply is not None:
+            answer.value, answer.error = reply.value, reply.error
+            answer.status = "memory" if reply.memory else "exception" if reply.error else "done"
+        elif self.timed_out:
+            answer.status = "timeout"
+        elif code < 0:
+            answer.signal = signal.Signals(-code).name
+            answer.status = self._signal_status(answer)
+        else:
+            answer.status = "exception"
+            answer.error = Failure("ProcessExit", f"the process ended itself with exit code {code}")
+        return answer
+
+    def _signal_status(self, answer: Answer) -> Status:
+        if answer.signal == "SIGKILL" and oom_kills() > self._oom_before:
+            return "memory"
+        if answer.signal == "SIGABRT" and "bad_alloc" in answer.output:
+            return "memory"
+        return "signal"
+
+    def _reply(self) -> Reply | None:
+        try:
+            return msgspec.json.decode((self.folder / "reply").read_bytes(), type=Reply)
+        except OSError:
+            return None
+
+
+def folder_for(root: Path, query: Query) -> Path:
+    """A fresh folder for one query's reply and mark."""
+    folder = root / "queries" / str(query.id)
+    folder.mkdir(parents=True)
+    return folder

@@ -1,0 +1,90 @@
+"""The wire between a client and its fork server: length-prefixed JSON frames over one stream socket, and the records in them.
+
+Must import neither torch nor anything slow: the client uses it in a process that never imports torch.
+
+>>> parts = Frames()
+>>> [msgspec.json.decode(frame) for frame in parts.feed(frame_of({"a": 1}))]
+[{'a': 1}]
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Literal
+
+import msgspec
+
+_LENGTH = struct.Struct("!Q")
+
+Status = Literal["done", "exception", "signal", "timeout", "memory", "lost"]
+
+
+class Query(msgspec.Struct, omit_defaults=True):
+    """What a client asks: call `function` ("package.module:name") with `payload` in a child of its own."""
+
+    id: int
+    function: str
+    payload: dict[str, Any] = {}
+    limit_s: float = 600.0
+    threads: int = 1
+    memory_bytes: int | None = None
+
+
+class Failure(msgspec.Struct, omit_defaults=True):
+    """An exception of a child: type as module.name, text, traceback text, and the library frames, innermost first."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    frames: list[str] = []
+
+
+class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
+    """What became of one query.
+
+    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `stage` is the last mark that the child
+    set (see `child.mark`); `output` is the head and the tail of what it and its children printed, faulthandler's traces included.
+    """
+
+    id: int
+    status: Status
+    value: Any = None
+    signal: str = ""
+    error: Failure | None = None
+    stage: str = ""
+    output: str = ""
+    exit_code: int | None = None
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+class Ready(msgspec.Struct, tag="ready"):
+    """The server's first frame: how long its warm-up took, and what it could not do (sentences)."""
+
+    seconds: float
+    notes: list[str] = []
+
+
+def frame_of(message: Any) -> bytes:
+    """Encodes one message as a frame: 8 bytes of length, then JSON."""
+    body = msgspec.json.encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Frames:
+    """Cuts a byte stream into frames; keeps what is incomplete until more arrives."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Adds bytes, returns the bodies of all frames that are whole now."""
+        self._held += data
+        whole: list[bytes] = []
+        while len(self._held) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self._held)
+            if len(self._held) < _LENGTH.size + size:
+                break
+            whole.append(bytes(self._held[_LENGTH.size : _LENGTH.size + size]))
+            del self._held[: _LENGTH.size + size]
+        return whole

@@ -1,0 +1,223 @@
+"""The fork server: `python -m graphdbg.toolkit.isolation.server FD`, started by `client.ForkServer` and by nobody else.
+
+It imports torch and Inductor once, then forks a child per query. It must stay single-threaded, do no tensor work and never
+initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the client closes the socket, dies in
+any way, or sends SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from . import cache
+from .child import run_child
+from .jobs import Job, folder_for
+from .limits import become_subreaper, children_of
+from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
+
+_SEED_QUERY = -1
+_SEED_LIMIT_S = 300.0
+
+
+class Settings(msgspec.Struct):
+    """What the client decides at the start; its first frame."""
+
+    root: str
+    cache_dir: str
+    client: int
+    warm: str = "inductor"
+    preload: list[str] = []
+    path: list[str] = []
+
+
+class Server:
+    """The loop: queries in, children out, answers back."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.frames = Frames()
+        self.jobs: dict[int, Job] = {}
+        self.waiting: list[Query] = []
+        self.ready = False
+        self.began = time.monotonic()
+        self.notes: list[str] = []
+        self.seed: Path | None = None
+        self.settings: Settings | None = None
+        self.selector = selectors.DefaultSelector()
+        self.open = True
+
+    def run(self) -> None:
+        """Serves until the client is gone, then cleans up."""
+        wake_read, wake_write = os.pipe()
+        for fd in (wake_read, wake_write):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGHUP, self._stop)
+        become_subreaper()
+        self.connection.setblocking(False)
+        self.selector.register(self.connection, selectors.EVENT_READ, "client")
+        self.selector.register(wake_read, selectors.EVENT_READ, "wake")
+        try:
+            while self.open:
+                self._turn(wake_read)
+        finally:
+            self._end()
+
+    def _stop(self, *_: object) -> None:
+        self.open = False
+
+    def _turn(self, wake: int) -> None:
+        soonest = min((job.deadline for job in self.jobs.values()), default=time.monotonic() + 1.0)
+        for key, _ in self.selector.select(min(1.0, max(0.0, soonest - time.monotonic()))):
+            if key.data == "client":
+                self._receive()
+            elif key.data == "wake":
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake, 4096)
+            elif not key.data.read():
+                self.selector.unregister(key.fileobj)
+        now = time.monotonic()
+        for job in list(self.jobs.values()):
+            job.enforce(now)
+            answer = job.reap()
+            if answer is not None:
+                self._finish(job, answer)
+        if self.settings is not None and os.getppid() != self.settings.client:
+            self.open = False
+
+    def _receive(self) -> None:
+        try:
+            data = self.connection.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data:
+            self.open = False
+        for body in self.frames.feed(data):
+            if self.settings is None:
+                self._prepare(msgspec.json.decode(body, type=Settings))
+            else:
+                self.waiting.append(msgspec.json.decode(body, type=Query))
+        self._start_waiting()
+
+    def _prepare(self, settings: Settings) -> None:
+        self.settings = settings
+        sys.path.extend(entry for entry in settings.path if entry not in sys.path)
+        if settings.warm == "inductor":
+            self._warm_inductor(settings)
+        for name in settings.preload:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()  # children then do not touch, and copy, every page that holds an object
+        if self.seed is None:
+            self._be_ready()
+
+    def _warm_inductor(self, settings: Settings) -> None:
+        from .. import _torch
+
+        cache_dir = Path(settings.cache_dir)
+        self.notes += _torch.warm_imports(cache_dir)
+        if not _torch.has_cpp_compiler():
+            self.notes.append("no C++ compiler was found, so Inductor cannot compile for the CPU")
+            return
+        seed = cache.seed_folder()
+        if cache.plant(cache_dir, seed):
+            _torch.warm_toolchain()
+        else:
+            self.seed = seed
+            self._fork(Query(_SEED_QUERY, f"{cache.__name__}:probe_toolchain", limit_s=_SEED_LIMIT_S))
+
+    def _be_ready(self) -> None:
+        self.ready = True
+        self._send(Ready(time.monotonic() - self.began, self.notes))
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self.ready and self.waiting:
+            query = self.waiting.pop(0)
+            try:
+                self._fork(query)
+            except OSError as error:
+                self._send(Answer(query.id, "lost", error=Failure("OSError", f"cannot fork: {error}")))
+
+    def _fork(self, query: Query) -> None:
+        assert self.settings is not None
+        folder = folder_for(Path(self.settings.root), query)
+        read, write = os.pipe()
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self.connection.close()
+            run_child(query, folder, write, server)
+        os.close(write)
+        job = Job(query, pid, folder, read)
+        self.jobs[pid] = job
+        self.selector.register(read, selectors.EVENT_READ, job)
+
+    def _finish(self, job: Job, answer: Answer) -> None:
+        del self.jobs[job.pid]
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.unregister(job.pipe)
+        if answer.id != _SEED_QUERY:
+            self._send(answer)
+            return
+        from .. import _torch
+
+        assert self.settings is not None
+        assert self.seed is not None
+        if answer.status == "done":
+            cache.keep(Path(self.settings.cache_dir), self.seed)
+            _torch.warm_toolchain()
+        else:
+            why = answer.error.message if answer.error else answer.signal or answer.status
+            self.notes.append(f"Inductor could not compile a first kernel ({why}), so nothing on the CPU will compile")
+        self._be_ready()
+
+    def _send(self, message: object) -> None:
+        self.connection.setblocking(True)
+        try:
+            self.connection.sendall(frame_of(message))
+        except OSError:
+            self.open = False
+        finally:
+            self.connection.setblocking(False)
+
+    def _end(self) -> None:
+        for job in self.jobs.values():
+            job.kill()
+        for _ in range(200):  # orphans of killed children come to us one generation at a time
+            for pid in children_of(os.getpid()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    time.sleep(0.01)
+            except ChildProcessError:
+                break
+        if self.settings is not None:
+            shutil.rmtree(self.settings.root, ignore_errors=True)
+
+
+def main() -> None:
+    """Takes over the socket whose number is the first argument and serves it."""
+    Server(socket.socket(fileno=int(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    main()
