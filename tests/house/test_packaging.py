@@ -19,6 +19,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+INSTALLED = (*ROOMS, "examples")
+
 
 def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -41,7 +43,7 @@ def test_the_list_of_packages_is_the_folders() -> None:
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
-    folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    folders = {path.parent for room in INSTALLED for path in (ROOT / room).rglob("*.py")}
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
@@ -101,7 +103,7 @@ def test_a_built_wheel_holds_the_packages_and_not_the_tests(tmp_path: Path) -> N
     subprocess.run(build, check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {f"graphdbg/{p.relative_to(ROOT)}" for p in tracked_files() if p.relative_to(ROOT).parts[0] in ROOMS}
+    wanted = {f"graphdbg/{p.relative_to(ROOT)}" for p in tracked_files() if p.relative_to(ROOT).parts[0] in INSTALLED}
     assert {name for name in wanted if name.endswith(".py")} <= names
     assert {"graphdbg/__init__.py", "graphdbg/__main__.py", "graphdbg/cli.py"} <= names
     assert not [name for name in names if "tests/" in name]
