@@ -35,7 +35,7 @@ def tracked_files() -> list[Path]:
 
 def test_the_list_of_packages_is_the_folders() -> None:
     folders = {"graphdbg"}
-    for room in ROOMS:
+    for room in INSTALLED:
         folders |= {
             "graphdbg." + ".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / room).rglob("__init__.py")
         }
