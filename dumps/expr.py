@@ -140,7 +140,7 @@ class _Parser:
         if not self.take(operator):
             self.fail(f"expected {operator!r} but found {self.tokens[self.position][1]!r}")
 
-    def apply(self, function: str, args: Sequence[Expr]) -> Apply:
+    def apply(self, function: str, args: Sequence[Expr]) -> Expr:
         made = Apply(function, tuple(args))
         # Children stay alive inside `made`, so their ids stay theirs while we parse.
         depth = 1 + max((self.depths.get(id(arg), 0) for arg in args), default=0)

@@ -1,9 +1,332 @@
-"""stub"""
+"""Checks the structure of a saved graph before anything is built from it: names, references, tags, expressions, tensor names.
+
+FX executes the code it generates from names, so every name that could reach that code is a plain identifier or refused here.
+Which *functions* a graph may name is decided by `dumps.live`, which knows torch. Must not change or repair anything.
+
+>>> check_graph(record, "run/pid1/graphs/0_0/forward/graph.json")
+Traceback (most recent call last):
+...
+graphdbg.dumps.errors.RefusedError: cannot read run/.../graph.json, node 3 'x y': 'x y' is not a plain identifier
+"""
 
 from __future__ import annotations
 
-from .schema import GraphRecord, InputsRecord
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, cast
+
+from . import expr, ids
+from .errors import GraphdbgError, RefusedError, UnreadableError
+from .schema import (
+    ARGUMENT_TAGS,
+    STAGES,
+    Arg,
+    ConstValue,
+    GraphBody,
+    GraphRecord,
+    InputRecord,
+    InputsRecord,
+    ModuleRecord,
+    NodeRecord,
+    OpaqueValue,
+    SequenceValue,
+    StoredTensor,
+    SymValue,
+    TensorValue,
+    Value,
+)
+from .tensors import HASH
+
+MAX_DEPTH = 50
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PLACEHOLDER = re.compile(r"\*{0,2}[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_DOTTED = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
+_DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
+
+Path = str
+"""Where in the file: "node 3 'add_1', args[1]"."""
 
 
-def check_graph(record: GraphRecord, where: str) -> None: ...
-def check_inputs(record: InputsRecord, where: str) -> None: ...
+class Checker:
+    """Checks one file; every failure names `where`, then the place in it."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def _what(self, place: Path) -> str:
+        return f"cannot read {self.where}" + (f", {place}" if place else "")
+
+    def fail(self, place: Path, why: str) -> NoReturn:
+        raise UnreadableError(self._what(place), why)
+
+    def refuse(self, place: Path, why: str) -> NoReturn:
+        raise RefusedError(self._what(place), why)
+
+    def name(
+        self, text: str, place: Path, pattern: re.Pattern[str] = _IDENTIFIER, what: str = "a plain identifier"
+    ) -> None:
+        if len(text) > 2_000 or not pattern.fullmatch(text):
+            self.refuse(place, f"{_short(text)} is not {what}")
+        if pattern is _IDENTIFIER and keyword.iskeyword(text):
+            self.refuse(place, f"{text!r} is a word of Python's own")
+
+    def expression(self, text: str, place: Path) -> None:
+        try:
+            expr.parse(text)
+        except RefusedError as error:
+            raise RefusedError(self._what(place), str(error)) from error
+        except GraphdbgError as error:
+            raise UnreadableError(self._what(place), str(error)) from error
+
+    # Values
+
+    def dim(self, dim: int | str, place: Path, *, negative: bool = False) -> None:
+        if isinstance(dim, str):
+            self.expression(dim, place)
+        elif dim < 0 and not negative:
+            self.fail(place, f"{dim} is negative")
+
+    def tensor(self, value: TensorValue, place: Path) -> None:
+        self.name(value.dtype, f"{place}, dtype", _WORD, "a dtype")
+        self.name(value.device, f"{place}, device", _DEVICE, "a device")
+        self.name(value.layout, f"{place}, layout", _WORD, "a layout")
+        if value.stride and len(value.stride) != len(value.shape):
+            self.fail(place, f"{len(value.shape)} sizes but {len(value.stride)} strides")
+        for dim in value.shape:
+            self.dim(dim, f"{place}, shape")
+        for dim in value.stride:
+            self.dim(dim, f"{place}, stride", negative=True)
+        self.dim(value.offset, f"{place}, offset")
+
+    def value(self, value: Value | None, place: Path, depth: int = 0) -> None:
+        if depth > MAX_DEPTH:
+            self.fail(place, f"values are nested more than {MAX_DEPTH} deep")
+        if isinstance(value, TensorValue):
+            self.tensor(value, place)
+        elif isinstance(value, SymValue):
+            self.expression(value.expr, f"{place}, expr")
+        elif isinstance(value, SequenceValue):
+            for index, item in enumerate(value.items):
+                self.value(item, f"{place}[{index}]", depth + 1)
+        elif isinstance(value, ConstValue):
+            self.argument(value.value, place, _no_reference)
+
+    def stored(self, stored: StoredTensor, place: Path) -> None:
+        if stored.storage and not HASH.fullmatch(stored.storage):
+            self.refuse(place, f"{_short(stored.storage)} is not a tensor name (40 hexadecimal digits)")
+        self.tensor(stored.value, place)
+
+    # Arguments
+
+    def argument(
+        self, arg: Arg, place: Path, reference: Callable[[str], str], attrs: Iterable[str] = (), depth: int = 0
+    ) -> None:
+        """Checks an encoded argument; `reference` says what is wrong with the name of a node, or nothing."""
+        if depth > MAX_DEPTH:
+            self.fail(place, f"arguments are nested more than {MAX_DEPTH} deep")
+        if arg is None or isinstance(arg, (bool, int, float, str)):
+            return
+        if isinstance(arg, list):
+            for index, item in enumerate(cast("list[Any]", arg)):
+                self.argument(item, f"{place}[{index}]", reference, attrs, depth + 1)
+            return
+        if not isinstance(arg, dict) or len(cast("dict[str, Any]", arg)) != 1:
+            self.fail(place, f"an object with exactly one tag is wanted, not {_short(arg)}")
+        tag, body = next(iter(cast("dict[str, Any]", arg).items()))
+        if tag not in ARGUMENT_TAGS:
+            self.fail(place, f"{_short(tag)} is not a tag of arguments")
+        if tag == "node":
+            why = reference(body) if isinstance(body, str) else f"{_short(body)} is not the name of a node"
+            if why:
+                self.fail(place, why)
+        elif tag == "tensor":
+            if not isinstance(body, str) or body not in attrs:
+                self.fail(place, f"tensor {_short(body)} is not among the graph's attributes")
+        elif tag in ("tuple", "size"):
+            self.argument(self.items(body, place), place, reference, attrs, depth + 1)
+        elif tag in ("slice", "range"):
+            self.argument(self.items(body, place, 3), place, reference, attrs, depth + 1)
+        elif tag == "dict":
+            for index, pair in enumerate(self.items(body, place)):
+                self.argument(
+                    self.items(pair, f"{place}[{index}]", 2), f"{place}[{index}]", reference, attrs, depth + 1
+                )
+        else:
+            self.plain_tag(tag, body, place)
+
+    def items(self, body: Any, place: Path, count: int | None = None) -> list[Any]:
+        if not isinstance(body, list) or (count is not None and len(cast("list[Any]", body)) != count):
+            self.fail(place, f"a list{f' of {count}' if count else ''} is wanted, not {_short(body)}")
+        return cast("list[Any]", body)
+
+    def plain_tag(self, tag: str, body: Any, place: Path) -> None:
+        if tag == "float":
+            if body not in ("nan", "inf", "-inf"):
+                self.fail(place, f"{_short(body)} is not nan, inf or -inf")
+        elif tag == "complex":
+            for part in self.items(body, place, 2):
+                if not _is_float(part):
+                    self.fail(place, f"{_short(part)} is not a number")
+        elif tag == "sym":
+            kind, text = self.items(body, place, 2)
+            if kind not in ("int", "float", "bool") or not isinstance(text, str):
+                self.fail(place, f"{_short(body)} is not a kind and an expression")
+            self.expression(text, place)
+        elif tag == "ellipsis":
+            if body is not True:
+                self.fail(place, f"{_short(body)} is not true")
+        elif tag == "opaque":
+            if not all(isinstance(part, str) for part in self.items(body, place, 2)):
+                self.fail(place, f"{_short(body)} is not a type name and its text")
+        else:  # dtype, device, layout, memory_format, function
+            pattern = {"device": _DEVICE, "function": _FUNCTION}.get(tag, _WORD)
+            if not isinstance(body, str):
+                self.fail(place, f"{_short(body)} is not a {tag}")
+            self.name(body, place, pattern, f"a {tag}")
+
+    def mapping(self, args: Mapping[str, Arg], place: Path) -> None:
+        """Named arguments that refer to no node: compile kwargs, configs, constructor arguments."""
+        for key, arg in args.items():
+            self.name(key, f"{place}, {_short(key)}", _WORD, "a plain name")
+            self.argument(arg, f"{place}, {key}", _no_reference)
+
+    # Graphs
+
+    def body(self, body: GraphBody, strings: int, place: Path, depth: int = 0) -> None:
+        if depth > MAX_DEPTH:
+            self.fail(place, f"graphs are nested more than {MAX_DEPTH} deep")
+        inside = f"{place}, " if place else ""
+        for name, stored in body.attrs.items():
+            self.name(name, f"{inside}attribute {_short(name)}", _DOTTED, "a dotted name")
+            self.stored(stored, f"{inside}attribute {name!r}")
+        for name, module in body.modules.items():
+            self.name(name, f"{inside}module {_short(name)}", _DOTTED, "a dotted name")
+            self.module(module, f"{inside}module {name!r}")
+        for name, subgraph in body.subgraphs.items():
+            self.name(name, f"{inside}subgraph {_short(name)}", _DOTTED, "a dotted name")
+            self.body(subgraph, strings, f"{inside}subgraph {name!r}", depth + 1)
+        earlier: set[str] = set()
+        everything = {node.name for node in body.nodes}
+        for index, node in enumerate(body.nodes):
+            self.node(node, body, f"{inside}node {index} {_short(node.name)}", strings, earlier, everything)
+            earlier.add(node.name)
+        self.output(body, place)
+
+    def output(self, body: GraphBody, place: Path) -> None:
+        outputs = [index for index, node in enumerate(body.nodes) if node.op == "output"]
+        if outputs != [len(body.nodes) - 1]:
+            why = "it has no output node" if not outputs else "its output is not the last node, or there are several"
+            self.fail(place or "graph", why)
+
+    def module(self, module: ModuleRecord, place: Path) -> None:
+        self.name(module.type, f"{place}, type", _FUNCTION, "a class name")
+        self.mapping(module.arguments, f"{place}, arguments")
+        for name, stored in module.state.items():
+            self.name(name, f"{place}, state {_short(name)}", _DOTTED, "a dotted name")
+            self.stored(stored, f"{place}, state {name!r}")
+
+    def node(
+        self, node: NodeRecord, body: GraphBody, place: Path, strings: int, earlier: set[str], everything: set[str]
+    ) -> None:
+        self.name(node.name, place)
+        if node.name in earlier:
+            self.fail(place, "an earlier node has the same name")
+        self.target(node, body, place)
+
+        def reference(name: str) -> str:
+            if name in earlier:
+                return ""
+            return f"node {_short(name)} comes later" if name in everything else f"there is no node {_short(name)}"
+
+        def any_reference(name: str) -> str:
+            return "" if name in everything else f"there is no node {_short(name)}"
+
+        for index, arg in enumerate(node.args):
+            self.argument(arg, f"{place}, args[{index}]", reference, body.attrs)
+        for key, arg in node.kwargs.items():
+            self.name(key, f"{place}, keyword argument {_short(key)}")
+            self.argument(arg, f"{place}, {key}", reference, body.attrs)
+        for key, arg in node.meta.items():
+            self.argument(arg, f"{place}, meta {_short(key)}", any_reference, body.attrs)
+        self.value(node.value, f"{place}, value")
+        for what, position in (("stack", node.stack), ("module", node.module)):
+            if not -1 <= position < strings:
+                self.fail(f"{place}, {what}", f"there is no string {position}")
+
+    def target(self, node: NodeRecord, body: GraphBody, place: Path) -> None:
+        place = f"{place}, target"
+        if node.op == "placeholder":
+            self.name(node.target, place, _PLACEHOLDER)
+            self.name(node.target.lstrip("*"), place)
+        elif node.op == "call_method":
+            self.name(node.target, place)
+        elif node.op == "call_function":
+            self.name(node.target, place, _FUNCTION, "the name of a function")
+        elif node.op == "output":
+            if node.target != "output":
+                self.refuse(place, f"{_short(node.target)} is not 'output'")
+        else:
+            self.name(node.target, place, _DOTTED, "a dotted name")
+            homes = (
+                (body.modules, body.subgraphs)
+                if node.op == "call_module"
+                else (body.attrs, body.subgraphs, body.modules)
+            )
+            shown_only = node.op == "get_attr" and isinstance(node.value, (OpaqueValue, ConstValue))
+            if not shown_only and not any(node.target in home for home in homes):
+                self.fail(
+                    place, f"the graph has no {'module' if node.op == 'call_module' else 'attribute'} {node.target!r}"
+                )
+
+    def inputs(self, inputs: list[InputRecord]) -> None:
+        for index, item in enumerate(inputs):
+            place = f"input {index} {_short(item.name)}"
+            self.name(item.name, place, _PLACEHOLDER)
+            self.value(item.value, f"{place}, value")
+            if item.stored is not None:
+                self.stored(item.stored, f"{place}, stored")
+
+
+def _no_reference(name: str) -> str:
+    return f"node {_short(name)} cannot be referred to here"
+
+
+def _is_float(part: Any) -> bool:
+    if isinstance(part, dict):
+        tagged = cast("dict[str, Any]", part)
+        return list(tagged) == ["float"] and tagged["float"] in ("nan", "inf", "-inf")
+    return isinstance(part, (int, float)) and not isinstance(part, bool)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def check_graph(record: GraphRecord, where: str) -> None:
+    """Raises RefusedError for a name that must not reach generated code or the file system, UnreadableError for the rest."""
+    checker = Checker(where)
+    if record.stage not in STAGES:
+        checker.fail("stage", f"{_short(record.stage)} is not a stage; there are {', '.join(STAGES)}")
+    if not ids.is_id(record.id):
+        checker.refuse("id", f"{_short(record.id)} is not a graph id")
+    for symbol in record.symbols:
+        checker.name(symbol.name, f"symbol {_short(symbol.name)}")
+    for index, guard in enumerate(record.guards):
+        checker.expression(guard.expr, f"guard {index}")
+        if not -1 <= guard.stack < len(record.strings):
+            checker.fail(f"guard {index}, stack", f"there is no string {guard.stack}")
+    checker.body(record.graph, len(record.strings), "")
+    checker.inputs(record.inputs)
+    checker.mapping(record.compile_kwargs, "compile_kwargs")
+    for name, config in record.config.items():
+        checker.mapping(config, f"config {_short(name)}")
+
+
+def check_inputs(record: InputsRecord, where: str) -> None:
+    """The same for inputs.json."""
+    Checker(where).inputs(record.inputs)
