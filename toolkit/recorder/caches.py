@@ -1,0 +1,33 @@
+"""Compiler caches off, inside the compiler calls only: a warm cache skips the compiler and with it the graphs.
+
+Settings are those of the calling thread (torch keeps them per thread), and are back when the call ends.
+
+>>> with bypassed(session):
+...     original(gm)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from ._torch import CACHE_SWITCHES, CONFIGS
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+@contextmanager
+def bypassed(session: Session) -> Iterator[None]:
+    """Switches the caches that hide graphs off for the block, unless the session keeps them."""
+    with ExitStack() as stack:
+        if not session.options.keep_cache:
+            for room, names in CACHE_SWITCHES.items():
+                module = sys.modules.get(CONFIGS[room])
+                present = [name for name in names if module is not None and hasattr(module, name)]
+                if module is not None and any(getattr(module, name) for name in present):
+                    session.caches_were_on = True
+                    stack.enter_context(module.patch(dict.fromkeys(present, False)))
+        yield

@@ -1,0 +1,191 @@
+"""One compiler call in progress: the graphs captured inside it, and what becomes of them when it ends.
+
+A Flight opens around a call into the compiler. Each graph captured meanwhile is journalled `captured` and `compiling`, and
+settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds records, never
+graphs or tensors.
+
+>>> with flying(session) as flight:
+...     flight.capture(gm, "joint", {"num_fwd_outputs": 1})
+...     result = original(gm)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...dumps.schema import GraphRecord, InputRecord
+from . import configs
+from ._torch import compile_id, is_restart, undisturbed
+from .ambient import ambient
+from .origin import versions
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+class Graph:
+    """One captured graph: its id, stage, and its record while the compiler call lasts (later only what a first run needs)."""
+
+    def __init__(self, record: GraphRecord) -> None:
+        self.id = record.id
+        self.stage = record.stage
+        self.record: GraphRecord | None = record
+        self.opened = time.perf_counter()
+        self.watched = False
+
+
+class Flight:
+    """One compiler call on this thread. `name` is the compile name that its graphs share ("0_0")."""
+
+    def __init__(self, session: Session, name: str, compile_id: str | None) -> None:
+        self.session = session
+        self.name = name
+        self.compile_id = compile_id
+        self.open: list[Graph] = []
+        self.options: Mapping[str, Any] = {}
+        self.dynamo_roles: list[InputRecord] = []
+        self.main: dict[str, Any] = {}
+        self.inference: list[Graph] = []
+
+    def capture(
+        self, gm: Any, stage: str, compile_kwargs: Mapping[str, Any] | None = None, *,
+        roles: list[InputRecord] | None = None, settle: bool = True,
+    ) -> Graph | None:  # fmt: skip
+        """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved."""
+        session = self.session
+        if not session.wants(stage):
+            return None
+        with session.guarded(f"{self.name}/{stage}"):
+            from ...dumps import live
+
+            writer = session.writer()
+            config = configs.changed(self.options, bypassed=not session.options.keep_cache)
+            state = ambient()
+            with undisturbed():
+                record = live.encode(
+                    gm, id=writer.unique_id(self.name, stage), stage=stage, compile_id=self.compile_id,
+                    compile_kwargs={key: configs.encoded(value) for key, value in (compile_kwargs or {}).items()},
+                    ambient=state, config=config, input_roles=roles, sink=writer.tensors,
+                )  # fmt: skip
+            record.versions = versions(live=True)
+            writer.save_graph(record, writer.tensors)
+            graph = Graph(record)
+            if settle:
+                self.open.append(graph)
+                session.event("compiling", graph.id)
+            return graph
+        return None
+
+    def amend(self, graph: Graph, compile_kwargs: Mapping[str, Any], output_meta: Mapping[str, Any]) -> None:
+        """Adds what the inner compiler was given to a graph captured before it was known."""
+        record = graph.record
+        if record is None:
+            return
+        with self.session.guarded(graph.id):
+            record.compile_kwargs.update({key: configs.encoded(value) for key, value in compile_kwargs.items()})
+            if record.graph.nodes and record.graph.nodes[-1].op == "output":
+                record.graph.nodes[-1].meta.update({key: configs.encoded(value) for key, value in output_meta.items()})
+            self.session.writer().amend(record)
+
+    def settle(self, failure: BaseException | None) -> None:
+        """Journals the end of all graphs still open in this call."""
+        for graph in self.open:
+            seconds = round(time.perf_counter() - graph.opened, 6)
+            if failure is None:
+                self.session.event("compiled", graph.id, seconds=seconds)
+            elif is_restart(failure):
+                self.session.event("skipped", graph.id, reason=f"Dynamo starts over ({type(failure).__name__})")
+            else:
+                self.session.event("failed", graph.id, seconds=seconds, **told(failure, here.fault or graph.stage))
+        self.open.clear()
+
+
+class _Here(threading.local):
+    """This thread's flights, the depth inside each recursive pass, and where the failure in progress began."""
+
+    def __init__(self) -> None:
+        self.flights: list[Flight] = []
+        self.depths: dict[str, int] = {}
+        self.fault: str | None = None
+        self.joints: list[dict[str, Any]] = []
+        self.inner: list[tuple[str, dict[str, Any]]] = []
+        self.aot: list[Graph | None] = []
+
+
+here = _Here()
+
+_names: dict[int, tuple[str, str | None]] = {}
+"""Inductor's graph_id -> the compile name it had in the forward: a backward compiled later without a compile id joins it."""
+
+
+def current(session: Session) -> Flight | None:
+    """The innermost flight of this session on this thread."""
+    return next((flight for flight in reversed(here.flights) if flight.session is session), None)
+
+
+@contextmanager
+def flying(session: Session, *, graph_id: int | None = None) -> Iterator[Flight]:
+    """A compiler call: settles the graphs captured in it when the block ends, and counts the outermost one's seconds."""
+    outer = current(session)
+    flight = _named(session, outer, graph_id)
+    if outer is not None:
+        flight.options, flight.dynamo_roles, flight.main = outer.options, outer.dynamo_roles, outer.main
+    here.flights.append(flight)
+    start = time.perf_counter()
+    failure: BaseException | None = None
+    try:
+        yield flight
+    except BaseException as error:
+        failure = error
+        if here.fault is None and flight.open:
+            here.fault = flight.open[-1].stage
+        raise
+    finally:
+        flight.settle(failure)
+        here.flights.remove(flight)
+        if failure is None or not here.flights:
+            here.fault = None
+        if outer is None:
+            session.compile_seconds += time.perf_counter() - start
+
+
+def _named(session: Session, outer: Flight | None, graph_id: int | None) -> Flight:
+    wanted = compile_id()
+    if wanted is not None:
+        flight = Flight(session, wanted, wanted)
+    elif outer is not None:
+        flight = Flight(session, outer.name, outer.compile_id)
+    elif graph_id is not None and graph_id in _names:
+        flight = Flight(session, *_names[graph_id])
+    else:
+        name = "x0_0"
+        with session.guarded("compile name"):
+            name = session.writer().fresh_compile()
+        flight = Flight(session, name, None)
+    if graph_id is not None:
+        _names[graph_id] = (flight.name, flight.compile_id)
+    return flight
+
+
+@contextmanager
+def level(group: str) -> Iterator[int]:
+    """Counts how deep this thread is inside one recursive group of passes: 0 for the outermost call."""
+    depth = here.depths.get(group, 0)
+    here.depths[group] = depth + 1
+    try:
+        yield depth
+    finally:
+        here.depths[group] = depth
+
+
+def told(error: BaseException, stage: str) -> dict[str, str]:
+    """A failure as journal fields: the innermost exception that the compiler wrapped, and the stage it happened in."""
+    inner = getattr(error, "inner_exception", None)
+    while isinstance(inner, BaseException):
+        error, inner = inner, getattr(inner, "inner_exception", None)
+    message = str(error)
+    return {"stage": stage, "type": type(error).__name__, "message": message if len(message) <= 4000 else message[:4000] + "…"}

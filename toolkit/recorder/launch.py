@@ -1,0 +1,100 @@
+"""Runs the recorded command as a child: what to execute, signals passed on, and the exit code to end with.
+
+The child has our stdin, stdout and stderr, so its output is untouched. Must not import torch.
+
+>>> command_line(["train.py", "--steps", "3"])
+['/usr/bin/python3', 'train.py', '--steps', '3']
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from ...dumps.errors import UsageError
+
+_FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT")
+
+
+def command_line(words: Sequence[str]) -> list[str]:
+    """The words to execute: a script or `-m module` gets this Python in front, anything else is found on PATH.
+
+    Raises UsageError when there is no such script, module flag or program.
+    """
+    if not words:
+        raise UsageError("nothing to record", "no command was given", "for example: graphdbg dump -o myrun train.py")
+    first, rest = words[0], list(words[1:])
+    if first in ("-m", "-c"):
+        if not rest:
+            raise UsageError(f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"graphdbg dump {first} ...")
+        return [sys.executable, first, *rest]
+    path = Path(first)
+    if first.endswith((".py", ".pyc")) or (path.is_dir() and (path / "__main__.py").is_file()):
+        if not path.exists():
+            raise UsageError(f"cannot record {first}", "there is no such script", "check the path")
+        return [sys.executable, first, *rest]
+    if shutil.which(first) is None:
+        why = "it is not executable, and its name does not end in .py" if path.is_file() else "there is no such script or program"
+        raise UsageError(f"cannot record {first}", why, f"for a Python script: graphdbg dump python {first}")
+    return [first, *rest]
+
+
+def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it.
+
+    Signals sent to us go on to the child; Ctrl-C reaches it from the terminal, and we wait for what it does with it.
+    """
+    try:
+        child = subprocess.Popen(list(command), env={**os.environ, **environment})
+    except OSError as error:
+        raise UsageError(f"cannot run {command[0]}", error.strerror or str(error)) from error
+    previous = {}
+
+    def forward(number: int, _: FrameType | None) -> None:
+        child.send_signal(number)
+
+    for name in _FORWARDED:
+        number = getattr(signal, name, None)
+        if number is not None:
+            previous[number] = signal.signal(number, forward)
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        code = child.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def python_of(command: Sequence[str]) -> str | None:
+    """The Python that runs the command: itself, or what the first line of a script on PATH says; None when unknown."""
+    program = shutil.which(command[0])
+    if program is None:
+        return None
+    if Path(program).name.startswith(("python", "pypy")):
+        return program
+    try:
+        with Path(program).open("rb") as file:
+            head = file.readline(512).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    words = head[2:].split() if head.startswith("#!") else []
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return words[0] if words and "python" in Path(words[0]).name else None
+
+
+def lacks(python: str) -> str:
+    """What a Python cannot import of torch and graphdbg, asked in that Python; empty when it has both or cannot be asked."""
+    program = "import importlib.util as u; print(' '.join(n for n in ('torch', 'graphdbg') if u.find_spec(n) is None))"
+    try:
+        done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

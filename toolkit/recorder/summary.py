@@ -1,0 +1,129 @@
+"""What is told on stderr when a recording ends: counts, failures, what was missed and why, and the commands to try next.
+
+Reads the run from disk, like everybody else; never prints itself and never imports torch.
+
+>>> lines(Path("myrun"))
+['graphdbg: recorded 7 graphs of 1 process in myrun', ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...dumps import index, journal
+from ...dumps.schema import STAGES
+from ...dumps.writer import JOURNAL_FILE
+
+_MOST = 5
+
+
+def lines(run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "") -> list[str]:
+    """The closing words for a run. `reason` explains an empty one; `errors` are this process's own, if any."""
+    found = index.processes(run) if run.is_dir() else []
+    rows = index.rows(found)
+    events = [event for process in found for event in journal.read(process.path / JOURNAL_FILE).events]
+    notes = [event.fields for event in events if event.kind == "note"]
+    name = shown_path(run)
+    told = [_headline(rows, len(found), name)] if rows else [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
+    told += _failures(rows)
+    told += _notes(notes, errors or {})
+    told += _cost(notes) if rows else []
+    if rows:
+        told.append("graphdbg: next, try")
+        told += [f"  {command}" for command in _commands(rows, name)]
+    return told
+
+
+def shown_path(path: Path) -> str:
+    """The path as a person would type it here."""
+    with contextlib.suppress(ValueError):
+        path = path.relative_to(Path.cwd())
+    return shlex.quote(str(path))
+
+
+def _headline(rows: list[index.Row], processes: int, name: str) -> str:
+    counts = Counter(row.stage for row in rows)
+    stages = ", ".join(f"{stage} {counts[stage]}" for stage in STAGES if counts[stage])
+    return f"graphdbg: recorded {_plural(len(rows), 'graph')} of {_plural(processes, 'process', 'processes')} in {name}: {stages}"
+
+
+def _failures(rows: list[index.Row]) -> list[str]:
+    bad = [row for row in rows if row.status == "failed" or row.lost]
+    told = [f"graphdbg: {row.id} {'was in flight' if row.lost else 'failed'}: {_first_line(row.error)}" for row in bad[:_MOST]]
+    return told + ([f"graphdbg: and {len(bad) - _MOST} more failed"] if len(bad) > _MOST else [])
+
+
+def _first_line(text: str | None, limit: int = 160) -> str:
+    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason was recorded")
+    return line if len(line) <= limit else line[:limit] + "…"
+
+
+def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
+    messages = list(dict.fromkeys(str(note.get("message")) for note in notes if note.get("message") != "cost"))
+    messages += [f"not recorded, {text}" for text in errors if f"not recorded, {text}" not in messages]
+    told = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
+    return told + ([f"graphdbg: and {len(messages) - _MOST} more remarks in the journal"] if len(messages) > _MOST else [])
+
+
+def _cost(notes: list[dict[str, Any]]) -> list[str]:
+    costs = [note for note in notes if note.get("message") == "cost"]
+    compiling = sum(float(note.get("compile_seconds") or 0) for note in costs)
+    recording = sum(float(note.get("recording_seconds") or 0) for note in costs)
+    if not costs:
+        return []
+    text = f"graphdbg: {compiling:.1f} s were spent compiling, {recording:.1f} s of them recording"
+    if any(note.get("caches_were_on") for note in costs):
+        text += "; compiler caches were bypassed, which hide graphs (--keep-cache leaves them alone)"
+    return [text]
+
+
+def _commands(rows: list[index.Row], name: str) -> list[str]:
+    bad = next((row for row in rows if row.status == "failed" or row.lost), None)
+    order = ("forward", "inference", "backward", "dynamo")
+    chosen = bad or next((row for stage in order for row in rows if row.stage == stage), rows[0])
+    return [f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}", f"graphdbg minify {name}/{chosen.id}"]
+
+
+def _why_empty(in_block: bool) -> str:
+    if _disabled():
+        return f"{_disabled()} is set; unset it."
+    if in_block:
+        return (
+            "Either the block calls nothing compiled, or what it calls was compiled before the recording began: "
+            "move `with graphdbg.record(...)` before the first call, or call torch._dynamo.reset() in front of it."
+        )
+    if "torch._dynamo.output_graph" in sys.modules:
+        return "torch.compile was used, but every frame was skipped or ran without a graph; TORCH_LOGS=graph_breaks says where."
+    return "torch was imported, but nothing called torch.compile; wrap the model in torch.compile(model)."
+
+
+def _disabled(environment: Mapping[str, str] = os.environ) -> str:
+    return next((name for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE") if environment.get(name) == "1"), "")
+
+
+def leave_trace(path: str) -> None:
+    """Appends one line about this process to the file through which `graphdbg dump` learns that torch was imported at all."""
+    line = msgspec.json.encode({"pid": os.getpid(), "disabled": _disabled()}) + b"\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def read_traces(path: Path) -> list[dict[str, Any]]:
+    """The lines that `leave_trace` left."""
+    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines() if line.strip()]
+
+
+def _plural(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
