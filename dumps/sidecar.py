@@ -10,6 +10,7 @@ the record at any time; nothing may read them as the truth.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,10 @@ class Head(msgspec.Struct, kw_only=True):
 
 
 class Row(msgspec.Struct):
-    """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is None when it is unknown."""
+    """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is None when it is unknown.
+
+    `shape` and `stride` are JSON text: [2, "s0"] for a tensor, a list of those for a multi-output node, "s0" for a symbol.
+    """
 
     index: int
     name: str
@@ -64,24 +68,24 @@ class Row(msgspec.Struct):
 
 
 class Table(msgspec.Struct):
-    """table.msgpack: columns of equal length; the int columns named in `strings`' readers index `strings`."""
+    """table.msgpack: columns of equal length; those of texts hold positions in `strings`."""
 
     format: int
     strings: list[str]
-    name: list[str]
-    op: list[int]
-    target: list[int]
-    dtype: list[int]
-    shape: list[int]
-    stride: list[int]
-    device: list[int]
-    size_bytes: list[int | None]
-    users: list[int]
-    inputs: list[list[int]]
-    module: list[int]
-    where: list[int]
-    code: list[int]
-    seq_nr: list[int]
+    name: list[str] = []
+    op: list[int] = []
+    target: list[int] = []
+    dtype: list[int] = []
+    shape: list[int] = []
+    stride: list[int] = []
+    device: list[int] = []
+    size_bytes: list[int | None] = []
+    users: list[int] = []
+    inputs: list[list[int]] = []
+    module: list[int] = []
+    where: list[int] = []
+    code: list[int] = []
+    seq_nr: list[int] = []
 
     def __len__(self) -> int:
         return len(self.name)
@@ -138,31 +142,35 @@ def references(arg: Arg) -> Iterator[str]:
             yield from references(item)
 
 
-def _dims(dims: list[int | str]) -> str:
-    return f"[{', '.join(map(str, dims))}]"
+def dims_text(column: str) -> str:
+    """A shape or stride column as people read it: [2, s0]."""
+    return column.replace('"', "")
 
 
-def value_text(value: Value | None) -> tuple[str, str, str, str, int | None]:
-    """A value as (dtype, shape, stride, device, bytes) in words; a multi-output value joins its items with `;`."""
+def dims_value(column: str) -> Any:
+    """A shape or stride column as a value: [2, "s0"]; None when there is none."""
+    return json.loads(column) if column else None
+
+
+def value_columns(value: Value | None) -> tuple[str, str, str, str, int | None]:
+    """A value as its columns dtype, shape, stride, device and bytes (None: unknown, as with symbols in the shape)."""
     if isinstance(value, TensorValue):
         size: int | None = ITEM_BYTES.get(value.dtype, 1)
         for dim in value.shape:
             size = size * dim if size is not None and isinstance(dim, int) else None
-        return value.dtype, _dims(value.shape), _dims(value.stride), value.device, size
+        size = size if size is not None and size < 2**63 else None
+        return value.dtype, json.dumps(value.shape), json.dumps(value.stride), value.device, size
     if isinstance(value, SymValue):
-        return f"Sym{value.kind.capitalize()}", value.expr, "", "", 0
+        return f"Sym{value.kind.capitalize()}", json.dumps(value.expr), "", "", 0
     if isinstance(value, SequenceValue):
-        parts = [value_text(item) for item in value.items]
-        sizes = [part[4] for part in parts]
-        devices = sorted({part[3] for part in parts if part[3]})
-        known = [size for size in sizes if size is not None]
-        total = sum(known) if len(known) == len(sizes) else None
+        parts = [value_columns(item) for item in value.items]
+        known = [part[4] for part in parts if part[4] is not None]
         return (
-            "; ".join(p[0] for p in parts),
-            "; ".join(p[1] for p in parts),
-            "; ".join(p[2] for p in parts),
-            ", ".join(devices),
-            total,
+            "; ".join(part[0] or "-" for part in parts),
+            f"[{', '.join(part[1] or 'null' for part in parts)}]",
+            f"[{', '.join(part[2] or 'null' for part in parts)}]",
+            ", ".join(sorted({part[3] for part in parts if part[3]})),
+            sum(known) if len(known) == len(parts) else None,
         )
     return "", "", "", "", None if value is None else 0
 
@@ -173,7 +181,7 @@ def build(record: GraphRecord) -> Table:
     intern("")
     frames: dict[int, tuple[int, int]] = {}
     position: dict[str, int] = {}
-    table = Table(FORMAT, intern.strings, *([] for _ in range(14)))  # pyright: ignore[reportArgumentType]
+    table = Table(FORMAT, intern.strings)
     values: dict[tuple[str, ...], tuple[int, int, int, int]] = {}
     for index, node in enumerate(record.graph.nodes):
         position[node.name] = index
@@ -182,7 +190,7 @@ def build(record: GraphRecord) -> Table:
         ))  # fmt: skip
         for producer in used:
             table.users[producer] += 1
-        dtype, shape, stride, device, size = value_text(node.value)
+        dtype, shape, stride, device, size = value_columns(node.value)
         key = (dtype, shape, stride, device)
         if key not in values:
             values[key] = (intern(dtype), intern(shape), intern(stride), intern(device))
@@ -241,7 +249,7 @@ def read_table(path: Path) -> Table:
 
 def _inconsistency(table: Table) -> str:
     count = len(table.name)
-    for column in (
+    texts = (
         table.op,
         table.target,
         table.dtype,
@@ -251,7 +259,8 @@ def _inconsistency(table: Table) -> str:
         table.module,
         table.where,
         table.code,
-    ):
+    )
+    for column in texts:
         if len(column) != count or (count and not 0 <= min(column) <= max(column) < len(table.strings)):
             return "its columns do not fit together"
     if any(len(column) != count for column in (table.size_bytes, table.users, table.inputs, table.seq_nr)):

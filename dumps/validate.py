@@ -285,7 +285,7 @@ class Checker:
     def inputs(self, inputs: list[InputRecord]) -> None:
         for index, item in enumerate(inputs):
             place = f"input {index} {_short(item.name)}"
-            self.name(item.name, place, _PLACEHOLDER)
+            self.name(item.name, place)
             self.value(item.value, f"{place}, value")
             if item.stored is not None:
                 self.stored(item.stored, f"{place}, stored")

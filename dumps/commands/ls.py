@@ -1,0 +1,141 @@
+"""`graphdbg ls`: the graphs of a run from its journals, or the runs of this folder. Opens no graph.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import index
+from ..errors import GraphdbgError
+from ..output import emit, say
+from ..query import resolve
+from ..store import Run, SavedGraph, open_run
+from ..tables import Column, on_terminal, one_line, render
+
+STATUS_STYLE = "cyan"
+
+
+@click.command()
+@click.argument("run", required=False, metavar="[RUN]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def ls(run: str | None, as_json: bool) -> None:
+    """List the graphs of a run, one row each, or without RUN the runs in this folder.
+
+    \b
+    STATUS is the last thing the journal knows of a graph: captured, compiling, compiled, failed,
+    running, ran, skipped. A graph that was compiling or running when its process died says so.
+    """
+    if run is None:
+        _list_runs(as_json)
+        return
+    found = resolve(run)
+    if isinstance(found, SavedGraph):
+        _list_graph(run, found, as_json)
+    else:
+        _list_run(run, found, as_json)
+
+
+def _list_run(text: str, run: Run, as_json: bool) -> None:
+    rows = run.rows
+    for sentence in run.damage:
+        say(f"note: {sentence}")
+    if as_json:
+        emit({"run": text, "graphs": [row.fixed() for row in rows]}, as_json=True)
+        return
+    if rows:
+        emit(graph_table(rows), as_json=False)
+    say(_summary(text, run))
+
+
+def graph_table(rows: list[index.Row]) -> str:
+    """One line per graph."""
+    columns = [
+        Column("id", style="bold"), Column("stage"), Column("nodes", right=True), Column("status", style=STATUS_STYLE),
+        Column("seconds", right=True), Column("error", style="red", fold=True),
+    ]  # fmt: skip
+    cells = [
+        (
+            row.id, row.stage, "" if row.nodes is None else str(row.nodes), row.status + (", died" if row.lost else ""),
+            "" if row.seconds is None else f"{row.seconds:.2f}", one_line(row.error or ""),
+        )
+        for row in rows
+    ]  # fmt: skip
+    return render(columns, cells, terminal=on_terminal())
+
+
+def _summary(text: str, run: Run) -> str:
+    rows = run.rows
+    if not rows:
+        return f"{text} holds no graphs: nothing was compiled, or the recorder was not active"
+    failed = [row for row in rows if row.status == "failed"]
+    lost = [row for row in rows if row.lost]
+    many = len(run.processes)
+    parts = [f"{len(rows)} graph{'s' * (len(rows) != 1)} of {many} process{'es' * (many != 1)}"]
+    if failed:
+        parts.append(f"{len(failed)} failed")
+    if lost:
+        parts.append(f"{len(lost)} in flight when the process died")
+    suspects = [row for row in failed + lost if row.saved]
+    if suspects:
+        return f"{', '.join(parts)}; next: graphdbg replay {text}/{suspects[0].id}"
+    saved = [row for row in rows if row.saved]
+    return ", ".join(parts) + (f"; next: graphdbg show {text}/{saved[0].id}" if saved else "")
+
+
+def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
+    row: dict[str, Any] = {
+        "id": graph.id, "process": graph.process, "rank": graph.rank, "stage": graph.stage, "nodes": len(graph.table),
+        "status": graph.status, "error": graph.error, "seconds": graph.seconds,
+    }  # fmt: skip
+    if as_json:
+        emit({"run": str(graph.run.path) if graph.run else text, "graphs": [row]}, as_json=True)
+        return
+    columns = [Column(title) for title in ("id", "stage", "nodes", "status")]
+    emit(render(columns, [[str(row[column.title]) for column in columns]], terminal=on_terminal()), as_json=False)
+
+
+def _list_runs(as_json: bool) -> None:
+    listed: list[dict[str, Any]] = []
+    for path in index.runs(Path()):
+        try:
+            listed.append(_run_row(path))
+        except GraphdbgError as error:
+            say(f"note: {error}")
+    if as_json:
+        emit({"runs": listed}, as_json=True)
+        return
+    if not listed:
+        say("no runs here: record one with `graphdbg dump train.py`, or name one: graphdbg ls RUN")
+        return
+    columns = [
+        Column("run", style="bold"), Column("started"), Column("processes", right=True), Column("graphs", right=True),
+        Column("failed", right=True, style="red"), Column("command"),
+    ]  # fmt: skip
+    cells = [
+        (
+            row["run"], _when(row["started"]), str(row["processes"]), str(row["graphs"]), str(row["failed"]),
+            one_line(" ".join(row["command"]), 60),
+        )
+        for row in listed
+    ]  # fmt: skip
+    emit(render(columns, cells, terminal=on_terminal()), as_json=False)
+
+
+def _run_row(path: Path) -> dict[str, Any]:
+    run = open_run(path)
+    bad = sum(row.status == "failed" or row.lost for row in run.rows)
+    return {
+        "run": str(path), "started": run.record.started, "processes": len(run.processes), "graphs": len(run.rows),
+        "failed": bad, "command": run.record.command,
+    }  # fmt: skip
+
+
+def _when(started: float) -> str:
+    import time
+
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)) if started else ""
+    except (OverflowError, ValueError, OSError):
+        return ""

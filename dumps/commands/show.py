@@ -1,0 +1,152 @@
+"""`graphdbg show`: one graph's nodes, generated code, kernels or statistics. Nodes and statistics come from the sidecar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import statistics
+from ..errors import UnreadableError, UsageError
+from ..output import emit, say
+from ..query import resolve_graph
+from ..sidecar import Row, Table, dims_text, dims_value
+from ..store import SavedGraph
+from ..tables import Column, on_terminal, one_line, render
+
+ALL_KERNELS = "*"
+
+
+@click.command()
+@click.argument("graph", metavar="RUN/ID")
+@click.option("--code", is_flag=True, help="The generated code; the graph as Python where none was generated.")
+@click.option(
+    "--kernel",
+    is_flag=False,
+    flag_value=ALL_KERNELS,
+    metavar="[NAME]",
+    help="One generated kernel; without NAME, which there are.",
+)
+@click.option("--stats", is_flag=True, help="How many nodes of which kind, and how many bytes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def show(graph: str, code: bool, kernel: str | None, stats: bool, as_json: bool) -> None:
+    """Show a graph: its nodes with dtype, shape, stride and the user's line.
+
+    RUN/ID names a graph of a run (graphdbg ls lists them) or a case folder.
+    """
+    if code + stats + (kernel is not None) > 1:
+        raise UsageError("--code, --kernel and --stats are three different views", "one at a time")
+    saved = resolve_graph(graph)
+    if code:
+        _show_files(graph, _code(saved), as_json)
+    elif kernel is not None:
+        _show_kernel(graph, saved, kernel, as_json)
+    elif stats:
+        found = statistics.of(saved.table)
+        emit({**_head(saved), "stats": found.fixed()} if as_json else statistics.text(found), as_json=as_json)
+    else:
+        _show_nodes(saved, as_json)
+
+
+def _head(saved: SavedGraph) -> dict[str, Any]:
+    return {
+        "run": str(saved.run.path) if saved.run else None, "id": saved.id, "process": saved.process, "rank": saved.rank,
+        "stage": saved.stage, "status": saved.status, "error": saved.error, "seconds": saved.seconds,
+    }  # fmt: skip
+
+
+def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
+    table = saved.table
+    if as_json:
+        emit({**_head(saved), "nodes": [_node(row, table) for row in table.rows()]}, as_json=True)
+        return
+    say(f"{saved.id}: stage {saved.stage}, {len(table)} nodes, {saved.status}")
+    if saved.error:
+        say(f"error: {one_line(saved.error, 300)}")
+    columns = [
+        Column("#", right=True, style="dim"), Column("name", style="bold"), Column("target", style="cyan"), Column("inputs", expendable=2),
+        Column("dtype"), Column("shape"), Column("stride", expendable=1), Column("line", style="green"), Column("code", style="dim", expendable=3),
+    ]  # fmt: skip
+    emit(render(columns, [_cells(row, table) for row in table.rows()], terminal=on_terminal()), as_json=False)
+
+
+def _cells(row: Row, table: Table) -> tuple[str, ...]:
+    target = row.target if row.op in ("call_function", "output") else f"{row.op} {row.target}"
+    inputs = " ".join(table.name[i] for i in row.inputs[:4]) + (
+        f" +{len(row.inputs) - 4}" if len(row.inputs) > 4 else ""
+    )
+    return (
+        str(row.index), row.name, target, inputs, row.dtype, dims_text(row.shape), dims_text(row.stride), row.where,
+        one_line(row.code, 60),
+    )  # fmt: skip
+
+
+def _node(row: Row, table: Table) -> dict[str, Any]:
+    return {
+        "index": row.index, "name": row.name, "op": row.op, "target": row.target, "inputs": [table.name[i] for i in row.inputs],
+        "users": row.users, "dtype": row.dtype, "shape": dims_value(row.shape), "stride": dims_value(row.stride),
+        "device": row.device, "size_bytes": row.size_bytes, "module": row.module, "line": row.where, "code": row.code,
+        "seq_nr": row.seq_nr,
+    }  # fmt: skip
+
+
+def _code(saved: SavedGraph) -> list[Path]:
+    files = saved.code_files()
+    if files:
+        return files
+    if saved.program_path.exists():
+        say(f"{saved.id} has no generated code; this is the graph itself, {saved.program_path}")
+        return [saved.program_path]
+    raise UnreadableError(f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end")
+
+
+def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> None:
+    files = saved.code_files()
+    if not files:
+        raise UsageError(f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}")
+    if kernel == ALL_KERNELS:
+        names = [path.name for path in files]
+        emit({**_head(saved), "kernels": names} if as_json else "\n".join(names), as_json=as_json)
+        return
+    exact = [path for path in files if kernel in (path.name, path.stem)]
+    found = (
+        exact
+        or [path for path in files if path.name.startswith(kernel)]
+        or [path for path in files if kernel in path.name]
+    )
+    if len(found) != 1:
+        listed = ", ".join(path.name for path in (found or files)[:12])
+        raise UsageError(
+            f"{saved.id} has {'several kernels' if found else 'no kernel'} {kernel!r}", f"there are {listed}"
+        )
+    _show_files(text, found, as_json)
+
+
+def _show_files(text: str, files: list[Path], as_json: bool) -> None:
+    texts = [(path.name, _read(path)) for path in files]
+    if as_json:
+        emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True)
+        return
+    shown = [body if len(texts) == 1 else f"# {'-' * 10} {name} {'-' * 10}\n{body.rstrip()}\n" for name, body in texts]
+    emit(_coloured("\n".join(shown)) if on_terminal() else "\n".join(shown), as_json=False)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
+
+
+def _coloured(source: str) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    stream = StringIO()
+    Console(file=stream, force_terminal=True, width=200).print(
+        Syntax(source, "python", background_color="default"), soft_wrap=True
+    )
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

@@ -1,0 +1,85 @@
+"""Counts over one graph's table: nodes by kind and target, bytes by role, dtypes, devices, and the largest values.
+
+>>> of(saved.table).nodes
+1203
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from .sidecar import Table, dims_text
+from .tables import Column, render, size_text
+
+LARGEST = 8
+
+
+class Statistics(msgspec.Struct):
+    """Bytes are of values whose shape is known; `unknown_sizes` counts the others (symbols in the shape)."""
+
+    nodes: int
+    ops: dict[str, int]
+    targets: dict[str, int]
+    dtypes: dict[str, int]
+    devices: dict[str, int]
+    input_bytes: int
+    computed_bytes: int
+    unknown_sizes: int
+    largest: list[dict[str, Any]]
+
+    def fixed(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        return msgspec.to_builtins(self)
+
+
+def of(table: Table) -> Statistics:
+    """Counts over all nodes of a table."""
+    ops: Counter[str] = Counter()
+    targets: Counter[str] = Counter()
+    dtypes: Counter[str] = Counter()
+    devices: Counter[str] = Counter()
+    inputs = computed = unknown = 0
+    for row in table.rows():
+        ops[row.op] += 1
+        if row.op not in ("placeholder", "output", "get_attr"):
+            targets[row.target] += 1
+        if row.dtype:
+            dtypes[row.dtype] += 1
+            unknown += row.size_bytes is None
+        if row.device:
+            devices[row.device] += 1
+        if row.op in ("placeholder", "get_attr"):
+            inputs += row.size_bytes or 0
+        elif row.op != "output":
+            computed += row.size_bytes or 0
+    order = sorted(range(len(table)), key=lambda i: table.size_bytes[i] or 0, reverse=True)[:LARGEST]
+    largest = [table.row(i) for i in order if table.size_bytes[i]]
+    return Statistics(
+        len(table), dict(ops.most_common()), dict(targets.most_common()), dict(dtypes.most_common()),
+        dict(devices.most_common()), inputs, computed, unknown,
+        [{"name": r.name, "size_bytes": r.size_bytes, "dtype": r.dtype, "shape": dims_text(r.shape)} for r in largest],
+    )  # fmt: skip
+
+
+def text(found: Statistics) -> str:
+    """The counts as text."""
+    lines = [
+        f"nodes      {found.nodes}: " + ", ".join(f"{count} {op}" for op, count in found.ops.items()),
+        f"inputs     {size_text(found.input_bytes)}, all computed values together {size_text(found.computed_bytes)}"
+        + (f", {found.unknown_sizes} sizes are symbolic" if found.unknown_sizes else ""),
+        "dtypes     " + ", ".join(f"{name} ({count})" for name, count in found.dtypes.items()),
+        "devices    " + ", ".join(f"{name} ({count})" for name, count in found.devices.items()),
+    ]
+    if found.targets:
+        rows = [(str(count), name) for name, count in found.targets.items()]
+        lines += ["", render([Column("calls", right=True), Column("target")], rows)]
+    if found.largest:
+        rows = [(size_text(v["size_bytes"]), v["dtype"], v["shape"], v["name"]) for v in found.largest]
+        lines += [
+            "",
+            render([Column("bytes", right=True), Column("dtype"), Column("shape"), Column("largest values")], rows),
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,114 @@
+"""Tables as text: aligned columns when piped, a rich table on a terminal. View models in, strings out; prints nothing.
+
+Must not let a name from a dump move the cursor or recolour the terminal: control characters are shown as escapes.
+
+>>> print(render([Column("id"), Column("nodes", right=True)], [("0_0/forward", "12")]))
+id           nodes
+0_0/forward     12
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+RICH_ROWS = 200
+"""A rich table lays out every cell twice; above this many rows the aligned text is used on a terminal too."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Column(msgspec.Struct):
+    """A heading, and how its cells are set. On a terminal: `style` is a rich style, `fold` wraps instead of cutting,
+    and columns with the highest `expendable` are left out first where the terminal is too narrow."""
+
+    title: str
+    right: bool = False
+    style: str = ""
+    fold: bool = False
+    expendable: int = 0
+
+
+def plain(text: str) -> str:
+    """The text with line breaks as spaces and every other control character written as an escape."""
+    return _CONTROL.sub(_escape, text) if _CONTROL.search(text) else text
+
+
+def _escape(found: re.Match[str]) -> str:
+    return " " if found[0] in "\n\t\r" else f"\\x{ord(found[0]):02x}"
+
+
+def one_line(text: str, limit: int = 100) -> str:
+    """The first line of a text, shortened to `limit` characters."""
+    line = plain(text.strip().partition("\n")[0])
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def on_terminal() -> bool:
+    """Whether stdout is a terminal that a person looks at."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, terminal: bool = False) -> str:
+    """The table as text, one line per row; for a terminal coloured and wrapped to its width."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    if terminal and len(cells) <= RICH_ROWS:
+        return _rich(columns, cells)
+    return _aligned(columns, cells)
+
+
+def _aligned(columns: Sequence[Column], cells: list[list[str]]) -> str:
+    titled = [[column.title for column in columns], *cells]
+    widths = [max(map(len, column)) for column in zip(*titled, strict=True)]
+    form = "  ".join(f"{{:{'>' if c.right else '<'}{w}}}" for c, w in zip(columns, widths, strict=True))
+    return "\n".join(form.format(*row).rstrip() for row in titled)
+
+
+def _fitting(columns: Sequence[Column], cells: list[list[str]], width: int) -> list[int]:
+    """The positions of the columns to show in `width` characters."""
+    needed = [max(len(column.title), *(len(row[i]) for row in cells), 0) + 2 for i, column in enumerate(columns)]
+    kept = list(range(len(columns)))
+    for i in sorted((i for i in kept if columns[i].expendable), key=lambda i: -columns[i].expendable):
+        if sum(needed[k] for k in kept) > width:
+            kept.remove(i)
+    return kept
+
+
+def _rich(columns: Sequence[Column], cells: list[list[str]]) -> str:
+    from io import StringIO
+
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    width = shutil.get_terminal_size().columns
+    kept = _fitting(columns, cells, width)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for column in (columns[i] for i in kept):
+        table.add_column(
+            column.title, justify="right" if column.right else "left", style=column.style or None, no_wrap=not column.fold,
+            overflow="fold" if column.fold else "ellipsis",
+        )  # fmt: skip
+    for row in cells:
+        table.add_row(*(Text(row[i]) for i in kept))
+    stream = StringIO()
+    Console(file=stream, force_terminal=True, width=width).print(table)
+    return stream.getvalue()
+
+
+def size_text(size_bytes: int | None) -> str:
+    """A number of bytes for people: 512 B, 1.5 KiB, 3.0 MiB."""
+    if size_bytes is None:
+        return "?"
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
