@@ -1,0 +1,49 @@
+"""What a repro is written from: a saved graph's records, its failure, and how it came to be. Pure data.
+
+>>> Case(record, None, None, failure, made="Reduced by graphdbg 0.1.0 from 318 nodes to 3.")     # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...dumps.schema import GraphRecord, InputsRecord
+from .values import Read
+
+GRAD_STAGES = frozenset({"dynamo", "pre_grad"})
+"""Graphs that autograd still has to see; those of all other stages are run without it."""
+
+
+class Failure(Protocol):
+    """The part of a failure signature that a repro needs."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def raw(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a repro is written from."""
+
+    record: GraphRecord
+    inputs: InputsRecord | None
+    read: Read | None
+    failure: Failure
+    rung: str = "inductor"
+    made: str = ""
+    exact: bool = True
+    """Whether a crash has to show a part of its message too, not only the exception's type."""
+
+    @property
+    def grad(self) -> bool:
+        """Whether the repro runs a backward too."""
+        return self.record.stage in GRAD_STAGES

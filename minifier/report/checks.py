@@ -1,0 +1,111 @@
+"""Chooses what a repro checks, by the kind of failure, and fills in what tells this failure from another.
+
+>>> telling_part("cannot convert <path>: no lowering for foo", "cannot convert /tmp/x: no lowering for foo")
+': no lowering for foo'
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any, cast
+
+from ...dumps.schema import GraphRecord, TensorValue
+from . import templates
+from .case import Case, Failure
+from .program import CannotExpressError, quoted
+
+TOLERANCES = {
+    "float64": 1e-10, "complex128": 1e-10, "float32": 1e-5, "complex64": 1e-5, "float16": 4e-3, "bfloat16": 3e-2,
+}  # fmt: skip
+"""Error relative to the size of the values, on top of four times eager's own: the criterion of toolkit.numerics."""
+
+HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
+
+LIMIT_S = 120
+"""A compile of a small case that takes longer hangs."""
+
+
+def constant_block(case: Case) -> str:
+    """Module-level names that the checks use."""
+    failure = case.failure
+    if failure.kind == "accuracy":
+        loosest, half = tolerance(case.record)
+        return f"TOLERANCE = {loosest!r}\nELEMENT_EPS = {24 if half else 256}"
+    if failure.kind == "crash":
+        part = telling_part(failure.message, failure.raw) if case.exact else ""
+        return f"ERROR = {quoted(failure.error.rpartition('.')[2])}\nPART = {quoted(part)}"
+    if failure.kind in ("signal", "hang"):
+        return f"EXPECTED = {quoted(death_of(failure))}\nLIMIT_S = {LIMIT_S}"
+    return ""
+
+
+def tolerance(record: GraphRecord) -> tuple[float, bool]:
+    """The loosest relative tolerance that any dtype of the graph asks for, and whether a half precision is among them."""
+    dtypes = {node.value.dtype for node in record.graph.nodes if isinstance(node.value, TensorValue)}
+    known = [TOLERANCES.get(dtype, 0.25) for dtype in dtypes if "float" in dtype or dtype in TOLERANCES]
+    return max(known, default=TOLERANCES["float32"]), bool(HALF & dtypes)
+
+
+def telling_part(message: str, raw: str) -> str:
+    """The longest stretch of the normalised message that stands in the raw text and holds no name or number; may be empty."""
+    match = difflib.SequenceMatcher(None, raw, message, autojunk=False).find_longest_match() if raw else None
+    common = raw[match.a : match.a + match.size] if match else message
+    pieces = [piece.strip() for line in common.splitlines() for piece in _PLACEHOLDER.split(line)]
+    best = max(pieces, key=len, default="")
+    return best[:80].strip() if len(best) >= 4 else ""
+
+
+_PLACEHOLDER = re.compile(r"<[^<>\s]*>|[\[(]?\.\.+[\])]?|\w*\d\w*|…")
+
+
+def death_of(failure: Failure) -> str | int:
+    """The return code that a child has whom that signal killed, or "hang"."""
+    if failure.kind == "hang":
+        return "hang"
+    number = getattr(signal, failure.detail, signal.SIGSEGV)
+    return -int(number)
+
+
+def check_blocks(case: Case) -> Iterator[str]:
+    """The functions that run, compare and judge; raises CannotExpressError for a kind of failure without a check."""
+    kind = case.failure.kind
+    yield (templates.RUN_BACKWARD if case.grad else templates.RUN_FORWARD).strip()
+    if kind == "accuracy":
+        yield templates.IN_FLOAT64.strip()
+        exact = "run(graph, [in_float64(x) for x in make_inputs()])"
+        if has_float_dtype(case.record):
+            exact = "exactly([in_float64(x) for x in make_inputs()])"
+            yield templates.FLOAT64_MODE.strip()
+        yield templates.WRONG.strip()
+        yield templates.MAIN_ACCURACY.strip().replace("@EXACT@", exact)
+    elif kind in ("nan", "metadata"):
+        form = "x.stride()" if case.failure.detail == "stride" else "(tuple(x.shape), x.dtype, x.device, x.layout)"
+        yield templates.NAN.strip() if kind == "nan" else templates.METADATA.strip().replace("@FORM@", form)
+        yield templates.MAIN_COMPARE.strip()
+    elif kind in ("signal", "hang"):
+        yield templates.MAIN_DEATH.strip()
+    elif kind == "crash":
+        yield templates.MAIN_CRASH.strip()
+    else:
+        raise CannotExpressError(f"no repro can be written for a failure of the kind {kind!r} yet")
+
+
+def has_float_dtype(record: GraphRecord) -> bool:
+    """Whether an argument names a floating dtype, or a method casts: such a graph does not become float64 by its inputs alone."""
+    casts = ("float", "half", "bfloat16", "double", "to", "type")
+    return any(
+        (node.op == "call_method" and node.target in casts) or _names_float([node.args, list(node.kwargs.values())])
+        for node in record.graph.nodes
+    )
+
+
+def _names_float(arg: Any) -> bool:
+    if isinstance(arg, list):
+        return any(_names_float(item) for item in cast("list[Any]", arg))
+    if isinstance(arg, dict):
+        pairs = cast("dict[str, Any]", arg).items()
+        return any((key == "dtype" and "float" in str(item)) or _names_float(item) for key, item in pairs)
+    return False

@@ -1,0 +1,177 @@
+"""Writes `repro.py`: one program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 when it can't tell.
+
+`candidates` yields programs from the plainest to the most faithful: plain `torch.compile` before Inductor's inner compiler,
+seeded inputs before recorded ones. Which of them fails is found by running them (`verify`), never guessed. Must not import torch.
+
+>>> script = next(candidates(saved, failure, rung="inductor"))
+>>> script.text.splitlines()[0]
+'\"\"\"torch.compile gives a wrong result: repro for stage forward, rung inductor.'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from . import templates
+from .case import Case
+from .checks import check_blocks, constant_block
+from .environment import package_version
+from .program import CannotExpressError, Program, program_of, quoted
+from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs
+from .values import Source, Way, sidecar_bytes, slots_of, source_of
+
+Entry = Literal["torch.compile", "compile_fx_inner"]
+
+BACKENDS = {
+    "inductor": "inductor",
+    "nop": "aot_eager",
+    "debug_nop": "aot_eager",
+    "decomposed": "aot_eager_decomp_partition",
+}
+"""The stock backend that a rung stands for, as far as torch has one."""
+
+SENTENCES = {
+    "crash": "torch.compile fails", "accuracy": "torch.compile gives a wrong result", "nan": "torch.compile gives NaN",
+    "metadata": "torch.compile gives other metadata than eager", "hang": "torch.compile does not end",
+    "signal": "torch.compile kills the process", "memory": "torch.compile runs out of memory",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Script:
+    """A program, the file that has to lie beside it (None: it stands alone), and how it enters and gets its inputs."""
+
+    text: str
+    sidecar: bytes | None
+    entry: Entry
+    way: Way
+    seeded: bool
+    notes: tuple[str, ...] = ()
+
+
+def candidates(case: Case) -> Iterator[Script]:
+    """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
+    program = program_of(case.record)
+    entries: list[Entry] = ["torch.compile"]
+    if case.rung == "inductor" and not case.grad and case.record.stage != "joint":
+        entries.append("compile_fx_inner")
+    ways: list[Way] = ["seeded"]
+    stored = [item for item in (case.inputs.inputs if case.inputs else case.record.inputs) if item.stored]
+    if case.read is not None and (stored or program.constants):
+        ways.append("literal")
+    seen: set[str] = set()
+    for way in ways:
+        for entry in entries:
+            script = script_of(case, program, entry, way)
+            if script.text not in seen:
+                seen.add(script.text)
+                yield script
+
+
+def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
+    """One program."""
+    record = case.record
+    hints = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
+    slots = slots_of(record, case.inputs, program.constants, grad=case.grad)
+    source = source_of(slots, way, case.read, hints)
+    settings, notes = config_lines(record.config)
+    ambient = ambient_lines(case)
+    blocks = [
+        constant_block(case),
+        _configure([*settings, *ambient]),
+        program.source,
+        _inputs(source, [slot.name for slot in slots]),
+        templates.STORED.strip() if source.file else "",
+        _compiled(case, entry),
+        *check_blocks(case),
+    ]
+    body = "\n\n\n".join(block for block in blocks if block)
+    ending = 'if __name__ == "__main__":\n'
+    if case.failure.kind in ("signal", "hang"):
+        ending += '    if sys.argv[1:] == ["child"]:\n        configure()\n'
+        ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
+    ending += "    sys.exit(main())\n"
+    gap = ["", ""] if body.startswith("def ") else [""]
+    text = "\n".join([_docstring(case, entry, source, notes), _imports(body, program), *gap, body, "", "", ending])
+    return Script(text, sidecar_bytes(source.file) if source.file else None, entry, way, source.seeded, tuple(notes))
+
+
+def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -> str:
+    record, failure = case.record, case.failure
+    torch = record.versions.get("torch") or package_version("torch") or "of unknown version"
+    shown = _plain(failure.raw or failure.message or failure.detail or failure.kind, 160)
+    where = "" if entry == "torch.compile" else f" (entered through {entry})"
+    lines = [
+        f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {record.stage}, rung {case.rung}{where}.",
+        "",
+        f"Shows: {_plain(failure.error, 80) + ': ' if failure.error else ''}{shown}",
+        f"Seen on torch {_plain(torch, 40)}. {_plain(case.made, 200)}".rstrip(),
+    ]
+    if source.file:
+        lines.append("Needs repro.safetensors (recorded input values) beside it.")
+    lines += [f"Left out: {_plain(note, 160)}" for note in notes]
+    lines += ["", "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
+    return '"""' + "\n".join(lines) + '\n"""\n'
+
+
+def _plain(text: str, limit: int) -> str:
+    """Text that can stand in a docstring: one line, no quotes that end it, no backslashes."""
+    flat = " ".join(text.replace("\\", "/").replace('"', "'").split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def _imports(body: str, program: Program) -> str:
+    """The imports that the body uses, in the order that linters want. A torch that does not start must not exit with 1."""
+    used = [name for name in ("json", "math", "operator", "subprocess") if re.search(rf"\b{name}\.", body)]
+    used += ["sys"] + (["traceback"] if "traceback." in body else [])
+    lines = [f"import {name}" for name in used]
+    if "Path(" in body:
+        lines.append("from pathlib import Path")
+    lines += ["", "try:", "    import torch"]
+    lines += [f"    import {module}" for module in CONFIG_MODULES.values() if f"{module}." in body]
+    if "TorchDispatchMode" in body:
+        lines.append("    from torch.utils._python_dispatch import TorchDispatchMode")
+        lines.append("    from torch.utils._pytree import tree_map")
+    lines += ["except ImportError as error:", '    print(f"cannot tell: {error}")', "    sys.exit(2)"]
+    return "\n".join(lines)
+
+
+def _configure(lines: Sequence[str]) -> str:
+    body = [f"    {line}" for line in lines] or ["    pass"]
+    return "\n".join(["def configure():", *body])
+
+
+def _inputs(source: Source, names: Sequence[str]) -> str:
+    lines = ["def make_inputs():"]
+    if source.seeded:
+        lines.append("    torch.manual_seed(0)")
+    if source.file:
+        lines.append("    stored = load()")
+    lines += [f"    {statement}" for statement in source.statements]
+    if not source.expressions:
+        return "\n".join([*lines, "    return []"])
+    lines.append("    return [")
+    lines += [f"        {text},  # {name}" for text, name in zip(source.expressions, names, strict=True)]
+    return "\n".join([*lines, "    ]"])
+
+
+def _compiled(case: Case, entry: Entry) -> str:
+    if entry == "torch.compile":
+        backend = BACKENDS.get(case.rung)
+        if backend is None:
+            raise CannotExpressError(
+                f"no repro can be written for the rung {case.rung!r}", "stock torch has no backend of that name"
+            )
+        options = ["fullgraph=True", f"dynamic={bool(case.record.symbols)}"]
+        if backend != "inductor":
+            options.insert(0, f"backend={quoted(backend)}")
+        return templates.COMPILED.strip().replace("@OPTIONS@", ", ".join(options))
+    tracing = "symbolic" if case.record.symbols else "fake"
+    return (
+        templates.COMPILED_INNER.strip()
+        .replace("@TRACING@", tracing)
+        .replace("@KWARGS@", inner_kwargs(case.record.compile_kwargs))
+    )

@@ -1,0 +1,88 @@
+"""Recorded settings and global state as statements of a repro: what differs from a fresh process, and nothing else.
+
+Must not import torch. A setting without a plain form (a custom pass, a callable) is named, never dropped in silence.
+
+>>> config_lines({"inductor": {"cpp.simdlen": 256}})
+(['torch._inductor.config.cpp.simdlen = 256'], [])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ...dumps.schema import Arg
+from .case import Case
+from .program import dotted, quoted
+
+CONFIG_MODULES = {
+    "inductor": "torch._inductor.config", "dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config",
+}  # fmt: skip
+
+_INNER_KWARGS = ("static_input_idxs", "is_inference", "is_backward", "cudagraphs")
+
+
+def config_lines(config: Mapping[str, Mapping[str, Arg]]) -> tuple[list[str], list[str]]:
+    """Assignments that restore the recorded settings, and sentences on those that have no plain form."""
+    lines: list[str] = []
+    notes: list[str] = []
+    for room, values in config.items():
+        module = CONFIG_MODULES.get(room, room)
+        for key, value in values.items():
+            if module not in CONFIG_MODULES.values():
+                notes.append(f"the setting {room}.{key}")
+                continue
+            text = _setting(value)
+            if text is None:
+                notes.append(f"the setting {module}.{key}, which is no plain value")
+            else:
+                lines.append(f"{module}.{dotted(key, 'the setting')} = {text}")
+    return lines, notes
+
+
+def _setting(value: Arg) -> str | None:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return quoted(value)
+    if isinstance(value, list):
+        items = [_setting(item) for item in cast("list[Arg]", value)]
+        return None if None in items else f"[{', '.join(item for item in items if item)}]"
+    ((tag, content),) = cast("dict[str, Any]", value).items()
+    if tag == "float":
+        return f'float("{content}")' if content in ("nan", "inf", "-inf") else None
+    if tag == "tuple":
+        items = [_setting(item) for item in content]
+        return None if None in items else f"({''.join(f'{item}, ' for item in items if item).rstrip()})"
+    if tag == "dict":
+        pairs = [(_setting(key), _setting(item)) for key, item in content]
+        return None if any(None in pair for pair in pairs) else "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
+    return None
+
+
+def ambient_lines(case: Case) -> list[str]:
+    """Statements that restore the recorded global state, where it differs from a fresh process."""
+    ambient = case.record.ambient
+    lines: list[str] = []
+    if ambient.deterministic:
+        lines.append(f"torch.use_deterministic_algorithms(True, warn_only={ambient.deterministic_warn_only})")
+    if ambient.matmul_precision in ("high", "medium"):
+        lines.append(f"torch.set_float32_matmul_precision({quoted(ambient.matmul_precision)})")
+    if ambient.default_dtype != "float32":
+        lines.append(f"torch.set_default_dtype(torch.{dotted(ambient.default_dtype, 'the default dtype')})")
+    if case.grad:
+        for device, dtype in ambient.autocast.items():
+            lines.append(f"torch.set_autocast_enabled({quoted(device)}, True)")
+            lines.append(f"torch.set_autocast_dtype({quoted(device)}, torch.{dotted(dtype, 'the autocast dtype')})")
+    if not ambient.grad or not case.grad:
+        lines.append("torch.set_grad_enabled(False)")
+    return lines
+
+
+def inner_kwargs(recorded: Mapping[str, Arg]) -> str:
+    """The recorded keyword arguments of the inner compiler that have a plain form, as `, name=value` texts."""
+    texts: list[str] = []
+    for name in _INNER_KWARGS:
+        if name in recorded and recorded[name] not in (None, False, []):
+            text = _setting(recorded[name])
+            if text is not None and name != "cudagraphs":
+                texts.append(f", {name}={text}")
+    return "".join(texts)

@@ -1,0 +1,132 @@
+"""Runs a repro in fresh processes, each with its own Inductor cache, and counts how often it shows the bug.
+
+The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a copy of the
+toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel of the case.
+
+>>> verify(Path("out/repro.py"), times=3).rate
+'3 of 3 fresh processes'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+LIMIT_S = 300.0
+BUG, GONE, UNSURE = 1, 0, 2
+"""Exit codes of a repro."""
+
+KEPT_VARIABLES = (
+    "PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH",
+    "PYTHONHOME", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "SYSTEMROOT",
+)  # fmt: skip
+"""What a process needs to find Python, compilers and devices. Settings of torch are not among them: the repro makes its own."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: the exit code (negative: the signal; None: over the time limit), what it printed, and its time."""
+
+    code: int | None
+    output: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All runs of one program."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def shown(self) -> int:
+        """How many runs showed the bug."""
+        return sum(trial.code == BUG for trial in self.trials)
+
+    @property
+    def rate(self) -> str:
+        """For the text: `3 of 3 fresh processes`."""
+        return f"{self.shown} of {len(self.trials)} fresh processes"
+
+    @property
+    def output(self) -> str:
+        """What a run that showed the bug printed; else what the first one did."""
+        chosen = next((trial for trial in self.trials if trial.code == BUG), None)
+        return (chosen or self.trials[0]).output if self.trials else ""
+
+
+def run_once(program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> Trial:
+    """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty."""
+    with tempfile.TemporaryDirectory(prefix="graphdbg-verify-") as scratch:
+        folders = {name: Path(scratch) / name for name in ("cache", "tmp", "cwd")}
+        for folder in folders.values():
+            folder.mkdir()
+        if seed is not None:
+            from ...toolkit.isolation.cache import plant
+
+            plant(folders["cache"], seed)
+        started = time.monotonic()
+        code, output = _run([sys.executable, str(program.resolve())], _environment(folders), folders["cwd"], limit_s)
+        return Trial(code, output, time.monotonic() - started)
+
+
+def run_many(program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> list[Trial]:
+    """Several fresh processes, as many at once as there are two cores for."""
+    with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool:
+        runs = [pool.submit(run_once, program, limit_s=limit_s, seed=seed) for _ in range(times)]
+        return [run.result() for run in runs]
+
+
+def verify(program: Path, times: int = 3, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> Verification:
+    """Runs the program `times` times; the limit is for one run."""
+    return Verification(tuple(run_many(program, times, limit_s=limit_s, seed=seed)))
+
+
+def toolchain_seed() -> Path | None:
+    """The folder of toolchain probes of this user, torch, compiler and CPU; None when none was made yet. Imports torch."""
+    from ...toolkit.isolation.cache import seed_folder
+
+    folder = seed_folder()
+    return folder if folder.exists() else None
+
+
+def _environment(folders: Mapping[str, Path]) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return kept | {
+        "TORCHINDUCTOR_CACHE_DIR": str(folders["cache"]),
+        "TRITON_CACHE_DIR": str(folders["cache"] / "triton"),
+        "TMPDIR": str(folders["tmp"]),
+    }
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, limit_s: float) -> tuple[int | None, str]:
+    """Exit code and output of a process group of its own; the whole group dies at the limit, or when we are interrupted."""
+    log = cwd.parent / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+        )  # fmt: skip
+        try:
+            code: int | None = process.wait(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end(process)
+    return code, log.read_text(errors="replace")[-60_000:]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kills whatever is left of the process group (compiler children too) and reaps the process."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
