@@ -14,11 +14,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import fx
+
+from .spec import is_opaque
 
 CHECKED = ("2.13.0",)
 
@@ -137,3 +141,184 @@ def no_caches() -> Iterator[None]:
         stack.enter_context(inductor_config.patch({"fx_graph_cache": False, "fx_graph_remote_cache": False}))
         stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
         yield
+
+
+def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], Any]:
+    """Fake inputs for a compile, and their fake mode.
+
+    The placeholders' own `meta["val"]` when they belong to one fake mode and (if not `dynamic`) hold no symbols; else fresh static ones made from the
+    real inputs. Fake tensors have no public module. Checked: 2.13.0.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    recorded = [node.meta.get("val", _MISSING) for node in gm.graph.nodes if node.op == "placeholder"]
+    modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, FakeTensor)}
+    symbolic = any(_has_symbols(value) for value in recorded)
+    matching = all(
+        isinstance(value, FakeTensor) == isinstance(real, torch.Tensor) and value is not _MISSING
+        for value, real in zip(recorded, inputs, strict=True)
+    )
+    if len(modes) == 1 and matching and (dynamic or not symbolic):
+        return recorded, next(iter(modes.values()))
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in inputs], mode
+
+
+_MISSING = object()
+
+
+def _has_symbols(value: Any) -> bool:
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return True
+    if not isinstance(value, torch.Tensor):
+        return False
+    return any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride(), value.storage_offset()))
+
+
+def propagate(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> None:
+    """Fills every node's `meta["val"]` from fake inputs, as Inductor's joint passes and the partitioner expect. Not public. Checked: 2.13.0."""
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    with mode, torch.no_grad():
+        FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
+
+
+@contextlib.contextmanager
+def compiling(mode: Any, donated: list[int] | None = None) -> Iterator[None]:
+    """The context in which AOTAutograd calls the inner compiler: its fake mode, and the little of its metadata that Inductor reads.
+
+    `donated`: indices of backward inputs whose memory may be reused. `torch._guards.TracingContext` has no public alternative.
+    Checked: 2.13.0.
+    """
+    from torch._guards import TracingContext, tracing
+    from torch._inductor.virtualized import V
+
+    context = TracingContext(mode)
+    if donated is not None:
+        context.fw_metadata = SimpleNamespace(bw_donated_idxs=list(donated))  # type: ignore[assignment]
+    with V.set_fake_mode(mode), tracing(context), no_caches():
+        yield
+
+
+_INNER_KWARGS = ("static_input_idxs", "is_backward", "graph_id", "cpp_wrapper", "is_inference", "layout_opt", "fx_wrapper")
+
+
+def compile_inner(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
+    """Compiles one graph with Inductor's inner compiler; `torch._inductor.compile` is public but starts from the top."""
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.utils import BoxedBool
+
+    given = {name: kwargs[name] for name in _INNER_KWARGS if name in kwargs}
+    if isinstance(kwargs.get("cudagraphs"), bool):
+        given["cudagraphs"] = BoxedBool(kwargs["cudagraphs"])
+    with compiling(mode, kwargs.get("bw_donated_idxs")):
+        return compile_fx_inner(gm, list(fakes), **given)
+
+
+def joint_passes(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
+    """Inductor's joint-graph passes, as run on an inference graph. Not public. Checked: 2.13.0."""
+    from torch._inductor import compile_fx
+
+    device = next((value.device for value in fakes if isinstance(value, torch.Tensor)), torch.device("cpu"))
+    with compiling(mode):
+        try:
+            return compile_fx._recursive_joint_graph_passes(gm, input_device=device)
+        except TypeError:  # before 2.12 it took no device
+            return compile_fx._recursive_joint_graph_passes(gm)
+
+
+def partition(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool) -> tuple[Any, Any]:
+    """Inductor's joint passes (if `passes`) and its partitioner: (forward, backward). Not public. Checked: 2.13.0."""
+    import torch._inductor.config as inductor_config
+    from torch._inductor.compile_fx import partition_fn
+
+    given = {name: kwargs[name] for name in ("num_fwd_outputs", "static_lifetime_input_indices") if name in kwargs}
+    with compiling(mode), inductor_config.patch(use_joint_graph_passes=passes and inductor_config.use_joint_graph_passes):
+        return partition_fn(gm, list(fakes), **given)
+
+
+def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_grad: bool) -> Callable[..., Any]:
+    """Inductor's whole path on a Dynamo graph: pre-grad passes (if `pre_grad`), AOTAutograd, both inner compiles.
+
+    `torch._inductor.compile` is public but takes no fake inputs, so it would lose the recorded symbols. Checked: 2.13.0.
+    """
+    import torch._inductor.config as inductor_config
+    from torch._inductor.compile_fx import compile_fx
+
+    with compiling(mode), inductor_config.patch(use_pre_grad_passes=pre_grad and inductor_config.use_pre_grad_passes):
+        return compile_fx(gm, list(fakes))
+
+
+@contextlib.contextmanager
+def without_post_grad_passes() -> Iterator[None]:
+    """Keeps the inner compiler from running the post-grad passes a second time on a graph that has them behind it."""
+    import torch._inductor.config as inductor_config
+
+    with inductor_config.patch(use_post_grad_passes=False):
+        yield
+
+
+@contextlib.contextmanager
+def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be applied.
+
+    Their config modules are private by name (`torch._inductor.config`), though documented. Checked: 2.13.0.
+    """
+    lost: list[str] = []
+    with contextlib.ExitStack() as stack:
+        for room, values in config.items():
+            module = importlib.import_module(_CONFIG_MODULES[room]) if room in _CONFIG_MODULES else None
+            for name, value in values.items():
+                if module is None or is_opaque(value):
+                    lost.append(f"setting {room}.{name} is not applied: its value could not be saved")
+                    continue
+                try:
+                    stack.enter_context(module.patch({name: value}))
+                except (AttributeError, KeyError, TypeError, ValueError):
+                    lost.append(f"setting {room}.{name} is not applied: this torch does not have it")
+        yield lost
+
+
+_CONFIG_MODULES = {"inductor": "torch._inductor.config", "dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config"}
+
+
+@contextlib.contextmanager
+def watching_compiles(post_grad: Callable[[fx.GraphModule], None], code: Callable[[str], None]) -> Iterator[None]:
+    """Calls back with each post-grad graph and each piece of generated code of the compiles inside.
+
+    `inductor.config.post_grad_custom_post_pass` is public but belongs to the user, and runs before the last rewrites. Checked: 2.13.0.
+    """
+    from torch._inductor import compile_fx
+
+    passes, inner = compile_fx._recursive_post_grad_passes, compile_fx._compile_fx_inner
+    depth = 0
+
+    def watched_passes(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        try:
+            return passes(gm, *args, **kwargs)
+        finally:
+            depth -= 1
+            if depth == 0:
+                post_grad(gm)
+
+    def watched_inner(*args: Any, **kwargs: Any) -> Any:
+        compiled = inner(*args, **kwargs)
+        code(getattr(compiled, "source_code", "") or "")
+        return compiled
+
+    compile_fx._recursive_post_grad_passes, compile_fx._compile_fx_inner = watched_passes, watched_inner
+    try:
+        yield
+    finally:
+        compile_fx._recursive_post_grad_passes, compile_fx._compile_fx_inner = passes, inner
+
+
+def mode_of(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
+    """The fake mode that fake inputs belong to; a fresh static one for a graph without tensor inputs. Checked: 2.13.0."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    values = [*fakes, *(node.meta.get("val") for node in gm.graph.nodes)]
+    found = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+    return FakeTensorMode(allow_non_fake_inputs=True) if found is None else found

@@ -26,9 +26,9 @@ _MADE = "complete"
 
 def seed_folder() -> Path:
     """Where the seed for this torch, compiler and CPU lies (or will lie). Imports torch."""
-    from .. import _torch
-
     import torch
+
+    from .. import _torch
 
     parts = (torch.__version__, str(torch.version.git_version), _torch.compiler_version(), platform.machine(), _cpu_flags())
     key = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()

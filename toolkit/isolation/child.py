@@ -79,8 +79,8 @@ def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
-    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115, PTH123
-    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115, PTH123
+    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
     faulthandler.enable(file=2, all_threads=False)
     faulthandler.register(TRACE_SIGNAL, file=2, all_threads=False)
     _mark_fd = os.open(folder / "mark", os.O_RDWR | os.O_CREAT, 0o600)

@@ -11,7 +11,6 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 

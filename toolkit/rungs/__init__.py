@@ -1,1 +1,38 @@
-"""Placeholder docstring, to be written by the room."""
+"""The ladder: eleven ways to run one graph, from trusted to clever, one file each.
+
+The registry imports no torch; a rung's module is loaded when it is asked for. `eager`, `nop` and `inductor` are built; the
+others say so as a row.
+
+>>> rung("inductor").unavailable(spec)          # None: it can run here
+>>> rung("lazy").unavailable(spec)
+'not built yet'
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+from ...dumps.errors import UsageError
+from .base import Planned, Rung
+
+NAMES = (
+    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "triton_interpret", "inductor",
+    "inductor_cudagraphs", "aot_inductor",
+)  # fmt: skip
+"""In order of trust."""
+
+_BUILT = ("eager", "nop", "inductor")
+
+
+def rung(name: str) -> Rung:
+    """The rung of that name; UsageError with the nearest names for another."""
+    if name in _BUILT:
+        return import_module(f".{name}", __name__).RUNG
+    if name in NAMES:
+        return Planned(name)
+    near = difflib.get_close_matches(name, NAMES, 1)
+    raise UsageError(f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", f"did you mean {near[0]!r}?" if near else "")
+
+
+__all__ = ["NAMES", "Rung", "rung"]

@@ -1,0 +1,121 @@
+"""Runs an fx graph eagerly, node by node, the way every other rung is judged against.
+
+Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory that an
+`empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one flat list.
+Must not change the graph; inputs are changed as the graph says, so pass clones.
+
+>>> run_graph(gm, [torch.ones(2)])
+[tensor([2., 2.])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from . import philox
+
+_RANDOM_FUNCTIONS = frozenset({
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "randperm", "poisson",
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu",
+    "gumbel_softmax", "scaled_dot_product_attention", "native_dropout", "fractional_max_pool2d", "multi_head_attention_forward",
+    "uniform_", "normal_", "exponential_", "random_", "geometric_", "cauchy_", "log_normal_", "bernoulli_", "dropout_",
+})  # fmt: skip
+_UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
+_POISON = 0x7B  # huge as a float of any width, out of range as an index
+
+
+class GraphRunError(Exception):
+    """An eager run failed: `node` is the node's name, `__cause__` what was raised."""
+
+    def __init__(self, node: str, cause: BaseException) -> None:
+        self.node = node
+        super().__init__(f"node {node}: {type(cause).__name__}: {cause}")
+
+
+def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False) -> list[Any]:
+    """Runs a graph on flat inputs, returns its flat outputs; raises GraphRunError that names the node.
+
+    `poison` fills what `empty` ops leave uninitialised with a byte pattern.
+    """
+    return pytree.tree_leaves(_Runner(gm, poison).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None)
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    if node.op == "call_method":
+        return str(node.target) in _RANDOM_FUNCTIONS
+    if node.op != "call_function":
+        return False
+    if isinstance(tags := getattr(node.target, "tags", None), (list, set, tuple)):
+        return torch.Tag.nondeterministic_seeded in tags
+    return getattr(node.target, "__name__", "") in _RANDOM_FUNCTIONS
+
+
+def has_random(gm: fx.GraphModule) -> bool:
+    """Whether a graph, or a graph inside it, draws random numbers."""
+    return any(is_random(node) for part in gm.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes)
+
+
+def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and off the CPU."""
+    draw = _DRAWS.get(str(target))
+    return None if draw is None else draw(*args, **kwargs)
+
+
+class _Runner(fx.Interpreter):
+    def __init__(self, gm: fx.GraphModule, poison: bool) -> None:
+        super().__init__(gm)
+        self.poison = poison
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            return super().run_node(n)
+        except GraphRunError:
+            raise
+        except Exception as error:
+            raise GraphRunError(n.name, error) from error
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = getattr(target, "__name__", "").partition(".")[0]
+        if (value := drawn(target, args, kwargs)) is not None:
+            return value
+        value = super().call_function(target, args, kwargs)
+        if self.poison and name in _UNINITIALISED and isinstance(value, torch.Tensor):
+            _fill(value)
+        return value
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = super().call_method(target, args, kwargs)
+        if self.poison and target in _UNINITIALISED and isinstance(value, torch.Tensor):
+            _fill(value)
+        return value
+
+
+def _fill(value: torch.Tensor) -> None:
+    storage = value.untyped_storage()
+    torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage, 0, (storage.nbytes(),), (1,)).fill_(_POISON)
+
+
+def _draw_random(size: Sequence[int], seed: torch.Tensor, mode: str, **_: Any) -> torch.Tensor | None:
+    if seed.device.type != "cpu":
+        return None
+    return philox.rand(size, seed) if mode == "rand" else philox.randn(size, seed)
+
+
+def _on_cpu(device: Any) -> bool:
+    return torch.device(device).type == "cpu"
+
+
+_DRAWS: dict[str, Callable[..., Any]] = {
+    "prims.inductor_seed.default": lambda device: philox.seeds(1)[0] if _on_cpu(device) else None,
+    "prims.inductor_seeds.default": lambda count, device: philox.seeds(count) if _on_cpu(device) else None,
+    "prims.inductor_random.default": _draw_random,
+    "prims.inductor_randint.default": lambda low, high, size, seed: (
+        philox.randint(low, high, size, seed) if seed.device.type == "cpu" else None
+    ),
+}

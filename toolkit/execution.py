@@ -1,0 +1,65 @@
+"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were changed in place.
+
+The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
+
+>>> execute(lambda inputs: run_graph(gm, inputs), [torch.ones(2)], seed=0).outputs
+[tensor([2., 2.])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Execution(NamedTuple):
+    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards."""
+
+    outputs: list[Any]
+    gradients: list[Any]
+    inputs: list[Any]
+
+    def results(self, changed: Sequence[int]) -> list[Any]:
+        """Outputs, gradients and the inputs at the places `changed`, in that order."""
+        return [*self.outputs, *self.gradients, *(self.inputs[index] for index in changed)]
+
+
+def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, seed: int, backward: bool = False,
+            parameters: Sequence[torch.Tensor] = ()) -> Execution:  # fmt: skip
+    """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients of the leaves among
+    inputs and `parameters` are computed. Inputs are changed in place as the graph says: pass clones.
+    """
+    torch.manual_seed(seed)
+    outputs = list(run(inputs))
+    if not backward:
+        return Execution(outputs, [], inputs)
+    leaves = [one for one in (*inputs, *parameters) if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf]
+    roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
+    if not leaves or not roots:
+        return Execution(_detached(outputs), [], inputs)
+    generator = torch.Generator().manual_seed(seed)
+    tangents = [_tangent(root, generator) for root in roots]
+    gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+    return Execution(_detached(outputs), list(gradients), inputs)
+
+
+def changed_inputs(before: Sequence[int | None], after: Sequence[Any]) -> list[int]:
+    """The places of the inputs whose version counter moved (see `versions`)."""
+    return [index for index, (old, new) in enumerate(zip(before, versions(after), strict=True)) if old != new]
+
+
+def versions(inputs: Sequence[Any]) -> list[int | None]:
+    """The version counters of the tensors among inputs; None for other values, and for inference tensors, which have none."""
+    return [None if not isinstance(one, torch.Tensor) or one.is_inference() else one._version for one in inputs]
+
+
+def _tangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    dtype = torch.complex64 if root.is_complex() else torch.float32
+    value = torch.randn(root.shape, generator=generator, dtype=dtype)
+    return value.to(root.dtype).to(root.device)
+
+
+def _detached(outputs: Sequence[Any]) -> list[Any]:
+    return [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]

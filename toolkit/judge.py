@@ -1,0 +1,188 @@
+"""Runs one graph under one rung in this process and says what went wrong: the body of every isolated query.
+
+Order: eager twice under one seed (the second time with uninitialised memory poisoned: a difference means that no verdict is
+possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph with random
+ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`, where compiled code draws eager's numbers; Inductor's own random
+prims are drawn the way its kernels do (`philox`, CPU). Must run in a child: the graph may take the process with it.
+
+>>> judge(gm, inputs, ReplaySpec("inference"), "inductor").verdict
+'ok'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import _torch
+from .copying import clone_inputs, copy_graph
+from .eager import GraphRunError, has_random, run_graph
+from .execution import Execution, changed_inputs, execute, versions
+from .float64 import NoReference, reference
+from .isolation.child import is_memory_error, mark
+from .numerics import Difference, compare, output_errors
+from .outcome import Outcome
+from .rungs import Rung
+from .rungs import rung as rung_named
+from .signature import Signature, from_exception
+from .spec import FULL_STAGES, ReplaySpec
+from .surroundings import in_force
+
+CHECKS: dict[str, tuple[str, ...]] = {
+    "auto": ("metadata", "nan", "accuracy"),
+    "accuracy": ("accuracy",),
+    "nan": ("nan",),
+    "metadata": ("metadata",),
+    "crash": (),
+    "hang": (),
+    "memory": (),
+}
+"""Check -> what is compared after the run. A crash, a signal, a hang and running out of memory are noticed under each."""
+
+
+def judge(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: str, check: str = "auto", *,
+          seed: int = 0, keep_outputs: bool = False) -> Outcome:  # fmt: skip
+    """Runs `gm` on clones of `inputs` under a rung and compares with eager and float64. Neither argument is changed."""
+    with _torch.settings(spec.config) as lost, in_force(spec):
+        case = _Case(gm, inputs, spec, rung_named(rung), CHECKS[check], seed)
+        outcome = case.outcome(keep_outputs)
+    outcome.rung = rung
+    outcome.notes = [*lost, *outcome.notes]
+    return outcome
+
+
+class _Case:
+    """One judgement in progress."""
+
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: Rung, compared: tuple[str, ...], seed: int) -> None:
+        self.gm, self.inputs, self.spec, self.rung, self.compared, self.seed = gm, list(inputs), spec, rung, compared, seed
+        self.backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
+        self.seconds = 0.0
+        self.step = ""
+
+    def outcome(self, keep_outputs: bool) -> Outcome:
+        """The whole judgement."""
+        if reason := self.rung.unavailable(self.spec):
+            return Outcome(ok=True, verdict=f"skipped, because {reason}")
+        mark("eager")
+        eager, changed, refusal = self._eager()
+        if refusal is not None or eager is None:
+            return Outcome(ok=False, signature=refusal, verdict=f"cannot judge: {_first_line(refusal)}")
+        random = has_random(self.gm)
+        truth = self._reference(changed) if {"accuracy"} & set(self.compared) else NoReference("numbers were not asked for")
+        try:
+            got = self._run_rung()
+            again = self._run_rung(fallback_random=True) if random and self.rung.name != "eager" and self.compared else got
+        except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
+            return self._crashed(error)
+        mark("compare")
+        wanted = eager.results(changed)
+        difference = self._mutation(got, changed) or self._compare(truth, wanted, got.results(changed), again.results(changed), random)
+        return self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
+
+    def _execute(self, run: Any, inputs: list[Any], gm: fx.GraphModule) -> Execution:
+        parameters = [one for one in gm.parameters() if one.requires_grad] if self.backward else []
+        return execute(run, inputs, seed=self.seed, backward=self.backward, parameters=parameters)
+
+    def _eager(self) -> tuple[Execution | None, list[int], Signature | None]:
+        inputs = clone_inputs(self.inputs)
+        before = versions(inputs)
+        try:
+            first = self._execute(lambda given: run_graph(self.gm, given), inputs, self.gm)
+            changed = changed_inputs(before, first.inputs)
+            if not self.compared:
+                return first, changed, None
+            poisoned = self._execute(lambda given: run_graph(self.gm, given, poison=True), clone_inputs(self.inputs), self.gm)
+        except (GraphRunError, RuntimeError) as error:
+            cause = error.__cause__ or error
+            kind = "memory" if is_memory_error(cause) else "error"
+            return None, [], Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
+        if difference := compare(None, first.results(changed), poisoned.results(changed)):
+            text = f"eager gives different results in two runs with one seed ({difference.text})"
+            return None, [], Signature("nondeterministic", "eager", raw=text)
+        return first, changed, None
+
+    def _reference(self, changed: list[int]) -> list[Any] | NoReference:
+        mark("reference")
+
+        def run(wide: fx.GraphModule, inputs: list[Any]) -> list[Any]:
+            return self._execute(lambda given: run_graph(wide, given), inputs, wide).results(changed)
+
+        return reference(self.gm, self.inputs, run)
+
+    def _run_rung(self, *, fallback_random: bool = False) -> Execution:
+        gm = copy_graph(self.gm)
+        began = time.perf_counter()
+        with _torch.settings({"inductor": {"fallback_random": True}} if fallback_random else {}):
+            self._enter("compile")
+            fakes = _torch.shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
+            compiled = self.rung.build(gm, fakes, self.spec)
+            self._enter("run")
+            execution = self._execute(compiled, clone_inputs(self.inputs), self.gm)
+        self.seconds = self.seconds or time.perf_counter() - began
+        return execution
+
+    def _enter(self, step: str) -> None:
+        self.step = step
+        mark(step)
+
+    def _crashed(self, error: Exception) -> Outcome:
+        signature = Signature("memory", self.step) if is_memory_error(error) else from_exception(error, self.step)
+        return Outcome(ok=False, signature=signature, verdict=f"{signature.kind}: {_first_line(signature)}", seconds=self.seconds)
+
+    def _mutation(self, got: Execution, changed: list[int]) -> Difference | None:
+        """An input that the rung changed and eager does not; donated inputs of a backward may be overwritten."""
+        if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
+            return None
+        for index, (before, after) in enumerate(zip(self.inputs, got.inputs, strict=True)):
+            if index in changed or not isinstance(before, torch.Tensor):
+                continue
+            if compare(None, [before.detach()], [after.detach()], check=("accuracy", "nan")):
+                return Difference("metadata", -1, "mutation", None, f"input {index} is changed in place; eager leaves it as it was")
+        return None
+
+    def _compare(self, truth: Any, wanted: list[Any], got: list[Any], again: list[Any], random: bool) -> Difference | None:
+        known = None if isinstance(truth, NoReference) else truth
+        strides = self._promised_strides()
+        if not random:
+            return compare(known, wanted, got, strides=strides, check=self.compared)
+        plain = [name for name in self.compared if name == "metadata"]
+        first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
+        return first or compare(known, wanted, again, check=[name for name in self.compared if name != "metadata"])
+
+    def _promised_strides(self) -> range | list[int]:
+        output = next(node for node in reversed(self.gm.graph.nodes) if node.op == "output")
+        if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
+            return range(len(_leaves(output.args[0])))
+        return list(output.meta.get("user_visible_output_idxs", ()))
+
+    def _concluded(self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], kept: Execution | None) -> Outcome:
+        outcome = Outcome(ok=difference is None, seconds=self.seconds, verdict="ok")
+        known = None if isinstance(truth, NoReference) else truth
+        if "accuracy" in self.compared:
+            outcome.errors = output_errors(known, wanted, got)
+        if kept is not None:
+            outcome.outputs = [*kept.outputs, *kept.gradients]
+        if isinstance(truth, NoReference) and self.compared:
+            outcome.verdict = f"no reference: {truth.reason}"
+        if difference is not None:
+            outcome.signature = Signature(difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text)
+            word = {"accuracy": "wrong numbers", "nan": f"{difference.detail} that eager does not have"}.get(difference.kind, "metadata")
+            outcome.verdict = f"{word}: {difference.text}"
+        return outcome
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in _leaves(item)]
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    return [value]
+
+
+def _first_line(signature: Signature | None) -> str:
+    return signature.text() if signature is not None else ""

@@ -1,0 +1,201 @@
+"""Are these numbers wrong? Compares a rung's outputs with eager's and with a float64 run of the same graph.
+
+The judgement, for each floating-point output with n elements, reference r (float64), eager e and rung g:
+
+* relative error: err(x) = RMS(x - r) / RMS(r) over the elements where r, e and g are finite, RMS(v) = sqrt(mean(v^2)).
+  Wrong when err(g) > FACTOR * err(e) + TOLERANCE[dtype]. The ratio to eager's own error to float64 is the criterion of
+  torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical Algorithms, sec. 3.5: judge an
+  algorithm by the error that rounding explains, not by closeness to another rounded result).
+* element by element, so that one wrong value in a large tensor counts: |g_i - r_i| > ELEMENT_FACTOR * max_j |e_j - r_j|
+  + ELEMENT_EPS * eps(dtype) * (|r_i| + RMS(r)).
+
+Integers and booleans must be equal where eager agrees with the reference. Without a reference eager takes its place with
+NO_REFERENCE times the tolerance. Must not change any tensor.
+
+>>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
+'accuracy'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from .float64 import NoReference, reference
+from .outcome import OutputError
+
+__all__ = ["TOLERANCE", "Difference", "NoReference", "compare", "output_errors", "reference"]
+
+TOLERANCE: dict[torch.dtype, float] = {
+    torch.float64: 1e-10,
+    torch.float32: 1e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+    torch.complex128: 1e-10,
+    torch.complex64: 1e-5,
+}
+"""Relative RMS error that is never called wrong: about 100 eps for float32 (Inductor's vectorised exp, tanh and the like are good to a few
+ulp, and errors add up over a graph), 4 eps for half precision, where Inductor keeps float32 between fused operations."""
+
+FACTOR = 4.0
+ELEMENT_FACTOR = 16.0
+ELEMENT_EPS = 256.0
+HALF_ELEMENT_EPS = 24.0
+NO_REFERENCE = 10.0
+_LOOSE = 0.25  # of a dtype that is not in the table (float8 and narrower)
+
+
+class Difference(NamedTuple):
+    """The first failure among the outputs: kind, which output, what differs, and for accuracy the relative error of the rung."""
+
+    kind: Literal["accuracy", "nan", "metadata"]
+    output: int
+    detail: str
+    size: float | None
+    text: str
+
+
+def compare(reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], *,
+            strides: Collection[int] = (), check: Collection[str] = ("metadata", "nan", "accuracy")) -> Difference | None:  # fmt: skip
+    """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
+
+    Metadata is looked at first, then NaN and Inf that eager does not have, then numbers.
+    """
+    if len(eager) != len(got):
+        text = f"{len(got)} outputs instead of {len(eager)}"
+        return Difference("metadata", -1, "number of outputs", None, text)
+    if "metadata" in check:
+        for index, (want, have) in enumerate(zip(eager, got, strict=True)):
+            if difference := _metadata(index, want, have, index in strides):
+                return difference
+    if "nan" in check:
+        for index, (want, have) in enumerate(zip(eager, got, strict=True)):
+            if difference := _not_finite(index, want, have):
+                return difference
+    if "accuracy" not in check:
+        return None
+    found = []
+    for index, (want, have) in enumerate(zip(eager, got, strict=True)):
+        truth = None if reference is None else reference[index]
+        if difference := _numbers(index, truth, want, have):
+            found.append(difference)
+    return max(found, key=lambda one: one.size or 0.0, default=None)
+
+
+def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any]) -> list[OutputError]:
+    """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no reference."""
+    rows = []
+    for index, (want, have) in enumerate(zip(eager, got, strict=False)):
+        if not _is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
+            continue
+        if reference is None:
+            rows.append(OutputError(str(index), _errors(want, want, have)[0], None, _largest(want, have)))
+        else:
+            rung, own, _ = _errors(reference[index], want, have)
+            rows.append(OutputError(str(index), rung, own, _largest(reference[index], have)))
+    return rows
+
+
+def _metadata(index: int, want: Any, have: Any, strict_stride: bool) -> Difference | None:
+    def differs(what: str, one: object, other: object) -> Difference:
+        return Difference("metadata", index, what, None, f"output {index}: {what} is {other}, eager's is {one}")
+
+    if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
+        if type(want) is type(have) or (isinstance(want, (int, float)) and isinstance(have, (int, float))):
+            return None
+        return differs("type", type(want).__name__, type(have).__name__)
+    for what in ("shape", "dtype", "device", "layout"):
+        if getattr(want, what) != getattr(have, what):
+            return differs(what, _plain(getattr(want, what)), _plain(getattr(have, what)))
+    if strict_stride and want.layout == torch.strided and significant_strides(want) != significant_strides(have):
+        return differs("stride", want.stride(), have.stride())
+    return None
+
+
+def significant_strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides that matter: those of dimensions longer than one, of a tensor that is not empty."""
+    if tensor.numel() == 0:
+        return ()
+    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
+
+
+def _not_finite(index: int, want: Any, have: Any) -> Difference | None:
+    if not _is_float(want) or not _is_float(have) or want.shape != have.shape or not have.numel():
+        return None
+    for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
+        extra = int((test(have) & torch.isfinite(want)).sum())
+        if extra:
+            text = f"output {index}: {extra} of {have.numel()} elements are {name} where eager's are finite"
+            return Difference("nan", index, name, None, text)
+    return None
+
+
+def _numbers(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
+    if not isinstance(want, torch.Tensor):
+        if not isinstance(want, (int, float)) or want == have or want != want:
+            return None
+        return Difference("accuracy", index, "", 1.0, f"output {index}: {have}, eager gives {want}")
+    if not isinstance(have, torch.Tensor) or want.shape != have.shape or not want.numel() or want.layout != torch.strided:
+        return None
+    if not _is_float(want):
+        return _integers(index, truth, want, have)
+    rung, own, wrong = _errors(want if truth is None else truth, want, have)
+    tolerance = TOLERANCE.get(want.dtype, _LOOSE)
+    limit = NO_REFERENCE * tolerance if truth is None else FACTOR * own + tolerance
+    if rung <= limit and not wrong:
+        return None
+    against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
+    text = f"output {index}: relative error {rung:.2g} to {against}, {wrong} of {want.numel()} elements far off"
+    return Difference("accuracy", index, "", rung, text)
+
+
+def _integers(index: int, truth: Any, want: torch.Tensor, have: torch.Tensor) -> Difference | None:
+    sure = torch.ones_like(want, dtype=torch.bool) if truth is None else truth.to(want.dtype) == want
+    wrong = int(((want != have) & sure).sum())
+    if not wrong:
+        return None
+    text = f"output {index}: {wrong} of {want.numel()} elements differ from eager's ({want.dtype})"
+    return Difference("accuracy", index, "integers", wrong / want.numel(), text)
+
+
+def _errors(truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor) -> tuple[float, float, int]:
+    """err(got), err(eager), and the number of elements that are far off, over the elements where all three are finite."""
+    r, e, g = (_wide(one) for one in (truth, eager, got))
+    finite = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
+    if not bool(finite.all()):
+        r, e, g = r[finite], e[finite], g[finite]
+    if not r.numel():
+        return 0.0, 0.0, 0
+    scale = float(_rms(r))
+    rung, own = float(_rms(g - r)), float(_rms(e - r))
+    if scale == 0.0:
+        scale = 1.0
+    per_eps = ELEMENT_EPS if eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128) else HALF_ELEMENT_EPS
+    floor = per_eps * torch.finfo(eager.dtype).eps * (r.abs() + scale)
+    wrong = int(((g - r).abs() > ELEMENT_FACTOR * (e - r).abs().max() + floor).sum())
+    return rung / scale, own / scale, wrong
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach().to("cpu")
+    return plain.to(torch.complex128 if plain.is_complex() else torch.float64)
+
+
+def _rms(values: torch.Tensor) -> torch.Tensor:
+    return values.abs().square().mean().sqrt()
+
+
+def _largest(truth: torch.Tensor, have: torch.Tensor) -> float | None:
+    gap = (_wide(have) - _wide(truth)).abs()
+    gap = gap[torch.isfinite(gap)]
+    return float(gap.max()) if gap.numel() else None
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided and (value.is_floating_point() or value.is_complex())
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, torch.Size) else value

@@ -1,0 +1,48 @@
+"""What a replay found, as a record that crosses processes. No torch is imported.
+
+>>> Outcome(ok=True, verdict="ok").exit_code
+0
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .signature import Signature
+
+
+class OutputError(msgspec.Struct, omit_defaults=True):
+    """How far one output is from the float64 reference: relative RMS errors of the rung and of eager, and the largest difference."""
+
+    name: str
+    rung: float | None = None
+    eager: float | None = None
+    largest: float | None = None
+
+
+class Outcome(msgspec.Struct, omit_defaults=True):
+    """The result of running one graph under one rung.
+
+    `ok`: no failure was seen. `verdict` says how much that means: "ok", "no reference: ..." (numbers could not be judged), "crash",
+    "wrong", "cannot judge: ...". `outputs` is the list of output tensors when they were asked for. `seconds` is the time of compile and
+    run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this one, or None when it was not compared.
+    """
+
+    ok: bool
+    signature: Signature | None = None
+    outputs: list[Any] | None = None
+    seconds: float = 0.0
+    verdict: str = ""
+    fidelity: str | None = None
+    rung: str = ""
+    errors: list[OutputError] = []
+    notes: list[str] = []
+    output: str = ""
+    peak_bytes: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing failed, 1 when the bug was reproduced or no verdict was possible."""
+        return 0 if self.ok else 1

@@ -1,0 +1,25 @@
+"""`eager`: the graph run node by node by torch itself, with no compiler. What the other rungs are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+
+from ..eager import run_graph
+from ..spec import ReplaySpec
+from .base import Compiled, Rung
+
+
+class Eager(Rung):
+    """Runs the graph with the interpreter."""
+
+    name = "eager"
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        return lambda inputs: run_graph(gm, inputs)
+
+
+RUNG = Eager()
+"""The one instance that the registry hands out."""

@@ -1,0 +1,132 @@
+"""`inductor`: stock Inductor, entered at the stage where the graph was recorded and with the recorded arguments.
+
+forward, backward, an inference graph after its joint passes, and post-grad graphs go to the inner compiler; inference graphs through the joint
+passes first; joint graphs through the partitioner into two inner compiles; Dynamo's graphs through all of it. A graph is never
+traced a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from .. import _torch
+from ..spec import FULL_STAGES, ReplaySpec
+from .base import Compiled, Rung
+
+_Entry = Callable[[fx.GraphModule, Sequence[Any], Any, ReplaySpec], Compiled]
+
+
+class Inductor(Rung):
+    """Compiles with Inductor."""
+
+    name = "inductor"
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        if spec.stage == "compiled_autograd":
+            return "compiled autograd graphs are not replayed yet"
+        return None if spec.device or _torch.has_cpp_compiler() else "no C++ compiler was found"
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        mode = _torch.mode_of(gm, fake_inputs)
+        if spec.training_joint:
+            return _joint(gm, fake_inputs, mode, spec)
+        return _ENTRIES.get(spec.stage, _inner)(gm, fake_inputs, mode, spec)
+
+
+def _inner(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
+    kwargs = {"is_backward": spec.stage.endswith("backward"), **spec.compile_kwargs}
+    return _flat(_torch.compile_inner(gm, fakes, mode, kwargs))
+
+
+def _inference(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
+    _torch.propagate(gm, fakes, mode)
+    gm = _torch.joint_passes(gm, fakes, mode)
+    _show_outputs(gm, spec)
+    return _flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
+
+
+def _joint_passed(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
+    _show_outputs(gm, spec)
+    return _flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
+
+
+def _post_grad(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
+    with _torch.without_post_grad_passes():
+        return _inner(gm, fakes, mode, spec)
+
+
+def _whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
+    compiled = _torch.compile_whole(gm, fakes, mode, pre_grad=spec.stage == "dynamo")
+    return _flat(lambda inputs: compiled(*inputs))
+
+
+def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
+    """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
+    names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    kwargs = spec.compile_kwargs
+    _torch.propagate(gm, fakes, mode)
+    forward, backward = _torch.partition(gm, fakes, mode, kwargs, passes=spec.stage == "joint")
+    kept = int(kwargs["num_fwd_outputs"])
+    made = [getattr(node, "name", None) for node in _output_args(forward)]
+    first = int(kwargs.get("num_mutated_inp_runtime_indices", 0))
+    last = first + int(kwargs.get("num_orig_model_outputs", kept - first))
+    _set_visible(forward, range(first, min(last, kept)))
+    static = kwargs.get("static_lifetime_input_indices") or ()
+    wanted = [node.name for node in backward.graph.nodes if node.op == "placeholder"]
+    needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
+    run_forward = _flat(_torch.compile_inner(forward, _values(forward), mode, {"static_input_idxs": list(static)}))
+    _set_visible(backward, range(len(_output_args(backward))))
+    tangents = sum("tangents" in name for name in wanted)
+    static_backward = {"is_backward": True, "static_input_idxs": list(range(len(wanted) - tangents))}
+    run_backward = _flat(_torch.compile_inner(backward, _values(backward), mode, static_backward))
+
+    def run(inputs: list[Any]) -> list[Any]:
+        known = dict(zip(names, inputs, strict=True))
+        outputs = run_forward([known[name] for name in needs])
+        saved = {name: value for name, value in zip(made, outputs, strict=True) if name is not None}
+        gradients = run_backward([saved[name] if name in saved else known[name] for name in wanted])
+        return [*outputs[:kept], *gradients]
+
+    return run
+
+
+def _flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
+    return lambda inputs: pytree.tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
+
+
+def _values(gm: fx.GraphModule) -> list[Any]:
+    return [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+
+
+def _output_args(gm: fx.GraphModule) -> Sequence[Any]:
+    return next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0]
+
+
+def _set_visible(gm: fx.GraphModule, indices: Sequence[int]) -> None:
+    """Marks the outputs that the user sees: Inductor keeps their strides."""
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    output.meta["user_visible_output_idxs"] = [index for index in indices if isinstance(output.args[0][index], fx.Node)]
+
+
+def _show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
+    """An inference graph's outputs are all the user's, unless the record says otherwise."""
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    if "user_visible_output_idxs" not in output.meta:
+        _set_visible(gm, range(len(output.args[0])))
+
+
+_ENTRIES: dict[str, _Entry] = {
+    "inference": _inference,
+    "joint_passed": _joint_passed,
+    "post_grad_forward": _post_grad,
+    "post_grad_backward": _post_grad,
+    "post_grad_inference": _post_grad,
+    **dict.fromkeys(FULL_STAGES, _whole),
+}
+
+RUNG = Inductor()
+"""The one instance that the registry hands out."""

@@ -1,0 +1,30 @@
+"""`nop`: the graph as the Python code that fx generates for it, through a compiler that does nothing.
+
+Fails where the graph itself, or its printing, is broken, and no compiler pass is to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from ..spec import ReplaySpec
+from .base import Compiled, Rung
+
+
+class Nop(Rung):
+    """Runs the generated forward."""
+
+    name = "nop"
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        gm.graph.set_codegen(fx.graph.CodeGen())  # flat in, flat out, whatever calling convention the recorded graph had
+        gm.recompile()
+        return lambda inputs: pytree.tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
+
+
+RUNG = Nop()
+"""The one instance that the registry hands out."""

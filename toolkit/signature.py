@@ -1,0 +1,140 @@
+"""What "fails the same way" means: the kind of a failure, where it happens, and its error without what a reduction changes.
+
+No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is for people.
+
+>>> seen = from_exception(error, stage="compile")
+>>> seen.same_as(from_exception(the_same_error_on_a_smaller_graph, stage="compile"))
+True
+"""
+
+from __future__ import annotations
+
+import difflib
+import traceback
+from typing import Any, Literal
+
+import msgspec
+
+from . import normalise
+from .isolation.protocol import Answer
+
+VERSION = 1
+"""Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
+
+Kind = Literal["crash", "accuracy", "nan", "metadata", "hang", "signal", "memory", "nondeterministic", "error"]
+
+_SIZE_FACTOR = 1e-3
+_LIKENESS = 0.75
+
+
+class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One way to fail.
+
+    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory; nondeterministic and error mean that no verdict is possible
+    (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run | compare. `error`: exception type.
+    `message`: normalised. `frames`: innermost library frames. `detail`: signal name, lowered op, metadata property, "nan" or "inf".
+    `size`: for accuracy, the error relative to the reference's root mean square. `text` is the raw message, not compared.
+    """
+
+    kind: Kind
+    stage: str = ""
+    error: str = ""
+    message: str = ""
+    frames: tuple[str, ...] = ()
+    detail: str = ""
+    size: float | None = None
+    raw: str = ""
+
+    def same_as(self, other: Signature) -> bool:
+        """Whether two failures are one bug.
+
+        Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they differ, the
+        same two innermost library frames and three quarters of the text make up for it; when both are empty, the frames alone do.
+        An accuracy failure must not have shrunk a thousandfold (it would be rounding by then).
+        """
+        if (self.kind, self.stage, self.detail, self.error) != (other.kind, other.stage, other.detail, other.error):
+            return False
+        if self.kind == "accuracy":
+            return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0)
+        if self.kind in ("hang", "memory", "nan", "metadata", "nondeterministic"):
+            return True
+        if self.message == other.message:
+            return bool(self.message) or self.frames[:2] == other.frames[:2]
+        if not self.frames or self.frames[:2] != other.frames[:2]:
+            return False
+        return difflib.SequenceMatcher(None, self.message, other.message, autojunk=False).ratio() >= _LIKENESS
+
+    def text(self) -> str:
+        """One line for people: "crash in compile: LoweringException (aten.foo): ..."."""
+        parts = [self.kind + (f" in {self.stage}" if self.stage else "")]
+        named = self.error.rpartition(".")[2]
+        if self.detail:
+            named = f"{named} ({self.detail})" if named else self.detail
+        if self.size is not None:
+            named = f"{named} relative error {self.size:.2g}".strip()
+        first = (self.raw or self.message).strip().splitlines()
+        parts += [part for part in (named, first[0] if first else "") if part]
+        return ": ".join(parts)
+
+
+def from_exception(error: BaseException, stage: str) -> Signature:
+    """The signature of an exception, unwrapped to what was first raised inside the compiler."""
+    inner, detail, frames = error, "", _frames(error)
+    for _ in range(20):
+        detail = detail or normalise.lowering_target(str(inner) if _is(inner, "LoweringException") else "")
+        deeper = _inside(inner)
+        if deeper is None:
+            break
+        frames = _frames(deeper) or frames
+        inner = deeper
+    name = f"{type(inner).__module__}.{type(inner).__qualname__}".removeprefix("builtins.")
+    if _is(inner, "CppCompileError"):
+        text = normalise.cpp_error(str(getattr(inner, "output", "") or inner))
+        return Signature("crash", stage, name, text, detail=detail or "C++", raw=text)
+    return Signature("crash", stage, name, normalise.message(str(inner)), tuple(frames), detail, raw=str(inner)[:1000])
+
+
+def from_answer(answer: Answer) -> Signature | None:
+    """The signature of a whole query: what the task returned under "signature", else what became of its process. None: it passed."""
+    if answer.status == "done":
+        found: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
+        return None if found is None else msgspec.convert(found, Signature)
+    frames = tuple(normalise.faulthandler_frames(answer.output))
+    if answer.status == "signal":
+        return Signature("signal", answer.stage, frames=frames, detail=answer.signal, message=_abort_text(answer.output))
+    if answer.status == "timeout":
+        return Signature("hang", answer.stage, frames=frames)
+    if answer.status == "memory":
+        return Signature("memory", answer.stage)
+    failure = answer.error
+    assert failure is not None
+    kind: Kind = "crash" if failure.type == "ProcessExit" else "error"
+    inside = tuple(normalise.library_frames(failure.frames))
+    return Signature(kind, answer.stage, failure.type, normalise.message(failure.message), inside, raw=failure.message[:1000])
+
+
+def _is(error: BaseException, name: str) -> bool:
+    return any(cls.__name__ == name for cls in type(error).__mro__)
+
+
+def _inside(error: BaseException) -> BaseException | None:
+    """What a wrapper of torch wraps; None for an exception that wraps nothing."""
+    inner = getattr(error, "inner_exception", None)
+    if isinstance(inner, BaseException) and inner is not error:
+        return inner
+    if _is(error, "LoweringException"):
+        return error.__cause__ or error.__context__
+    return None
+
+
+def _frames(error: BaseException) -> list[str]:
+    found = [f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}" for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return normalise.library_frames(found[::-1])
+
+
+def _abort_text(output: str) -> str:
+    """The line that a C++ abort leaves ("terminate called ...", a failed assertion), normalised."""
+    for line in output.splitlines():
+        if "what():" in line or "Assertion" in line or "double free" in line or "corrupt" in line:
+            return normalise.message(line)
+    return ""

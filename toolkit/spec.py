@@ -1,0 +1,73 @@
+"""Where a replay enters the compiler and with what: stage, the inner compiler's arguments, ambient state, settings.
+
+A record that crosses processes; imports no torch. `plain` turns encoded arguments (see dumps.schema) into Python values.
+
+>>> ReplaySpec("forward", {"is_inference": False}).stage
+'forward'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..dumps.schema import Ambient, GraphRecord
+
+FULL_STAGES = frozenset({"dynamo", "pre_grad"})
+"""Stages that go through AOTAutograd: their outputs may require grad, so a replay runs the backward too."""
+
+
+class ReplaySpec(msgspec.Struct, omit_defaults=True):
+    """How to enter the stack.
+
+    `stage` is one of dumps.schema.STAGES. `compile_kwargs` are those that the stage's own compiler was called with, `output_meta` the
+    output node's metadata that Inductor reads, both as plain JSON values. `config` is {"inductor": {...}, "dynamo": {...}, "functorch": {...}}.
+    `dynamic`: keep recorded symbols instead of making every size a number. `device`: move everything there first.
+    """
+
+    stage: str = "inference"
+    compile_kwargs: dict[str, Any] = {}
+    ambient: Ambient = msgspec.field(default_factory=Ambient)
+    config: dict[str, dict[str, Any]] = {}
+    dynamic: bool = False
+    device: str | None = None
+
+    @classmethod
+    def of(cls, record: GraphRecord, *, device: str | None = None) -> ReplaySpec:
+        """The spec that a saved graph was compiled with."""
+        kwargs = {name: plain(value) for name, value in record.compile_kwargs.items()}
+        config = {room: {name: plain(value) for name, value in values.items()} for room, values in record.config.items()}
+        return cls(record.stage, kwargs, record.ambient, config, bool(record.symbols), device)
+
+    @property
+    def training_joint(self) -> bool:
+        """Whether a joint graph has a backward in it (an inference graph after the joint passes has not)."""
+        return self.stage in ("joint", "joint_passed") and "num_fwd_outputs" in self.compile_kwargs
+
+
+def plain(value: Any) -> Any:
+    """An encoded argument as a Python value; what has no value ("opaque": a callable, a custom pass) stays as its encoded object."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    (tag, body), *more = value.items() or [("", None)]
+    if more:
+        return {key: plain(item) for key, item in value.items()}
+    if tag in ("tuple", "size"):
+        return [plain(item) for item in body]
+    if tag == "dict":
+        return {plain(key): plain(item) for key, item in body}
+    if tag == "float":
+        return float(body)
+    if tag in ("dtype", "device", "layout", "memory_format"):
+        return body
+    return value
+
+
+def is_opaque(value: Any) -> bool:
+    """Whether a plain value still stands for something that could not be saved."""
+    if isinstance(value, dict):
+        return "opaque" in value or any(is_opaque(item) for item in value.values())
+    return isinstance(value, list) and any(is_opaque(item) for item in value)
