@@ -51,6 +51,8 @@ def dump(
         options.seen = seen.name
         code = launch.run(words, options.environment())
         reason = _why_empty(words, Path(seen.name))
+    if code > 128:
+        say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     for line in summary.lines(run.path.absolute(), reason=reason):
         say(line)
     return code

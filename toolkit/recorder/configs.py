@@ -1,6 +1,6 @@
-"""torch's compiler settings that differ from their defaults, as records: what the user set, and options of torch.compile.
+"""torch's compiler settings that differ from their defaults: what the user set, and the options of torch.compile.
 
-Only reads. A value without a saved form (a custom pass, a callable) is kept as its type and text, to be shown.
+Only reads; the values are the live ones, to be encoded at once.
 
 >>> changed()
 {'inductor': {'max_autotune': True}}
@@ -30,7 +30,7 @@ def changed(extra_inductor: Mapping[str, Any] | None = None, *, bypassed: bool =
         if bypassed:
             values = {name: value for name, value in values.items() if name not in CACHE_SWITCHES.get(room, ())}
         if values:
-            found[room] = {name: encoded(value) for name, value in sorted(values.items())}
+            found[room] = dict(sorted(values.items()))
     return found
 
 
@@ -47,11 +47,13 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
 
 
 def encoded(value: Any) -> Any:
-    """A setting as an argument of the saved form (see dumps.schema)."""
+    """A setting or keyword argument as an argument of the saved form (see dumps.schema), for records that exist already."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if value - value == 0 else {"float": "nan" if value != value else "inf" if value > 0 else "-inf"}
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
     if isinstance(value, tuple):
         return {"tuple": [encoded(item) for item in value]}
     if isinstance(value, (list, set, frozenset)):

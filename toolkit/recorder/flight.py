@@ -68,8 +68,8 @@ class Flight:
             with undisturbed():
                 record = live.encode(
                     gm, id=writer.unique_id(self.name, stage), stage=stage, compile_id=self.compile_id,
-                    compile_kwargs={key: configs.encoded(value) for key, value in (compile_kwargs or {}).items()},
-                    ambient=state, config=config, input_roles=roles, sink=writer.tensors,
+                    compile_kwargs=compile_kwargs, ambient=state, config=config,
+                    input_roles={role.name: (role.role, role.source) for role in roles or ()}, sink=writer.tensors,
                 )  # fmt: skip
             record.versions = versions(live=True)
             writer.save_graph(record, writer.tensors)

@@ -72,6 +72,14 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
+def signal_text(code: int) -> str:
+    """What a code above 128 means: "signal SIGSEGV", if there is such a signal."""
+    try:
+        return f"signal {signal.Signals(code - 128).name}"
+    except ValueError:
+        return "its own choice"
+
+
 def python_of(command: Sequence[str]) -> str | None:
     """The Python that runs the command: itself, or what the first line of a script on PATH says; None when unknown."""
     program = shutil.which(command[0])

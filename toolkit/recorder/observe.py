@@ -112,21 +112,20 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     if not graphs or not callable(compiled):
         return compiled
     first: FirstRun | None = FirstRun(session, graphs)
-    boxed = getattr(compiled, "_boxed_call", False)
 
     def run(*arguments: Any, **keywords: Any) -> Any:
         nonlocal first
         watching = first
         if watching is None or keywords:
             return compiled(*arguments, **keywords)
-        inputs = arguments[0] if boxed and len(arguments) == 1 else arguments
+        inputs = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list) else arguments
         if not watching.begin(inputs):
             return compiled(*arguments)
         first = None
         return watching.call(compiled, inputs, arguments)
 
     functools.update_wrapper(run, compiled, updated=("__dict__",) if hasattr(compiled, "__code__") else ())
-    if boxed:
+    if getattr(compiled, "_boxed_call", False):
         run._boxed_call = True  # type: ignore[attr-defined]
     return run
 

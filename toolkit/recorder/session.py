@@ -159,19 +159,20 @@ def active() -> Session | None:
 
 
 def _begin(session: Session) -> None:
-    from .patches import install
+    from . import patches, tracebacks
 
     _sessions.append(session)
-    install()
+    patches.install()
+    tracebacks.install()
 
 
 def _end(session: Session) -> None:
-    from .patches import uninstall
+    from . import patches
 
     with contextlib.suppress(ValueError):
         _sessions.remove(session)
     if not _sessions:
-        uninstall()
+        patches.uninstall()
     session.close()
 
 
