@@ -1,1 +1,1 @@
-"""The search itself, one phase of the algorithm per file; knows nothing of FX."""
+"""The search, one step per file, none of which knows FX; the order of steps is the list in `tiers`."""

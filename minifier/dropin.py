@@ -1,0 +1,115 @@
+# pyright: basic
+"""A drop-in for functorch.compile.minifier: same parameters, same result, fewer calls of the predicate.
+
+The predicate is called in this process, one call after the other; True means that the case fails. Nodes, inputs and outputs are
+reduced, nothing else: node targets and constants stay as they are.
+
+>>> from graphdbg.minifier import minifier
+>>> module, inputs = minifier(fx_graph, inputs, lambda fx_g, inps: torch.ops.aten.mul.Tensor in targets(fx_g))
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from ..dumps.errors import UsageError
+from ..dumps.output import say
+from .engine import Engine, Event, Interrupted, Result
+from .fxproblem import FxProblem
+from .problem import Candidate
+from .search.outputs import drop_outputs
+from .search.tiers import TIERS, gentle
+
+if TYPE_CHECKING:
+    from torch import fx
+
+
+def dump_state(fx_g: fx.GraphModule, inps: Sequence[Any]) -> None:
+    """Says on stderr how small the failing case is now."""
+    from ..toolkit.values import input_bytes
+
+    say(f"still failing: {len(fx_g.graph.nodes)} nodes, {len(inps)} inputs, {input_bytes(inps)} input bytes")
+
+
+def minifier(
+    fail_f: fx.GraphModule,
+    inps: Sequence[Any],
+    module_fails: Callable[[fx.GraphModule, Sequence[Any]], Any],
+    dump_state: Callable[[fx.GraphModule, Sequence[Any]], None] = dump_state,
+    *,
+    save_dir: str | None = None,
+    offload_to_disk: bool = False,
+    skip_offload: bool = False,
+    skip_sanity: bool = False,
+    max_granularity: int | None = None,
+) -> tuple[fx.GraphModule, list[Any]]:
+    """The smallest module and inputs found for which `module_fails(module, inputs)` is still true.
+
+    `dump_state` is called with the first case and with each smaller one. `offload_to_disk` keeps recorded values in files
+    under `save_dir` (`skip_offload`: in memory after all). `skip_sanity` does not check the original. `max_granularity`, a
+    power of two, bounds how many nodes one step may drop. Raises UsageError where the original does not fail; exceptions
+    of the predicate propagate.
+    """
+    if max_granularity is not None and (max_granularity < 1 or max_granularity & (max_granularity - 1)):
+        raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")
+    if offload_to_disk and save_dir is None:
+        raise UsageError("offload_to_disk needs a save_dir")
+    inputs = list(inps)
+    with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
+        spill = Path(folder) if offload_to_disk and not skip_offload else None
+        problem = FxProblem.of(fail_f, inputs, module_fails, spill)
+        original = copy.deepcopy(fail_f.graph)
+        if not skip_sanity and not module_fails(_whole(fail_f), inputs):
+            raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
+        say(f"minifying {len(original.nodes)} nodes in {problem.size} atoms")
+        dump_state(_whole(fail_f), inputs)
+
+        def show(event: Event) -> None:
+            if event.improved:
+                dump_state(*problem.build(event.candidate))
+
+        engine = Engine(problem, queries=0 if skip_sanity else 1, on_event=show)
+        result = search(engine, problem, max_granularity)
+        if result.best is None:
+            return _whole(fail_f), inputs
+        module, left = problem.build(result.best)
+    answer = result.answer
+    assert answer is not None
+    say(f"{answer.nodes} nodes, {answer.input_bytes} input bytes left after {engine.queries} queries")
+    for note in result.notes:
+        say(note)
+    return module, left
+
+
+def search(engine: Engine, problem: FxProblem, max_granularity: int | None = None) -> Result:
+    """The node search, then the outputs of what it found."""
+
+    def outputs(engine: Engine, state: Candidate) -> Candidate:
+        if engine.best is None:
+            return state
+        returned, loose = problem.outputs(engine.best)
+        return drop_outputs(engine, engine.best, returned, loose)
+
+    tiers = TIERS if max_granularity is None else gentle(max_granularity)
+    if problem.size == 0:
+        return engine.result()
+    return engine.run([*tiers, ("outputs", outputs)], Candidate.of(range(problem.size)))
+
+
+def _whole(gm: fx.GraphModule) -> fx.GraphModule:
+    from torch import fx
+
+    return fx.GraphModule(gm, copy.deepcopy(gm.graph))
+
+
+def _folder(save_dir: str | None) -> Path:
+    folder = Path(save_dir or ".")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+__all__ = ["Interrupted", "dump_state", "minifier"]

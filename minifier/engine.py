@@ -1,0 +1,272 @@
+"""The engine: asks the oracle, remembers, counts, keeps the best case, and stops in time. Knows no FX and no search order.
+
+Search functions (`search/`) propose candidates through three questions:
+`ask` (one candidate), `first` (which of these fails first) and `smallest` (how much of a growing family is needed). With
+`jobs` workers the engine asks several at once; answers are always consumed in the order of submission, so one seed and one worker
+count give one result.
+
+>>> engine = Engine(problem, jobs=2, executor=pool)
+>>> result = engine.run(TIERS, Candidate.of(range(problem.size)))
+>>> result.best, result.queries, result.history
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+
+from .budget import Budget, Stopped
+from .journal import Journal
+from .problem import Answer, Candidate, Neighbours, Problem, Verdict
+
+INFRA_ATTEMPTS = 3
+
+
+@dataclass
+class Other:
+    """Failures with one other signature: how often they were seen, and the smallest candidate that shows them."""
+
+    signature: str
+    detail: str
+    count: int
+    candidate: Candidate
+    nodes: int
+
+
+@dataclass
+class Result:
+    """What a minification found. `best` is None while nothing smaller than the original was confirmed."""
+
+    best: Candidate | None
+    answer: Answer | None
+    queries: int
+    recalled: int
+    history: list[tuple[int, int, int]]
+    verdicts: Counter[Verdict]
+    others: list[Other]
+    stopped: str | None
+    monotone: bool
+    notes: list[str]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while minifying; `result` holds the best case so far."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("interrupted")
+        self.result = result
+
+
+@dataclass(frozen=True)
+class Event:
+    """One answered query, for progress displays."""
+
+    queries: int
+    step: str
+    candidate: Candidate
+    answer: Answer
+    improved: bool
+    recalled: bool
+
+
+Step = Callable[["Engine", Candidate], Candidate]
+"""One step of the search: takes the case as it stands, returns a smaller one that fails or is assumed to."""
+
+
+class Engine:
+    """One minification of one problem.
+
+    `repeats`: how often a candidate that does not fail is asked in all (flaky failures). `queries` counts oracle runs,
+    those recalled from a journal included; `queries` may start above 0 where the original was checked before.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        budget: Budget | None = None,
+        journal: Journal | None = None,
+        repeats: int = 1,
+        jobs: int = 1,
+        executor: Executor | None = None,
+        queries: int = 0,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.neighbours = Neighbours.of(problem)
+        self.budget = budget or Budget()
+        self.repeats = max(1, repeats)
+        self.jobs = jobs if executor is not None else 1
+        self.queries = queries
+        self.recalled = 0
+        self.history: list[tuple[int, int, int]] = []
+        self.verdicts: Counter[Verdict] = Counter()
+        self.notes: list[str] = []
+        self.step = ""
+        self.monotone = True
+        """False once a candidate passed although a part of it fails: then minimality needs every single cut tried."""
+        self.local = True
+        """False once the windows found that no single neighbourhood holds the failure."""
+        self.best: Candidate | None = None
+        self._answers: dict[Candidate, Answer] = {}
+        self._failing: list[frozenset[int]] = []
+        self._passing: list[frozenset[int]] = []
+        self._others: dict[str, Other] = {}
+        self._journal = journal
+        self._executor = executor
+        self._on_event = on_event
+
+    # -- questions that search functions ask
+
+    def ask(self, candidate: Candidate) -> bool:
+        """Whether the candidate fails the same way."""
+        return self.first([candidate]) is not None
+
+    def first(self, candidates: Iterable[Candidate]) -> int | None:
+        """The index of the first candidate that fails the same way; asks `jobs` of them at a time."""
+        position = 0
+        wave: list[Candidate] = []
+        for candidate in candidates:
+            wave.append(candidate)
+            if len(wave) == self.jobs or candidate in self._answers:
+                found = self._first_of(wave)
+                if found is not None:
+                    return position + found
+                position += len(wave)
+                wave = []
+        found = self._first_of(wave)
+        return None if found is None else position + found
+
+    def smallest(self, low: int, high: int, make: Callable[[int], Candidate]) -> int:
+        """The least m in (low, high] for which make(m) fails: low is known to pass, high to fail; (jobs + 1)-ary search."""
+        while high - low > 1:
+            parts = min(self.jobs + 1, high - low)
+            marks = [low + (high - low) * part // parts for part in range(1, parts)]
+            answers = self._wave([make(mark) for mark in marks])
+            for mark, answer in zip(marks, answers, strict=True):
+                if answer.verdict.accepted:
+                    high = mark
+                    break
+                low = mark
+        return high
+
+    def known(self, candidate: Candidate) -> bool:
+        """Whether the candidate was asked already (asking again costs nothing)."""
+        return candidate in self._answers
+
+    def fails(self, candidate: Candidate) -> bool:
+        """Whether the candidate was asked already and fails the same way."""
+        answer = self._answers.get(candidate)
+        return answer is not None and answer.verdict.accepted
+
+    # -- the run
+
+    def run(self, steps: Sequence[tuple[str, Step]], start: Candidate) -> Result:
+        """Applies the steps in order to `start`, which is taken to fail. Raises Interrupted on Ctrl-C, with the best so far."""
+        state, stopped = start, None
+        try:
+            for self.step, step in steps:
+                state = step(self, state)
+        except Stopped as stop:
+            stopped = str(stop)
+        except KeyboardInterrupt:
+            raise Interrupted(self.result("interrupted")) from None
+        return self.result(stopped)
+
+    def result(self, stopped: str | None = None) -> Result:
+        """What was found so far."""
+        answer = None if self.best is None else self._answers[self.best]
+        others = sorted(self._others.values(), key=lambda other: -other.count)
+        return Result(
+            self.best, answer, self.queries, self.recalled, list(self.history), Counter(self.verdicts), others, stopped,
+            self.monotone, list(self.notes),
+        )  # fmt: skip
+
+    # -- asking
+
+    def _first_of(self, wave: list[Candidate]) -> int | None:
+        for index, answer in enumerate(self._wave(wave)):
+            if answer.verdict.accepted:
+                return index
+        return None
+
+    def _wave(self, candidates: list[Candidate]) -> list[Answer]:
+        """Answers for all, in order; new ones run at the same time where there is an executor."""
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
+        if self._executor is None or len(new) < 2:
+            for candidate in new:
+                self.budget.check(self.queries)
+                self._learn(candidate, self._query(candidate))
+        else:
+            self.budget.check(self.queries)
+            futures: list[Future[list[Answer]]] = [self._executor.submit(self._query, candidate) for candidate in new]
+            try:
+                for candidate, future in zip(new, futures, strict=True):
+                    self._learn(candidate, future.result())
+            finally:
+                for future in futures:
+                    future.cancel()
+        return [self._answers[candidate] for candidate in candidates]
+
+    def _query(self, candidate: Candidate) -> list[Answer]:
+        """Runs one candidate, a passing one `repeats` times; infrastructure failures are retried and not counted."""
+        answers: list[Answer] = []
+        text = candidate.text()
+        while len(answers) < self.repeats:
+            answer = self._journal.recall(text, len(answers)) if self._journal else None
+            for _ in range(INFRA_ATTEMPTS if answer is None else 0):
+                answer = self.problem.test(candidate)
+                if answer.verdict is not Verdict.INFRA:
+                    break
+            assert answer is not None
+            answers.append(answer)
+            if answer.verdict not in (Verdict.PASS, Verdict.OTHER):
+                break
+        return answers
+
+    def _learn(self, candidate: Candidate, answers: list[Answer]) -> None:
+        text = candidate.text()
+        for run, answer in enumerate(answers):
+            recalled = self._journal is not None and self._journal.has(text, run)
+            self.queries += 1
+            self.recalled += recalled
+            self.verdicts[answer.verdict] += 1
+            if answer.verdict is Verdict.INFRA:
+                raise Stopped(f"the oracle does not work: {answer.detail}")
+            if self._journal and not recalled:
+                self._journal.write(text, run, answer)
+            if answer.verdict is Verdict.OTHER:
+                self._note_other(candidate, answer)
+            if answer.verdict.accepted or run + 1 == len(answers):
+                self._answers[candidate] = answer
+            improved = answer.verdict.accepted and self._improves(answer)
+            if improved:
+                self.best = candidate
+                self.history.append((self.queries, answer.nodes, answer.input_bytes))
+            if self._on_event:
+                self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled))
+        self._watch_monotony(candidate, self._answers[candidate])
+
+    def _improves(self, answer: Answer) -> bool:
+        return self.best is None or answer.size < self._answers[self.best].size
+
+    def _note_other(self, candidate: Candidate, answer: Answer) -> None:
+        other = self._others.get(answer.signature)
+        if other is None:
+            self._others[answer.signature] = Other(answer.signature, answer.detail, 1, candidate, answer.nodes)
+            return
+        other.count += 1
+        if answer.nodes < other.nodes:
+            other.candidate, other.nodes = candidate, answer.nodes
+
+    def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
+        if candidate.bypass or candidate.edits or candidate.returned is not None:
+            return
+        if answer.verdict.accepted:
+            self._failing.append(candidate.keep)
+            self.monotone = self.monotone and not any(candidate.keep < passing for passing in self._passing)
+        else:
+            self._passing.append(candidate.keep)
+            self.monotone = self.monotone and not any(failing < candidate.keep for failing in self._failing)

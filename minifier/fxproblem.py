@@ -1,0 +1,76 @@
+# pyright: basic
+"""An FX graph as a Problem of the search, judged in this process by a predicate.
+
+>>> problem = FxProblem.of(gm, inputs, lambda module, inputs: "mul" in module.code)
+>>> problem.test(Candidate.of([2])).verdict
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..toolkit.subgraph import Atoms, build, output_nodes, positions
+from ..toolkit.values import Values, input_bytes, record_values
+from .problem import Answer, Candidate, Verdict
+
+if TYPE_CHECKING:
+    from torch import fx
+
+Predicate = Callable[["fx.GraphModule", Sequence[Any]], Any]
+
+
+@dataclass
+class FxProblem:
+    """A graph, the values of one run of it, its atoms, and a predicate that is True where a case fails."""
+
+    gm: fx.GraphModule
+    values: Values
+    atoms: Atoms
+    predicate: Predicate
+    hints: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, gm: fx.GraphModule, inputs: Sequence[Any], predicate: Predicate, spill: Path | None = None) -> FxProblem:
+        """Runs the graph once and numbers its atoms."""
+        values = record_values(gm, inputs, spill)
+        return cls(gm, values, Atoms.of(gm, values), predicate)
+
+    @property
+    def size(self) -> int:
+        return len(self.atoms)
+
+    def parents(self, atom: int) -> Sequence[int]:
+        return self.atoms.parents[atom]
+
+    def label(self, atom: int) -> Hashable:
+        return self.atoms.labels[atom]
+
+    def bypasses(self, atom: int) -> Sequence[int]:
+        return self.atoms.bypasses[atom]
+
+    def build(self, candidate: Candidate) -> tuple[fx.GraphModule, list[Any]]:
+        """The candidate's module and inputs."""
+        return build(
+            self.gm, self.atoms, self.values, candidate.keep, bypass=candidate.bypass, returned=candidate.returned
+        )
+
+    def outputs(self, candidate: Candidate) -> tuple[list[int], list[int]]:
+        """Positions of the nodes that the candidate returns, and those among them that it could do without."""
+        module, _ = self.build(candidate)
+        names = [node.name for node in output_nodes(module.graph)]
+        read = {argument.name for node in module.graph.nodes if node.op != "output" for argument in node.all_input_nodes}
+        items = [node.name for node in module.graph.nodes if node.target is operator.getitem]
+        return positions(self.gm, names), positions(self.gm, [name for name in names if name in read or name in items])
+
+    def test(self, candidate: Candidate) -> Answer:
+        """Asks the predicate; its exceptions propagate."""
+        began = time.perf_counter()
+        module, inputs = self.build(candidate)
+        nodes, size = len(module.graph.nodes), input_bytes(inputs)
+        verdict = Verdict.SAME if self.predicate(module, inputs) else Verdict.PASS
+        return Answer(verdict, nodes=nodes, input_bytes=size, seconds=time.perf_counter() - began)

@@ -1,0 +1,113 @@
+"""The minifier's journal: one fsynced JSON line per query, so that nothing asked once is asked again after a kill.
+
+The first line names what the answers depend on (graph, check, rung, torch, device, configuration, signature version). A journal of
+something else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken from it.
+
+>>> journal = Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"})
+>>> journal.write("0-2", 0, Answer(Verdict.SAME, nodes=5))
+>>> Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"}, resume=True).recall("0-2", 0).nodes
+5
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from ..dumps.errors import UnreadableError, UsageError
+from .problem import Answer, Verdict
+
+FORMAT = 1
+
+
+class Journal:
+    """Append-only record of answers, keyed by the candidate's text and the number of the repetition."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any], *, resume: bool = False) -> None:
+        """Opens `path`. With `resume` its answers are kept; otherwise an existing file is a UsageError."""
+        self.path = path
+        self._known: dict[tuple[str, int], Answer] = {}
+        self.torn = False
+        whole = {"format": FORMAT, **header}
+        if path.exists() and path.stat().st_size:
+            if not resume:
+                raise UsageError(f"{path} exists", "another minification wrote it", "choose another -o, or pass --resume")
+            self._file = self._reopen(whole)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab")
+            self._append({"header": whole})
+
+    def _reopen(self, header: dict[str, Any]) -> IO[bytes]:
+        data = self.path.read_bytes()
+        lines = data.split(b"\n")
+        tail = lines.pop()
+        self.torn = bool(tail)
+        for number, line in enumerate(lines, 1):
+            try:
+                event = json.loads(line)
+                if number == 1:
+                    self._compare(event["header"], header)
+                    continue
+                answer = _answer(event)
+                self._known[event["case"], event["run"]] = answer
+            except (ValueError, KeyError, TypeError) as error:
+                raise UnreadableError(f"cannot read {self.path}, line {number}", str(error), "start anew with another -o") from error
+        file = self.path.open("r+b")
+        file.truncate(len(data) - len(tail))
+        file.seek(0, os.SEEK_END)
+        return file
+
+    def _compare(self, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+        wanted = json.loads(json.dumps(wanted))
+        for key in sorted({*found, *wanted}):
+            if found.get(key) != wanted.get(key):
+                raise UsageError(
+                    f"cannot resume from {self.path}",
+                    f"its {key} is {found.get(key)!r}, now it is {wanted.get(key)!r}",
+                    "run it under the same conditions, or start anew with another -o",
+                )
+
+    def recall(self, case: str, run: int) -> Answer | None:
+        """The answer of an earlier process to this very query, or None."""
+        return self._known.get((case, run))
+
+    def has(self, case: str, run: int) -> bool:
+        """Whether an earlier process wrote this answer."""
+        return (case, run) in self._known
+
+    def write(self, case: str, run: int, answer: Answer) -> None:
+        """Appends one answer and waits until it is on the disk."""
+        self._append({
+            "case": case,
+            "run": run,
+            "verdict": answer.verdict.value,
+            "signature": answer.signature,
+            "nodes": answer.nodes,
+            "input_bytes": answer.input_bytes,
+            "detail": answer.detail[:2000],
+            "seconds": round(answer.seconds, 4),
+        })
+
+    def _append(self, event: dict[str, Any]) -> None:
+        self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file; every line is on the disk already."""
+        self._file.close()
+
+
+def _answer(event: dict[str, Any]) -> Answer:
+    return Answer(
+        Verdict(event["verdict"]),
+        event["signature"],
+        event["nodes"],
+        event["input_bytes"],
+        event["detail"],
+        event["seconds"],
+    )

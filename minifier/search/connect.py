@@ -1,0 +1,44 @@
+"""Connect: a failure that needs a dependence path between far atoms is met by the cheapest such path.
+
+Atoms on the path that can be bypassed (an input has the same shape) cost nothing and are bypassed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..problem import Candidate
+from .neighbourhood import cheapest_path
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+def connect(engine: Engine, state: Candidate, within: Collection[int], core: Collection[int]) -> Candidate | None:
+    """`core` joined by cheapest paths inside `within`, bypassed if that fails, else whole; None where neither fails."""
+    joined = join(engine, within, core)
+    if joined is None:
+        return None
+    free = frozenset(atom for atom in joined - set(core) if engine.problem.bypasses(atom))
+    bypassed = replace(state, keep=frozenset(joined - free), bypass=state.bypass | free)
+    whole = state.keeping(joined)
+    tries = [bypassed, whole] if free else [whole]
+    found = engine.first(tries)
+    return None if found is None else tries[found]
+
+
+def join(engine: Engine, within: Collection[int], core: Collection[int]) -> set[int] | None:
+    """`core` and the atoms on cheapest dependence paths between its members; None where it is connected already."""
+    order = sorted(core)
+    inside = {*within, *core}
+    joined = {order[-1]}
+    added = False
+    for atom in reversed(order[:-1]):
+        path = cheapest_path(
+            engine.neighbours, joined, atom, inside, lambda other: 1 if engine.problem.bypasses(other) else 4
+        )
+        added = added or bool(path)
+        joined |= {atom, *(path or ())}
+    return joined if added else None

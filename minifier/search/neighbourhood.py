@@ -1,0 +1,108 @@
+"""Questions about the graph of atoms: distances, slices, balls, classes of equal surroundings, cheapest paths.
+
+>>> chain = Neighbours([[], [0], [1]])
+>>> backward_slice(chain, [2], within={0, 1, 2})
+{0, 1, 2}
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable
+
+from ..problem import Neighbours
+
+
+def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]) -> dict[int, int]:
+    """Breadth-first distance from the sources, edges taken both ways, inside `within`; unreachable atoms are left out."""
+    found = {source: 0 for source in sources}
+    queue = deque(found)
+    while queue:
+        atom = queue.popleft()
+        for other in (*graph.parents[atom], *graph.children[atom]):
+            if other in within and other not in found:
+                found[other] = found[atom] + 1
+                queue.append(other)
+    return found
+
+
+def by_distance(graph: Neighbours, sources: Collection[int], rest: Collection[int]) -> list[int]:
+    """`rest` ordered by distance to the sources, then by number; what cannot be reached comes last."""
+    far = len(graph.parents) + 1
+    found = distances(graph, sources, {*rest, *sources})
+    return sorted(rest, key=lambda atom: (found.get(atom, far), atom))
+
+
+def backward_slice(graph: Neighbours, sources: Iterable[int], within: Collection[int]) -> set[int]:
+    """The sources and all atoms of `within` that reach them along edges inside `within`."""
+    found = set(sources)
+    stack = list(found)
+    while stack:
+        for parent in graph.parents[stack.pop()]:
+            if parent in within and parent not in found:
+                found.add(parent)
+                stack.append(parent)
+    return found
+
+
+def ball(graph: Neighbours, centre: int, size: int, within: Collection[int]) -> set[int]:
+    """The `size` atoms of `within` nearest to the centre."""
+    found = distances(graph, [centre], within)
+    return set(sorted(found, key=lambda atom: (found[atom], abs(atom - centre)))[:size])
+
+
+def classes(graph: Neighbours, label: Callable[[int], Hashable], atoms: Collection[int], hops: int = 2) -> dict[int, int]:
+    """Weisfeiler-Lehman classes: atoms with equal labels and equal surroundings up to `hops` get one number."""
+    inside = set(atoms)
+    colour = _renumber({atom: label(atom) for atom in sorted(inside)})
+    for _ in range(hops):
+        colour = _renumber({
+            atom: (
+                colour[atom],
+                tuple(colour[parent] for parent in graph.parents[atom] if parent in inside),
+                tuple(sorted(colour[child] for child in graph.children[atom] if child in inside)),
+            )
+            for atom in sorted(inside)
+        })
+    return colour
+
+
+def _renumber(colours: dict[int, Hashable]) -> dict[int, int]:
+    numbers: dict[Hashable, int] = {}
+    return {atom: numbers.setdefault(colour, len(numbers)) for atom, colour in colours.items()}
+
+
+def cheapest_path(
+    graph: Neighbours, sources: Collection[int], target: int, within: Collection[int], cost: Callable[[int], int]
+) -> list[int] | None:
+    """The atoms strictly between the sources and `target` on the cheapest dependence path (all edges one way), or None.
+
+    Both directions are tried: down from the sources to the target, and up.
+    """
+    best: tuple[int, list[int]] | None = None
+    for onward in (graph.children, graph.parents):
+        queue: list[tuple[int, int]] = [(0, source) for source in sorted(sources)]
+        total = {source: 0 for source in sources}
+        before: dict[int, int] = {}
+        while queue:
+            spent, atom = heapq.heappop(queue)
+            if atom == target:
+                break
+            if spent > total[atom]:
+                continue
+            for other in onward[atom]:
+                if other not in within:
+                    continue
+                price = spent + (0 if other == target else cost(other))
+                if other not in total or price < total[other]:
+                    total[other], before[other] = price, atom
+                    heapq.heappush(queue, (price, other))
+        if target in before and (best is None or total[target] < best[0]):
+            path: list[int] = []
+            atom = before[target]
+            while atom in before:
+                path.append(atom)
+                atom = before[atom]
+            best = total[target], path
+    return None if best is None else best[1]

@@ -1,0 +1,27 @@
+"""The order of the search, as data. Adding a step is its file and its line here."""
+
+from __future__ import annotations
+
+from ..engine import Engine, Step
+from ..problem import Candidate
+from .dense import dense
+from .hint import hint
+from .polish import polish
+from .quotient import quotient
+from .reduce_units import reduce_atoms, reduce_chunks
+from .windows import windows
+
+LOCATE: list[tuple[str, Step]] = [("hint", hint), ("quotient", quotient), ("windows", windows)]
+REDUCE: list[tuple[str, Step]] = [("chunks", reduce_chunks), ("atoms", reduce_atoms)]
+FINISH: list[tuple[str, Step]] = [("polish", polish)]
+
+TIERS = [*LOCATE, *REDUCE, *FINISH]
+
+
+def gentle(largest: int) -> list[tuple[str, Step]]:
+    """A search that never drops more than `largest` atoms in one query, for failures that break easily."""
+
+    def blocks(engine: Engine, state: Candidate) -> Candidate:
+        return dense(engine, state, largest=largest)
+
+    return [("blocks", blocks), *FINISH]

@@ -1,0 +1,112 @@
+"""The drop-in reaches the minima that functorch's own minifier tests ask for, and its results fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.minifier import minifier
+
+Predicate = Callable[[fx.GraphModule, Any], Any]
+
+
+def has(target: Any) -> Predicate:
+    return lambda gm, inputs: target in {node.target for node in gm.graph.nodes}
+
+
+def makes_nans(gm: fx.GraphModule, inputs: list[torch.Tensor]) -> bool:
+    """True where finite inputs give NaN: the node that makes it must be there."""
+    if any(torch.isnan(value).any() for value in inputs):
+        return False
+    return bool(torch.isnan(gm(*inputs)[0]).any())
+
+
+def returns_an_input(gm: fx.GraphModule, inputs: Any) -> bool:
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    return any(node.op == "placeholder" for node in output.all_input_nodes)
+
+
+def check(gm: fx.GraphModule, inputs: list[Any], predicate: Predicate, nodes: int, left: int) -> fx.GraphModule:
+    module, smaller = minifier(gm, inputs, predicate)
+    assert predicate(module, smaller)
+    assert (len(module.graph.nodes), len(smaller)) == (nodes, left), module.code
+    module(*smaller)
+    return module
+
+
+def test_has_mul() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y = y / 3
+        x = x + 3
+        x = x * y
+        return x + y
+
+    inputs = [torch.randn(3), torch.randn(3)]
+    check(make_fx(f)(*inputs), inputs, has(torch.ops.aten.mul.Tensor), 4, 2)
+
+
+def test_nan_from_zero_by_zero() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor]:
+        x = (x * 3 + 5).cos()
+        zero = x - x
+        return ((zero / zero + 3) * 2,)
+
+    inputs = [torch.randn(3)]
+    module = check(make_fx(f)(*inputs), inputs, makes_nans, 3, 1)
+    assert has(torch.ops.aten.div.Tensor)(module, [])
+
+
+def test_input_returned() -> None:
+    def f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a, c = a.sin(), c.cos()
+        return a, b, c, a * c
+
+    inputs = [torch.randn(3) for _ in range(3)]
+    check(make_fx(f)(*inputs), inputs, returns_an_input, 2, 1)
+
+
+def test_tuple_use() -> None:
+    def f(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor]:
+        spread, mean = torch.std_mean(a)
+        return (spread + b * mean,)
+
+    inputs = [torch.randn(3), torch.randn(3)]
+    check(make_fx(f)(*inputs), inputs, has(torch.ops.aten.add.Tensor), 4, 2)
+
+
+def test_module() -> None:
+    class Mock(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = torch.nn.ReLU()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.relu(x)
+            zero = y - y
+            return zero / zero + 3
+
+    check(fx.symbolic_trace(Mock()), [torch.randn(3)], makes_nans, 3, 1)
+
+
+def test_original_is_checked_once_and_refused_where_it_passes() -> None:
+    gm = make_fx(lambda x: x.sin().cos())(torch.randn(3))
+    calls: list[int] = []
+    with pytest.raises(UsageError, match="does not fail"):
+        minifier(gm, [torch.randn(3)], lambda gm, inputs: calls.append(len(gm.graph.nodes)))
+    assert calls == [4]
+
+
+def test_exceptions_of_the_predicate_propagate() -> None:
+    gm = make_fx(lambda x: x.sin().cos())(torch.randn(3))
+
+    def predicate(gm: fx.GraphModule, inputs: Any) -> bool:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        minifier(gm, [torch.randn(3)], predicate)
