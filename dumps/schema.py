@@ -183,7 +183,8 @@ class GuardRecord(Record):
 
 
 class Ambient(Record):
-    """Global state that changes what a graph means. `autocast` maps a device type to the dtype in force."""
+    """Global state that changes what a graph means. `autocast` maps a device type to the dtype in force;
+    `threads` is torch's intra-op thread count, which Inductor bakes into C++ kernels."""
 
     grad: bool = True
     inference_mode: bool = False
@@ -195,6 +196,7 @@ class Ambient(Record):
     tf32: bool = False
     cudnn_tf32: bool = True
     default_dtype: str = "float32"
+    threads: int | None = None
     seed: int | None = None
     rng_state: str = ""
 

@@ -33,6 +33,7 @@ def ambient(*, rng: bool = False) -> Ambient:
         tf32=bool(_told(lambda: torch.backends.cuda.matmul.allow_tf32, False)),
         cudnn_tf32=bool(_told(lambda: torch.backends.cudnn.allow_tf32, True)),
         default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
+        threads=torch.get_num_threads(),
         seed=torch.initial_seed(),
         rng_state=rng_state() if rng else "",
     )
