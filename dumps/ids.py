@@ -22,7 +22,7 @@ from .schema import STAGES
 
 _COMPILE = re.compile(r"(?:x\d+_0|ca\d+(?:_\d+){1,2}|\d+_\d+)(?:_a\d+)?", re.ASCII)
 _TORCH_COMPILE = re.compile(
-    r"(?:!(?P<ca>\d+))?/?(?:(?P<frame>\d+)/(?P<recompile>\d+)(?:_(?P<attempt>\d+))?)?", re.ASCII
+    r"(?:!(?P<ca>\d+)(?:/|$))?(?:(?P<frame>\d+)/(?P<recompile>\d+)(?:_(?P<attempt>\d+))?)?", re.ASCII
 )
 _STAGE = re.compile(rf"(?:{'|'.join(STAGES)})(?:\.[1-9]\d*)?", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", re.ASCII)
@@ -34,7 +34,7 @@ def compile_name(compile_id: str) -> str:
     if _COMPILE.fullmatch(compile_id):
         return compile_id
     found = _TORCH_COMPILE.fullmatch(compile_id)
-    if not found or not compile_id:
+    if not found or not (found["ca"] or found["frame"]):
         raise UsageError(f"{compile_id!r} is not a compile id", 'ids look like "0/0", "0/0_1" or "!0"')
     frame = f"{found['frame']}_{found['recompile']}" if found["frame"] else "0"
     attempt = f"_a{found['attempt']}" if found["attempt"] and found["attempt"] != "0" else ""

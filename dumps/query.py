@@ -8,6 +8,7 @@ Run('myrun')
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from .errors import UsageError
@@ -22,7 +23,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
 
     Raises UsageError saying what was looked for and where.
     """
-    path = Path(cwd or "") / text
+    path = Path(os.path.normpath(Path(cwd or "") / text))
     try:
         if not text or "\0" in text:
             raise UsageError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")

@@ -16,7 +16,7 @@ import mmap
 import re
 import threading
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import msgspec
 
@@ -126,6 +126,12 @@ class MemoryTensors:
         return self.storages[name]
 
 
+class _Entry(msgspec.Struct):
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
 def _header(size_bytes: int) -> bytes:
     text = msgspec.json.encode({"data": {"dtype": "U8", "shape": [size_bytes], "data_offsets": [0, size_bytes]}})
     text += b" " * (-len(text) % 8)
@@ -160,21 +166,14 @@ def data_start(mapped: memoryview, what: str) -> int:
     if len(mapped) < 8 or length > _MAX_HEADER_BYTES or 8 + length > len(mapped):
         raise UnreadableError(what, "the file is cut off or its header is damaged", "record the run again")
     try:
-        header = msgspec.json.decode(bytes(mapped[8 : 8 + length]), type=dict[str, Any])
+        header = msgspec.json.decode(bytes(mapped[8 : 8 + length]), type=dict[str, _Entry])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(what, "its header is not JSON", "record the run again") from error
+        raise UnreadableError(what, f"its header is damaged ({error})", "record the run again") from error
     body = len(mapped) - 8 - length
-    header.pop("__metadata__", None)
-    entry: Any = header.get("data")
-    entry = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-    if (
-        set(header) != {"data"}
-        or entry.get("dtype") != "U8"
-        or entry.get("shape") != [entry.get("data_offsets", [0, None])[1]]
-    ):
+    entry = header.get("data")
+    if entry is None or len(header) != 1 or entry.dtype != "U8":
         raise UnreadableError(what, "it does not hold one uint8 tensor called 'data'", "record the run again")
-    if entry.get("data_offsets") != [0, body]:
-        raise UnreadableError(
-            what, f"the header says {entry.get('data_offsets')} but {body} bytes follow", "record the run again"
-        )
+    if entry.data_offsets != (0, body) or entry.shape != [body]:
+        said = f"the header says shape {entry.shape} at {entry.data_offsets}, but {body} bytes follow"
+        raise UnreadableError(what, said, "record the run again")
     return 8 + length

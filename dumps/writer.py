@@ -40,8 +40,11 @@ TENSORS_FOLDER = "tensors"
 
 
 def encode(record: object) -> bytes:
-    """The bytes of a JSON file of the saved form: the record, and a newline."""
-    return msgspec.json.encode(record) + b"\n"
+    """The bytes of a JSON file of the saved form: the record, and a newline. Raises UsageError for text without UTF-8 form."""
+    try:
+        return msgspec.json.encode(record) + b"\n"
+    except UnicodeEncodeError as error:
+        raise UsageError("cannot save a record", f"a text in it has no UTF-8 form ({error.object[:60]!r})") from error
 
 
 class RunWriter:

@@ -65,8 +65,9 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     if saved.error:
         say(f"error: {one_line(saved.error, 300)}")
     columns = [
-        Column("#", right=True, style="dim"), Column("name", style="bold"), Column("target", style="cyan"), Column("inputs", expendable=2),
-        Column("dtype"), Column("shape"), Column("stride", expendable=1), Column("line", style="green"), Column("code", style="dim", expendable=3),
+        Column("#", right=True, style="dim"), Column("name", style="bold"), Column("target", style="cyan"),
+        Column("inputs", expendable=2), Column("dtype"), Column("shape"), Column("stride", expendable=1),
+        Column("line", style="green"), Column("code", style="dim", expendable=3),
     ]  # fmt: skip
     emit(render(columns, [_cells(row, table) for row in table.rows()], terminal=on_terminal()), as_json=False)
 

@@ -1,0 +1,68 @@
+"""Small records for the tests of the saved form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphdbg.dumps.schema import (
+    FORMAT,
+    GraphBody,
+    GraphRecord,
+    NodeRecord,
+    RunRecord,
+    StoredTensor,
+    SymbolRecord,
+    TensorValue,
+)
+from graphdbg.dumps.tensors import MemoryTensors
+from graphdbg.dumps.writer import ProcessWriter, RunWriter
+
+STACK = (
+    '  File "/home/me/model.py", line 11, in forward\n    h = self.fc(x)\n'
+    '  File "/home/me/model.py", line 12, in act\n    return h.sin()\n'
+)
+
+
+def tensor_value(*shape: int | str) -> TensorValue:
+    """A contiguous float32 value; symbolic sizes get symbolic strides."""
+    strides: list[int | str] = []
+    step: int | str = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step = step * size if isinstance(step, int) and isinstance(size, int) else f"{step}*{size}"
+    return TensorValue("float32", list(shape), strides)
+
+
+def chain(graph_id: str = "0_0/forward", nodes: int = 5, storage: str = "") -> GraphRecord:
+    """x -> sin -> sin -> ... -> output, with `nodes` nodes in all and one parameter `w`."""
+    made = [NodeRecord(name="x", op="placeholder", target="x", value=tensor_value(2, "s0"))]
+    for i in range(nodes - 2):
+        args = [{"node": made[-1].name}]
+        made.append(
+            NodeRecord(
+                name=f"sin_{i}",
+                op="call_function",
+                target="aten.sin.default",
+                args=args,
+                stack=0,
+                value=tensor_value(2, "s0"),
+            )
+        )
+    made.append(NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": made[-1].name}]}]))
+    body = GraphBody(nodes=made, attrs={"w": StoredTensor(storage, tensor_value(4), parameter=True)})
+    return GraphRecord(
+        format=FORMAT, id=graph_id, stage=graph_id.split("/")[1].split(".")[0], graph=body, strings=[STACK],
+        symbols=[SymbolRecord("s0", hint=3, lower=2)],
+    )  # fmt: skip
+
+
+def new_run(path: Path) -> tuple[RunWriter, ProcessWriter]:
+    """A run with the calling process in it."""
+    run = RunWriter.create(path, RunRecord(format=FORMAT, command=["train.py"]))
+    return run, run.process()
+
+
+def stored_chain(graph_id: str = "0_0/forward") -> tuple[GraphRecord, MemoryTensors]:
+    """The chain with the bytes of its parameter."""
+    tensors = MemoryTensors()
+    return chain(graph_id, storage=tensors.put(bytes(range(16)))), tensors
