@@ -18,6 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no publi
 from torch.fx.experimental import symbolic_shapes as shapes
 from torch.fx.experimental.sym_node import SymNode  # a SymBool or constant SymInt has no public constructor (2.13.0)
 from torch.fx.experimental.symbolic_shapes import RuntimeAssert, ShapeEnv, ShapeGuard  # no public ShapeEnv (2.13.0)
+from torch.fx.passes.shape_prop import _extract_tensor_metadata as tensor_metadata  # what tracing writes (2.13.0)
+from torch.utils import _pytree as pytree  # key paths of unbacked symbols are made of its keys (2.13.0)
 from torch.utils._python_dispatch import _disable_current_modes  # observing must not run in the user's modes (2.13.0)
 from torch.utils._sympy import functions as sympy_functions  # FloorDiv, Mod, ... have no public home (2.13.0)
 from torch.utils._sympy.numbers import int_oo  # the integer infinity of ranges (2.13.0)
@@ -29,9 +31,10 @@ OpOverloadPacket = _ops.OpOverloadPacket
 HigherOrderOperator = _ops.HigherOrderOperator
 
 __all__ = [
-    "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload", "OpOverloadPacket",
-    "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints", "disable_current_modes",
-    "higher_order_ops", "int_oo", "node_source", "op_schemas", "original_assumptions", "shapes", "storage_key", "sympy_functions",
+    "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload",
+    "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
+    "disable_current_modes", "higher_order_ops", "int_oo", "node_source", "op_schemas", "original_assumptions", "pytree_keys",
+    "shapes", "storage_key", "sympy_functions", "tensor_metadata",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
@@ -64,7 +67,7 @@ def original_assumptions(symbol: Any) -> dict[str, Any]:
 
 
 def node_source(chain: list[str]) -> list[Any]:
-    """A `from_node` chain from names, nearest first. NodeSource's constructor wants live nodes (2.13.0); absent in older torch: []."""
+    """A `from_node` chain from names, nearest first. NodeSource's constructor wants live nodes (2.13.0); [] where it is absent."""
     from torch.fx import traceback
 
     source = getattr(traceback, "NodeSource", None)
@@ -75,3 +78,11 @@ def node_source(chain: list[str]) -> list[Any]:
         entry = {"name": name, "target": "", "graph_id": 0, "pass_name": "", "action": "create",
                  "from_node": [entry] if entry else []}  # fmt: skip
     return [source._from_dict(entry)]
+
+
+def pytree_keys() -> dict[str, Any]:
+    """Name -> class of the keys that lead to an unbacked symbol inside a value. No public home (2.13.0)."""
+    names = ("SequenceKey", "MappingKey", "GetAttrKey")
+    found = {name: getattr(pytree, name) for name in names if hasattr(pytree, name)}
+    own = ("ConvertIntKey", "CallMethodKey", "InnerTensorKey", "DivideByKey")
+    return found | {name: getattr(shapes, name) for name in own if hasattr(shapes, name)}

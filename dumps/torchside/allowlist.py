@@ -10,31 +10,45 @@ into Python that the dump chooses.
 
 from __future__ import annotations
 
-OPERATOR = frozenset(
-    """abs add and_ concat contains eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul index inv invert
-    ior ipow irshift is_ is_not isub itruediv ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow rshift setitem sub
-    truediv truth xor""".split()
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text: lists of names stay readable."""
+    return frozenset(text.split())
+
+
+OPERATOR = words(
+    """
+    abs add and_ concat contains eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul index inv
+    invert ior ipow irshift is_ is_not isub itruediv ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow rshift
+    setitem sub truediv truth xor
+    """
 )
 
-BUILTINS = frozenset("abs bool complex divmod float getattr int len max min pow round sum".split())
+BUILTINS = frozenset(["abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"])
 
-ATTRIBUTES = frozenset(
-    """H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse itemsize layout
-    mH mT nbytes ndim real requires_grad shape""".split()
+ATTRIBUTES = words(
+    """
+    H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse
+    itemsize layout mH mT nbytes ndim real requires_grad shape
+    """
 )
 """Tensor attributes that `builtins.getattr` may name."""
 
 DUNDER_METHODS = frozenset(
     f"__{name}__"
-    for name in """abs add and bool contains div eq float floordiv ge getitem gt iadd iand idiv ifloordiv ilshift imod imul
-    index int invert ior ipow irshift isub itruediv ixor le len lshift lt matmul mod mul ne neg or pos pow radd rand rdiv rfloordiv
-    rlshift rmatmul rmod rmul ror rpow rrshift rshift rsub rtruediv rxor setitem sub truediv xor""".split()
+    for name in words("""
+    abs add and bool contains div eq float floordiv ge getitem gt iadd iand idiv ifloordiv ilshift imod imul index int
+    invert ior ipow irshift isub itruediv ixor le len lshift lt matmul mod mul ne neg or pos pow radd rand rdiv
+    rfloordiv rlshift rmatmul rmod rmul ror rpow rrshift rshift rsub rtruediv rxor setitem sub truediv xor
+    """)
 )
 """Arithmetic, comparison and item access: the only double-underscore methods that `call_method` may name."""
 
-DENIED_METHODS = frozenset(
-    """apply_ map_ map2_ as_subclass module_load numpy register_hook register_post_accumulate_grad_hook share_memory_ storage
-    untyped_storage storage_type data_ptr set_ dlpack tolist reinforce""".split()
+DENIED_METHODS = words(
+    """
+    apply_ map_ map2_ as_subclass module_load numpy register_hook register_post_accumulate_grad_hook share_memory_
+    storage untyped_storage storage_type data_ptr set_ dlpack tolist reinforce
+    """
 )
 
 EXTRA_FUNCTIONS = (
@@ -92,7 +106,7 @@ EXTRA_FUNCTIONS = (
     "torch.nn.functional.scaled_grouped_mm",
     "torch.utils._sympy.functions.FloorDiv",
 )
-"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs. One that a torch lacks is skipped."""
+"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; those a torch lacks are skipped."""
 
 BUILTIN_HOMES = (
     "torch._C._nn",
@@ -105,28 +119,36 @@ BUILTIN_HOMES = (
 )
 """Where compiled functions live that are registered aten ops under another roof (`torch.arange`, `torch._C._nn.gelu`)."""
 
-DENIED_FUNCTIONS = frozenset(
-    """from_file load save set_printoptions import_ir_module fork wait compile manual_seed seed set_default_device
-    from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit""".split()
+DENIED_FUNCTIONS = words(
+    """
+    from_file load save set_printoptions import_ir_module fork wait compile manual_seed seed set_default_device
+    from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit
+    """
 )
 
-DENIED_NAMESPACES = frozenset(
-    "prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image debug_mode_ops".split()
+DENIED_NAMESPACES = words(
+    """
+    prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image debug_mode_ops
+    """
 )
 
-DENIED_OPS = frozenset(
-    """aten::from_file aten::save aten::load aten::_print aten::to_here aten::confirmed_by_owner aten::local_value aten::owner
-    aten::is_owner aten::owner_name aten::hash aten::data_ptr aten::storage inductor::_reinterpret_tensor
-    inductor::_alloc_from_pool export::access_subclass_inner_tensor""".split()
+DENIED_OPS = words(
+    """
+    aten::from_file aten::save aten::load aten::_print aten::to_here aten::confirmed_by_owner aten::local_value
+    aten::owner aten::is_owner aten::owner_name aten::hash aten::data_ptr aten::storage inductor::_reinterpret_tensor
+    inductor::_alloc_from_pool export::access_subclass_inner_tensor
+    """
 )
 
 DENIED_ARGUMENTS = ("file", "path", "url", "uri")
 """An op with a string argument whose name holds one of these words is denied, whatever library registered it."""
 
-DENIED_HIGHER_ORDER = frozenset(
-    """call_torchbind aoti_call_delegate executorch_call_delegate inductor_compiled_code invoke_leaf_function
-    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call""".split()
+DENIED_HIGHER_ORDER = words(
+    """
+    call_torchbind aoti_call_delegate executorch_call_delegate inductor_compiled_code invoke_leaf_function
+    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call
+    """
 )
 
-TRITON_HIGHER_ORDER = frozenset("triton_kernel_wrapper_mutation triton_kernel_wrapper_functional".split())
+TRITON_HIGHER_ORDER = frozenset(["triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional"])
 """Calls of the user's own Triton kernels: shown, but their source would have to be executed to run them."""

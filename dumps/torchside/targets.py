@@ -1,8 +1,8 @@
 # pyright: basic
 """Functions <-> the one string that a saved graph holds for them, by an allow-list in both directions.
 
-`name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run. `resolve` imports
-nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything else by name.
+`name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run. `resolve`
+imports nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything else by name.
 
 >>> name_of(torch.ops.aten.sin.default), resolve("operator.getitem", "case/graph.json: node x")
 ('aten.sin.default', <built-in function getitem>)
@@ -17,6 +17,7 @@ import keyword
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,7 +60,7 @@ def name_of(function: Any) -> str:
 
 
 def resolve(name: str, where: str) -> Callable[..., Any]:
-    """The function of a saved name. Raises RefusedError naming the target, or EnvironmentLackError for an op that is not registered."""
+    """The function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is not registered."""
     if name.startswith(OPAQUE):
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
         raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable")
@@ -97,7 +98,7 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
     if why is not None:
         raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
     if not schemas:
-        if parts[0] in ("os", "sys", "subprocess", "shutil", "posix", "importlib", "pickle"):
+        if parts[0] in sys.stdlib_module_names:
             raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
         raise EnvironmentLackError(
             where, f"the op {name!r} is not registered in this process", f"import the library that defines {qualified} first"
@@ -124,7 +125,8 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
         raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: it calls back into Python")
     found = operators.get(short)
     if found is None:
-        raise EnvironmentLackError(where, f"this torch has no higher-order op {short!r}", "load the dump with the torch that wrote it")
+        fix = "load the dump with the torch that wrote it"
+        raise EnvironmentLackError(where, f"this torch has no higher-order op {short!r}", fix)
     return found
 
 

@@ -1,0 +1,127 @@
+"""Which integer inputs of a graph are used as indices, and how large an index may be: read from the graph, no torch needed.
+
+An integer input that was not stored must be made up; an index past the end of a table is another bug than the one looked for.
+
+>>> bounds(record, {"s0": 8})
+{'tokens': 50257}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from .errors import GraphdbgError
+from .expr import evaluate
+from .schema import Arg, Dim, GraphBody, GraphRecord, NodeRecord, TensorValue
+
+Numbers = Mapping[str, int | float | bool]
+
+_SAME_INTEGERS = """
+    view reshape _unsafe_view expand permute transpose t squeeze unsqueeze clone alias detach contiguous slice select
+    split flatten unflatten convert_element_type _to_copy to long int view_of to_copy repeat index_select cat stack
+    getitem"""
+_KEEPS_VALUES = frozenset(_SAME_INTEGERS.split())
+"""Ops whose result holds the same integers as their input."""
+
+_ROWS_OF_FIRST = {"embedding": (0, 1), "embedding_bag": (0, 1), "_embedding_bag": (0, 1)}
+_BY_DIM = {"gather": (1, 2), "index_select": (1, 2), "scatter": (1, 2), "scatter_add": (1, 2), "scatter_reduce": (1, 2),
+           "index_add": (1, 2), "index_copy": (1, 2), "index_fill": (1, 2), "take_along_dim": (2, 1)}  # fmt: skip
+_LISTS = frozenset({"index", "index_put", "_unsafe_index", "_unsafe_index_put", "index_put_"})
+_CLASSES = {"nll_loss": 1, "nll_loss_forward": 1, "nll_loss2d_forward": 1, "cross_entropy": 1}
+
+
+def bounds(record: GraphRecord, numbers: Numbers) -> dict[str, int]:
+    """Name of an integer placeholder -> number of valid indices (exclusive upper bound), for those that end up as indices."""
+    found: dict[str, int] = {}
+    _Search(record.graph, numbers, found).run()
+    return found
+
+
+def number(dim: Dim, numbers: Numbers) -> int | None:
+    """The number of a size; None when a symbol in it has none."""
+    if isinstance(dim, int):
+        return dim
+    try:
+        return int(evaluate(dim, numbers))
+    except GraphdbgError:
+        return None
+
+
+class _Search:
+    def __init__(self, body: GraphBody, numbers: Numbers, found: dict[str, int]) -> None:
+        self.nodes = {node.name: node for node in body.nodes}
+        self.numbers = numbers
+        self.found = found
+
+    def run(self) -> None:
+        for node in self.nodes.values():
+            if node.op in ("call_function", "call_method"):
+                self._node(node)
+
+    def _node(self, node: NodeRecord) -> None:
+        name = _op(node)
+        args = node.args
+        if name in _ROWS_OF_FIRST and len(args) > 1:
+            table, index = args[0], args[1]
+            if node.target.startswith("torch.nn.functional."):
+                table, index = index, table
+            self._limit(index, self._size(table, 0))
+        elif name in _BY_DIM and len(args) > 2:
+            dim, index = (args[place] for place in _BY_DIM[name])
+            if isinstance(dim, int):
+                self._limit(index, self._size(args[0], dim))
+        elif name in _LISTS and len(args) > 1 and isinstance(args[1], list):
+            for place, index in enumerate(cast("list[Arg]", args[1])):
+                if index is not None:
+                    self._limit(index, self._size(args[0], place))
+        elif name in _CLASSES and len(args) > 1:
+            self._limit(args[1], self._size(args[0], 1))
+
+    def _limit(self, index: Arg, size: int | None) -> None:
+        """Follows an index back to the inputs that it is made of."""
+        pending, seen = [index], set[str]()
+        while pending:
+            node = self.nodes.get(_name(pending.pop()))
+            if node is None or node.name in seen:
+                continue
+            seen.add(node.name)
+            if node.op == "placeholder":
+                if size is not None and size > 0:
+                    self.found[node.name] = min(size, self.found.get(node.name, size))
+            elif _op(node) in _KEEPS_VALUES:
+                pending.extend(_nodes_in(node.args))
+
+    def _size(self, arg: Arg, dim: int) -> int | None:
+        node = self.nodes.get(_name(arg))
+        value = node.value if node is not None else None
+        if not isinstance(value, TensorValue) or not -len(value.shape) <= dim < len(value.shape):
+            return None
+        return number(value.shape[dim], self.numbers)
+
+
+def _op(node: NodeRecord) -> str:
+    """The bare name of what a node calls: "gather" for aten.gather.default, torch.gather and a method gather."""
+    parts = node.target.split(".")
+    if node.op == "call_function" and len(parts) == 3 and parts[0] not in ("torch", "operator"):
+        return parts[1].rstrip("_") if parts[1] not in _LISTS else parts[1]
+    return parts[-1]
+
+
+def _name(arg: Arg) -> str:
+    name = cast("dict[str, Any]", arg).get("node") if isinstance(arg, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _nodes_in(args: list[Arg]) -> list[Arg]:
+    found: list[Arg] = []
+    for arg in args:
+        if _name(arg):
+            found.append(arg)
+        elif isinstance(arg, list):
+            found.extend(_nodes_in(cast("list[Arg]", arg)))
+        elif isinstance(arg, dict):
+            inner = cast("dict[str, Any]", arg).get("tuple")
+            if isinstance(inner, list):
+                found.extend(_nodes_in(cast("list[Arg]", inner)))
+    return found

@@ -1,0 +1,69 @@
+# pyright: basic
+"""Case folders: a graph with its inputs, outside any run.
+
+>>> save(gm, inputs, Path("case"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ..errors import UsageError
+from ..schema import Ambient, GraphRecord
+from ..tensors import MemoryTensors, TensorStore
+from ..writer import TENSORS_FOLDER, write_graph_folder
+from ._torch import HigherOrderOperator, OpOverload
+from .encode import CARRY, encode
+from .make_inputs import observe
+
+
+def save(
+    gm: GraphModule, inputs: Sequence[Any], path: Path, *, like: GraphRecord | None, stage: str | None,
+    compile_kwargs: Mapping[str, Any] | None, ambient: Ambient | None,
+) -> Path:  # fmt: skip
+    """Writes the folder; it appears whole or not at all."""
+    if path.exists():
+        raise UsageError(f"cannot save the graph to {path}", "it exists already", "choose another path or delete it")
+    sink = MemoryTensors()
+    record = describe(gm, like=like, stage=stage, compile_kwargs=compile_kwargs, ambient=ambient, sink=sink)
+    seen = observe(record, inputs, "all", sink)
+    write_graph_folder(path, record, seen)
+    store = TensorStore(path / TENSORS_FOLDER)
+    for data in sink.storages.values():
+        store.put(data)
+    return path
+
+
+def describe(
+    gm: GraphModule, *, like: GraphRecord | None, stage: str | None, compile_kwargs: Mapping[str, Any] | None,
+    ambient: Ambient | None, sink: Any,
+) -> GraphRecord:  # fmt: skip
+    """The record of a case: what is not said comes from `like`, then from the record that the module was loaded from."""
+    carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
+    if like is not None:
+        names = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "inputs")
+        carry = {name: getattr(like, name) for name in names}
+    stage = stage or carry.get("stage") or guess_stage(gm)
+    roles = {item.name: (item.role, item.source) for item in carry.get("inputs", ())}
+    record = encode(
+        gm, id=carry.get("id", f"case/{stage}"), stage=stage, compile_id=carry.get("compile_id"),
+        compile_kwargs=compile_kwargs, ambient=ambient or carry.get("ambient"), input_roles=roles, sink=sink,
+    )  # fmt: skip
+    if compile_kwargs is None:
+        record.compile_kwargs = dict(carry.get("compile_kwargs", {}))
+    record.config = dict(carry.get("config", {}))
+    return record
+
+
+def guess_stage(gm: GraphModule) -> str:
+    """`inference` for a graph of registered ops alone, else `dynamo`."""
+    for node in gm.graph.nodes:
+        low_level = isinstance(node.target, (OpOverload, HigherOrderOperator))
+        low_level = low_level or getattr(node.target, "__module__", "") == "_operator"
+        if node.op in ("call_method", "call_module") or (node.op == "call_function" and not low_level):
+            return "dynamo"
+    return "inference"

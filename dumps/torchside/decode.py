@@ -1,0 +1,167 @@
+# pyright: basic
+"""GraphRecord -> live fx.GraphModule. Every name is checked before FX, which runs the code that it prints, sees it.
+
+Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every node.
+
+>>> gm = Decoder(record, tensors, "case/graph.json").build(fake=False)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from ..errors import GraphdbgError, RefusedError, UnreadableError
+from ..schema import GraphBody, GraphRecord, NodeRecord
+from ..tensors import TensorSink
+from . import leaf_modules, targets
+from .arguments import ArgumentReader
+from .encode import CARRIED_VALUE, CARRY
+from .node_meta import MetaReader
+from .storages import StorageReader
+from .symbols import Symbols
+from .synth import stand_in
+from .values import ValueReader
+
+MAX_SUBGRAPH_DEPTH = 20
+
+
+class Decoder:
+    """Rebuilds one record. `where` names its file in error messages."""
+
+    def __init__(self, record: GraphRecord, tensors: TensorSink | None, where: str) -> None:
+        self.record = record
+        self.where = where
+        self.symbols = Symbols(record, where)
+        self.values = ValueReader(self.symbols)
+        self.storages = StorageReader(tensors, where, absent=stand_in)
+        self.originals: dict[str, str] = {}
+
+    def build(self, *, fake: bool) -> GraphModule:
+        """The live module; with `fake`, `node.meta` holds the recorded values as fake tensors and SymInts."""
+        gm = self._body(self.record.graph, fake, self.where, 0)
+        record = self.record
+        gm.meta[CARRY] |= {
+            "id": record.id, "stage": record.stage, "compile_id": record.compile_id,
+            "compile_kwargs": record.compile_kwargs, "ambient": record.ambient, "config": record.config,
+            "inputs": record.inputs, "versions": record.versions, "symbols": self.symbols, "originals": self.originals,
+            "not_saved": dict((record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
+            "made_up": self.storages.made_up,
+        }  # fmt: skip
+        return gm
+
+    def _body(self, body: GraphBody, fake: bool, where: str, depth: int) -> GraphModule:
+        if depth > MAX_SUBGRAPH_DEPTH:
+            raise UnreadableError(where, f"subgraphs are nested more than {MAX_SUBGRAPH_DEPTH} deep")
+        root = torch.nn.Module()
+        for path, subgraph in body.subgraphs.items():
+            _install(root, path, self._body(subgraph, fake, f"{where}: subgraph {path}", depth + 1), where)
+        tensors: dict[str, torch.Tensor] = {}
+        for path, stored in body.attrs.items():
+            targets.check_attribute_path(path, f"{where}: tensor {path[:60]!r}")
+            tensors[path] = self.storages.load(stored, path)
+            _install(root, path, tensors[path], where)
+        arguments = ArgumentReader(self.values, self.record.strings, tensors)
+        for path, module in body.modules.items():
+            place = f"{where}: module {path}"
+            live = leaf_modules.build(
+                module, arguments, lambda stored, path=path: self.storages.load(stored, path), place
+            )
+            _install(root, path, live, where)
+        meta = MetaReader(arguments)
+        meta.originals = self.originals
+        graph = Graph()
+        for record in body.nodes:
+            node = self._node(graph, root, record, arguments, f"{where}: node {record.name[:60]}")
+            arguments.nodes[record.name] = node
+            meta.node(node, record, f"{where}: node {record.name}")
+            if record.value is not None:
+                self._value(node, record, body, meta, fake, f"{where}: node {record.name}")
+        graph.lint()
+        gm = GraphModule(root, graph)
+        meta.module(gm, body.meta, where)
+        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta") if key in body.meta}
+        return gm
+
+    def _node(
+        self, graph: Graph, root: torch.nn.Module, record: NodeRecord, arguments: ArgumentReader, where: str
+    ) -> torch.fx.Node:
+        if not targets.is_identifier(record.name) or record.name == "self":
+            raise RefusedError(where, f"the node name {record.name[:60]!r} is not a plain identifier")
+        if record.name in arguments.nodes:
+            raise UnreadableError(where, "a node of that name exists already")
+        for name in record.kwargs:
+            if not targets.is_identifier(name):
+                raise RefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
+        args = tuple(arguments.decode(argument, where) for argument in record.args)
+        kwargs = {name: arguments.decode(argument, where) for name, argument in record.kwargs.items()}
+        target = self._target(root, record, args, kwargs, where)
+        node = graph.create_node(record.op, target, args, kwargs, name=record.name)
+        if node.name != record.name:
+            raise RefusedError(where, f"FX does not take {record.name!r} for a node name; it would be {node.name!r}")
+        return node
+
+    def _target(
+        self, root: torch.nn.Module, record: NodeRecord, args: tuple[Any, ...], kwargs: dict[str, Any], where: str
+    ) -> Any:
+        name = record.target
+        if record.op == "call_function":
+            function = targets.resolve(name, where)
+            if function is getattr:
+                targets.check_getattr(args, kwargs, where)
+            return function
+        if record.op == "call_method":
+            return targets.check_method(name, where)
+        if record.op in ("placeholder", "output"):
+            if not targets.is_identifier(name):
+                raise RefusedError(where, f"the target {name[:60]!r} is not a plain identifier")
+            if record.op == "placeholder" and (kwargs or len(args) > 1):
+                raise UnreadableError(where, "a placeholder takes one default value at most")
+            return name
+        targets.check_attribute_path(name, where)
+        found: Any = root
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is None or (record.op == "call_module" and not isinstance(found, torch.nn.Module)):
+            raise UnreadableError(where, f"the graph holds nothing under {name!r}")
+        return name
+
+    def _value(
+        self, node: torch.fx.Node, record: NodeRecord, body: GraphBody, meta: MetaReader, fake: bool, where: str
+    ) -> None:
+        if not fake:
+            node.meta[CARRIED_VALUE] = record.value
+            return
+        key = "example_value" if body.meta.get("value_key") == "example_value" else "val"
+        try:
+            node.meta[key] = self.values.value(record.value, where)  # pyright: ignore
+        except GraphdbgError:
+            if record.op == "placeholder":
+                raise
+            node.meta[CARRIED_VALUE] = record.value  # an intermediate value that cannot be made is made again by propagation
+            return
+        if key == "val" and body.meta.get("tensor_meta"):
+            meta.tensor_meta(node)
+
+
+def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
+    """Puts a tensor or module at a dotted path, making plain modules on the way."""
+    parts = targets.check_attribute_path(path, where)
+    owner = root
+    for part in parts[:-1]:
+        if not hasattr(owner, part):
+            owner.add_module(part, torch.nn.Module())
+        owner = getattr(owner, part)
+        if not isinstance(owner, torch.nn.Module):
+            raise UnreadableError(where, f"the attribute {path!r} leads through a tensor")
+    last = parts[-1]
+    if hasattr(owner, last) and last not in owner._modules and last not in owner._parameters and last not in owner._buffers:
+        raise RefusedError(where, f"the attribute {path!r} would replace a part of torch.nn.Module")
+    if isinstance(value, torch.nn.Parameter):
+        owner.register_parameter(last, value)
+    elif isinstance(value, torch.Tensor):
+        owner.register_buffer(last, value)
+    else:
+        owner.add_module(last, value)

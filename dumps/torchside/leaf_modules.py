@@ -1,0 +1,150 @@
+# pyright: basic
+"""Leaf modules of `call_module` nodes: torch.nn classes on a list, as constructor arguments and state tensors, and back.
+
+A module is encoded only if building its class from the found arguments gives the same representation and the same state names;
+any other is written with its type and text only, is shown, and is refused when a live graph is asked for.
+
+>>> writer.encode(torch.nn.Linear(2, 3)).arguments
+{'in_features': 2, 'out_features': 3, 'bias': True}
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..schema import ModuleRecord, StoredTensor
+from .allowlist import words
+from .arguments import ArgumentReader, ArgumentWriter
+
+CLASSES = words(
+    """
+    AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
+    AlphaDropout AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d BCELoss BCEWithLogitsLoss Bilinear
+    CELU ChannelShuffle CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d Conv1d
+    Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d CosineEmbeddingLoss CosineSimilarity
+    CrossEntropyLoss Dropout Dropout1d Dropout2d Dropout3d ELU Embedding EmbeddingBag FeatureAlphaDropout Flatten Fold
+    FractionalMaxPool2d FractionalMaxPool3d GELU GLU GRU GRUCell GaussianNLLLoss GroupNorm Hardshrink Hardsigmoid
+    Hardswish Hardtanh HingeEmbeddingLoss HuberLoss Identity InstanceNorm1d InstanceNorm2d InstanceNorm3d KLDivLoss
+    L1Loss LPPool1d LPPool2d LPPool3d LSTM LSTMCell LayerNorm LeakyReLU Linear LocalResponseNorm LogSigmoid LogSoftmax
+    MSELoss MarginRankingLoss MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d Mish
+    MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss MultiheadAttention NLLLoss NLLLoss2d PReLU
+    PairwiseDistance PixelShuffle PixelUnshuffle PoissonNLLLoss RMSNorm RNN RNNCell RReLU ReLU ReLU6 ReflectionPad1d
+    ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d SELU SiLU Sigmoid SmoothL1Loss
+    SoftMarginLoss Softmax Softmax2d Softmin Softplus Softshrink Softsign SyncBatchNorm Tanh Tanhshrink Threshold
+    TripletMarginLoss Unflatten Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d ZeroPad1d ZeroPad2d ZeroPad3d
+    """
+)
+"""Names in torch.nn whose forward is a computation on tensors and whose constructor takes plain values."""
+
+_NOT_ARGUMENTS = frozenset({"self", "device", "dtype", "args", "kwargs", "_weight", "_freeze", "size_average", "reduce"})
+_FLAGS = {"bias": "bias", "add_bias_kv": "bias_k", "elementwise_affine": "weight", "affine": "weight",
+          "track_running_stats": "running_mean"}  # fmt: skip
+
+
+class LeafWriter:
+    """Encodes leaf modules; `store` writes a tensor and returns its record."""
+
+    def __init__(self, arguments: ArgumentWriter, store: Callable[[torch.Tensor], StoredTensor]) -> None:
+        self.arguments = arguments
+        self.store = store
+
+    def encode(self, module: torch.nn.Module) -> ModuleRecord:
+        """The record of a module; one without arguments and state if it cannot be rebuilt."""
+        kind = type(module)
+        record = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", training=module.training, repr=repr(module)[:500])
+        if CLASSES.isdisjoint({kind.__name__}) or getattr(torch.nn, kind.__name__, None) is not kind:
+            return record
+        arguments = _constructor_arguments(module)
+        if arguments is None:
+            return record
+        record.type = f"torch.nn.{kind.__name__}"
+        record.arguments = {name: self.arguments.encode(value) for name, value in arguments.items()}
+        record.state = {name: self.store(tensor) for name, tensor in _state(module).items()}
+        return record
+
+
+def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    found = dict(module.named_parameters(remove_duplicate=False))
+    return found | dict(module.named_buffers(remove_duplicate=False))
+
+
+def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
+    """Arguments that build a module with the same text and state; None if none are found."""
+    kind = type(module)
+    arguments: dict[str, Any] = {}
+    for name, parameter in _parameters(kind).items():
+        if name in _FLAGS and hasattr(module, _FLAGS[name]) and isinstance(parameter.default, bool):
+            arguments[name] = getattr(module, _FLAGS[name]) is not None
+        elif hasattr(module, name):
+            value = getattr(module, name)
+            if isinstance(value, torch.Tensor) or value is parameter.default:
+                continue
+            arguments[name] = value
+    try:
+        with torch.device("meta"):
+            twin = kind(**arguments)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    shapes = {name: tensor.shape for name, tensor in _state(module).items()}
+    same = repr(twin) == repr(module) and {name: tensor.shape for name, tensor in _state(twin).items()} == shapes
+    return arguments if same else None
+
+
+def _parameters(kind: type) -> dict[str, inspect.Parameter]:
+    """Parameters of the constructor, those of base classes included where it takes *args and **kwargs."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in kind.__mro__:
+        if base is torch.nn.Module:
+            break
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(base.__init__).parameters
+        found |= {name: item for name, item in parameters.items() if name not in _NOT_ARGUMENTS and name not in found}
+        if not any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values()):
+            break
+    return found
+
+
+def build(
+    record: ModuleRecord, arguments: ArgumentReader, load: Callable[[StoredTensor], torch.Tensor], where: str
+) -> torch.nn.Module:
+    """A live leaf module. Raises RefusedError for a class that is not on the list."""
+    short = record.type.removeprefix("torch.nn.")
+    if record.type == short or short not in CLASSES:
+        raise RefusedError(where, f"the module class {record.type!r} is not on the list of modules that a saved graph may hold")
+    kind = getattr(torch.nn, short, None)
+    if kind is None:
+        raise EnvironmentLackError(where, f"this torch has no torch.nn.{short}")
+    known = _parameters(kind)
+    unknown = sorted(set(record.arguments) - set(known))
+    if unknown:
+        raise EnvironmentLackError(where, f"torch.nn.{short} takes no argument {unknown[0]!r}")
+    decoded = {name: arguments.decode(value, where) for name, value in record.arguments.items()}
+    try:
+        with torch.device("meta"):
+            module = kind(**decoded)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UnreadableError(where, f"torch.nn.{short} cannot be built from its arguments ({error})") from error
+    _load_state(module, {name: load(stored) for name, stored in record.state.items()}, where)
+    return module.train(record.training)
+
+
+def _load_state(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    wanted = _state(module)
+    if set(wanted) != set(tensors):
+        raise UnreadableError(where, f"its state has {sorted(tensors)}, and the module needs {sorted(wanted)}")
+    for name, tensor in tensors.items():
+        home, _, last = name.rpartition(".")
+        owner = module.get_submodule(home)
+        if last in owner._parameters:
+            requires_grad = tensor.requires_grad
+            owner._parameters[last] = torch.nn.Parameter(tensor.detach(), requires_grad=requires_grad)
+        else:
+            owner._buffers[last] = tensor
+
+

@@ -1,0 +1,241 @@
+# pyright: basic
+"""The inputs of a saved graph: stored ones as they were, the others made up; and what is seen of real inputs, for inputs.json.
+
+>>> inputs = make(record, inputs_record, tensors, seed=0)
+>>> seen = observe(gm, real_inputs, "index", sink)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ..errors import RefusedError, UnreadableError, UsageError
+from ..index_bounds import bounds, number
+from ..schema import (
+    FORMAT,
+    ConstValue,
+    Dim,
+    GraphRecord,
+    InputRecord,
+    InputsRecord,
+    NodeRecord,
+    SequenceValue,
+    StoredTensor,
+    SymValue,
+    TensorValue,
+    Value,
+)
+from ..tensors import TensorSink
+from . import synth
+from ._torch import FakeTensor, disable_current_modes
+from .storages import StorageReader, StorageWriter
+from .symbols import SymbolWriter, is_symbolic
+from .values import ValueWriter, is_plain_tensor, plain
+
+POLICIES = ("none", "meta", "index", "first", "last", "all")
+WHOLE = frozenset({"first", "last", "all"})
+"""Policies that keep whole storages."""
+_UNKNOWN_SIZE = 4
+_STATISTICS_LIMIT = 1 << 28
+Numbers = dict[str, int | float | bool]
+
+
+def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = "") -> list[Any]:
+    """One value per placeholder, in order. Raises RefusedError for an input that has no saved form."""
+    where = where or f"graph {record.id}"
+    placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
+    known = {item.name: item for item in seen.inputs} if seen is not None else {}
+    numbers = symbol_numbers(record, placeholders, known)
+    maker = _Maker(bounds(record, numbers), numbers, StorageReader(tensors, where), seed, where)
+    return [maker.input(node, known.get(node.name)) for node in placeholders]
+
+
+def symbol_numbers(record: GraphRecord, placeholders: list[NodeRecord], known: dict[str, InputRecord]) -> Numbers:
+    """A number for every symbol: as seen in the execution, else the hint, else one inside its range."""
+    numbers: Numbers = {}
+    for symbol in record.symbols:
+        if symbol.hint is not None:
+            numbers[symbol.name] = symbol.hint
+        else:
+            lower = symbol.lower if symbol.lower is not None else 0
+            wanted = max(lower, _UNKNOWN_SIZE)
+            numbers[symbol.name] = wanted if symbol.upper is None else min(wanted, symbol.upper)
+    for node in placeholders:
+        item = known.get(node.name)
+        if item is None or (item.value is None and item.scalar is None):
+            continue
+        if isinstance(node.value, SymValue) and node.value.expr in numbers and item.scalar is not None:
+            numbers[node.value.expr] = item.scalar
+        elif isinstance(node.value, TensorValue) and isinstance(item.value, TensorValue):
+            for symbolic, real in zip(node.value.shape, item.value.shape, strict=False):
+                if isinstance(symbolic, str) and symbolic in numbers and isinstance(real, int):
+                    numbers[symbolic] = real
+    return numbers
+
+
+class _Maker:
+    def __init__(
+        self, limits: dict[str, int], numbers: Numbers, reader: StorageReader, seed: int, where: str
+    ) -> None:
+        self.limits = limits
+        self.numbers = numbers
+        self.reader = reader
+        self.seed = seed
+        self.where = where
+        self.made: dict[int, torch.UntypedStorage] = {}
+
+    def input(self, node: NodeRecord, item: InputRecord | None) -> Any:
+        where = f"{self.where}: input {node.name}"
+        if item is not None:
+            if item.stored is not None and item.stored.storage:
+                tensor = self.reader.load(item.stored, node.name)
+                if item.stored.value.storage is not None:
+                    self.made.setdefault(item.stored.value.storage, tensor.untyped_storage())
+                return tensor
+            if item.scalar is not None:
+                return item.scalar
+        value = item.value if item is not None and item.value is not None else node.value
+        if value is None:
+            raise UnreadableError(where, "nothing is known of it", "record with --inputs first")
+        statistics = item.statistics if item is not None else None
+        parameter = item is not None and item.stored is not None and item.stored.parameter
+        return self.value(node.name, value, statistics, parameter, where)
+
+    def value(self, name: str, value: Value, statistics: Any, parameter: bool, where: str) -> Any:
+        if isinstance(value, TensorValue):
+            return self.tensor(name, value, statistics, parameter, where)
+        if isinstance(value, SymValue):
+            found = number(value.expr, self.numbers) if value.kind == "int" else value.hint
+            if found is None:
+                found = value.hint if value.hint is not None else _UNKNOWN_SIZE
+            return {"int": int, "float": float, "bool": bool}[value.kind](found)
+        if isinstance(value, SequenceValue):
+            items = [self.value(f"{name}.{i}", item, None, False, where) for i, item in enumerate(value.items)]
+            return items if value.kind == "list" else tuple(items)
+        if isinstance(value, ConstValue):
+            return plain(value.value)
+        raise RefusedError(where, f"a value of type {value.type} has no saved form")
+
+    def tensor(self, name: str, value: TensorValue, statistics: Any, parameter: bool, where: str) -> torch.Tensor:
+        concrete = self.concrete(value, where)
+        group = value.storage
+        limit = self.limits.get(name)
+        storage = self.made.get(group) if group is not None else None
+        if storage is not None and synth.elements(concrete, torch.uint8, where) > storage.nbytes():
+            storage = None
+        made = synth.tensor(
+            name, concrete, self.seed, statistics=statistics, bounds=(0, limit) if limit else None, storage=storage, where=where
+        )
+        if group is not None and made.layout is torch.strided:
+            self.made.setdefault(group, made.untyped_storage())
+        return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else made
+
+    def concrete(self, value: TensorValue, where: str) -> TensorValue:
+        """The same with a number for every expression."""
+        made = TensorValue(**{name: getattr(value, name) for name in value.__struct_fields__})
+        made.shape = [self.size(dim, where) for dim in value.shape]
+        made.stride = [self.size(dim, where) for dim in value.stride]
+        made.offset = self.size(value.offset, where)
+        made.storage_bytes = None if value.storage_bytes is None else self.size(value.storage_bytes, where)
+        return made
+
+    def size(self, dim: Dim, where: str) -> int:
+        found = number(dim, self.numbers)
+        if found is None:
+            raise UnreadableError(where, f"its size {dim!r} has no number")
+        return found
+
+
+def observe(
+    graph: GraphModule | GraphRecord, inputs: Sequence[Any], policy: str, sink: TensorSink | None
+) -> InputsRecord:
+    """What is kept of the inputs of one execution; call it before the graph runs, since it may change them.
+
+    `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors; `first`,
+    `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is waited for.
+    """
+    if policy not in POLICIES:
+        raise UsageError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")
+    roles = {item.name: item for item in graph.inputs} if isinstance(graph, GraphRecord) else {}
+    names = placeholder_names(graph)
+    if len(names) != len(inputs):
+        raise UsageError("cannot observe the inputs", f"the graph has {len(names)} placeholders, {len(inputs)} values came")
+    values = ValueWriter(SymbolWriter())
+    storages = StorageWriter(values, sink)
+    with torch.no_grad(), disable_current_modes():
+        for value in inputs:
+            values.count(value)
+        items = [_observe_one(name, value, policy, values, storages) for name, value in zip(names, inputs, strict=True)]
+    for item in items:
+        if item.name in roles:
+            item.role, item.source = roles[item.name].role, roles[item.name].source
+    return InputsRecord(format=FORMAT, policy=policy, inputs=items)
+
+
+def placeholder_names(graph: GraphModule | GraphRecord) -> list[str]:
+    """The names of the inputs of a live or recorded graph."""
+    nodes = graph.graph.nodes
+    return [node.name for node in nodes if node.op == "placeholder"]
+
+
+def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storages: StorageWriter) -> InputRecord:
+    item = InputRecord(name=name)
+    if is_symbolic(value):
+        number_seen = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
+        item.scalar = number_seen if number_seen is not None else values.symbols.hint(values.symbols.expr(value))
+        return item
+    if isinstance(value, (bool, int, float)):
+        item.scalar = value
+        return item if math.isfinite(value) else InputRecord(name=name, value=values.value(value))
+    if not is_plain_tensor(value) or policy == "none":
+        item.value = values.value(value, whole_storage=True)
+        return item
+    item.value = values.tensor(value, whole_storage=value.layout is torch.strided)
+    is_parameter = isinstance(value, torch.nn.Parameter)
+    readable = not isinstance(value, FakeTensor) and not value.is_meta and value.layout is torch.strided
+    if policy != "meta" and readable:
+        item.statistics = statistics(value)
+        if policy in WHOLE or not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_quantized):
+            item.stored = storages.store(value)
+            return item
+    if is_parameter:
+        item.stored = StoredTensor(storage="", value=item.value, parameter=True)
+    return item
+
+
+def statistics(value: torch.Tensor) -> dict[str, float | int | None] | None:
+    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without arithmetic."""
+    if value.numel() == 0 or value.numel() > _STATISTICS_LIMIT:
+        return None
+    try:
+        if value.dtype is torch.bool:
+            share = float(value.to(torch.float32).mean())
+            return {"min": int(value.all()), "max": int(value.any()), "mean": share}
+        if value.is_quantized:
+            value = value.dequantize()
+        if value.dtype.is_complex:
+            value = torch.view_as_real(value.resolve_conj())
+        if not value.dtype.is_floating_point:
+            low, high = torch.aminmax(value.to(torch.int64))
+            return {"min": int(low), "max": int(high)}
+        wide = value if value.dtype is torch.float64 else value.to(torch.float32)
+        finite = torch.isfinite(wide)
+        nan = int(torch.isnan(wide).sum())
+        inf = wide.numel() - int(finite.sum()) - nan
+        if nan or inf:
+            wide = wide[finite]
+        if wide.numel() == 0:
+            return {"nan": nan, "inf": inf}
+        low, high = torch.aminmax(wide)
+        found = {"min": float(low), "max": float(high), "mean": float(wide.mean()), "std": float(wide.std(correction=0))}
+    except (RuntimeError, NotImplementedError):
+        return None
+    counted = {key: number for key, number in found.items() if math.isfinite(number)}
+    return {**counted, "nan": nan, "inf": inf}
+
+

@@ -1,0 +1,292 @@
+# pyright: basic
+"""What is kept of `node.meta` and `graph_module.meta`, and how it comes back.
+
+KEPT lists what Inductor, the partitioner and their passes read, as found in their sources, except values (the record's own
+field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta "not_saved";
+so is an unknown key.
+
+>>> writer.node(node, record)      # fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from ..errors import GraphdbgError, RefusedError, UnreadableError
+from ..schema import Arg, NodeRecord
+from . import targets
+from ._torch import node_source, pytree_keys, shapes, tensor_metadata
+from .allowlist import words
+from .arguments import ArgumentReader, ArgumentWriter
+
+KEPT = words(
+    """
+    ac_graph_id autograd_backward bucketing_sources_key cpu_offload_reload_node cudagraph_annotation custom
+    dequant_type dislike_padding dynamo_flat_name_to_original_fqn eager_input_vals has_backward_hook has_frozen_params
+    inductor_realize_to_strides is_gradient_acc is_wrapped low_precision_pointwise_barrier memory_budget
+    mutated_named_buffers mutation_region_id only_clone_these_tensors original_output_strides partitioner_tag
+    quant_options recompute saved_for_offloading saved_for_quantization saved_tensor_with_no_vc_check should_fallback
+    tensor_dict user_cache_hash user_visible_output_idxs _allow_mixed_dtype_folding bw_donated_idxs kpack
+    matrix_instr_nonkdim waves_per_eu
+    """
+)
+"""Keys with a plain value (numbers, text, dtypes, SymInts, fake values, and lists and dicts of them)."""
+
+HANDLED = words(
+    """
+    val example_value tensor_meta stack_trace nn_module_stack fwd_nn_module_stack seq_nr fwd_seq_nr original_aten
+    from_node source_fn_stack fwd_source_fn_stack output_stack_traces unbacked_bindings desc
+    """
+)
+"""Keys with a field or a form of their own."""
+
+IGNORED = words(
+    """
+    creation_timestamp grapharg opt_ctx torch_fn _numeric_debug_handle numeric_debug_handle dynamo_compile_id
+    backend_id steal_arg is_torch_exported locals_to_steal fake_tensor_prop hidden type_promoted graphdbg_value _stage
+    node_info fusion_meta buf_meta value extra_options mutation_region_id_counter
+    """
+)
+"""Keys that the passes make for themselves, or that mean something inside one process only."""
+
+_SIZE_METHODS = ("size", "stride", "storage_offset", "numel", "dim")
+
+STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
+
+
+class Strings:
+    """Interned texts: each is written once, in GraphRecord.strings."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._index: dict[str, int] = {}
+
+    def add(self, text: str | None) -> int:
+        """The index of a text, -1 for none."""
+        if not text:
+            return -1
+        if text not in self._index:
+            self._index[text] = len(self.texts)
+            self.texts.append(text)
+        return self._index[text]
+
+
+class MetaWriter:
+    """Encodes metadata of nodes and modules."""
+
+    def __init__(self, arguments: ArgumentWriter, strings: Strings, originals: dict[str, str]) -> None:
+        self.arguments = arguments
+        self.strings = strings
+        self.originals = originals
+        self._modules: dict[Any, int] = {}
+
+    def node(self, node: torch.fx.Node, record: NodeRecord, lost: Counter[str]) -> None:
+        """Fills everything of a record that comes from `node.meta`, except its value."""
+        meta = node.meta
+        record.stack = self._text(meta.get("stack_trace"))
+        seq_nr = meta.get("seq_nr")
+        record.seq_nr = seq_nr if isinstance(seq_nr, int) else -1
+        if meta.get("original_aten") is not None:
+            record.original_aten = targets.name_of(meta["original_aten"])
+        elif "graphdbg_original_aten" in meta:
+            record.original_aten = meta["graphdbg_original_aten"]
+        record.from_node = _chain(meta.get("from_node"))
+        kept = record.meta
+        for key in STACK_KEYS:
+            if meta.get(key):
+                record.module = self._module_stack(meta[key])
+                if key != STACK_KEYS[0]:
+                    kept["module_of"] = "forward"
+                break
+        for key in ("source_fn_stack", "fwd_source_fn_stack"):
+            if meta.get(key):
+                kept[key] = [[str(item[0]), _callable_name(item[1])] for item in meta[key]]
+        if isinstance(meta.get("fwd_seq_nr"), int):
+            kept["fwd_seq_nr"] = meta["fwd_seq_nr"]
+        if meta.get("output_stack_traces"):
+            indices = [self._text(text) for text in meta["output_stack_traces"]]
+            kept["output_stack_traces"] = [None if index < 0 else {"string": index} for index in indices]
+        if meta.get("unbacked_bindings"):
+            kept["unbacked_bindings"] = self._bindings(meta["unbacked_bindings"])
+        if "graphdbg_desc" in meta:
+            kept["desc"] = meta["graphdbg_desc"]
+        elif "desc" in meta:
+            kept["desc"] = [str(item) for item in meta["desc"]] if isinstance(meta["desc"], list) else str(meta["desc"])
+        self._plain(meta, kept, lost)
+
+    def module(self, gm: torch.nn.Module, lost: Counter[str]) -> dict[str, Arg]:
+        """What is kept of the metadata of a GraphModule."""
+        kept: dict[str, Arg] = {}
+        self._plain(getattr(gm, "meta", {}), kept, lost)
+        return kept
+
+    def _plain(self, meta: dict[str, Any], kept: dict[str, Arg], lost: Counter[str]) -> None:
+        for key, value in meta.items():
+            if key in HANDLED or key in IGNORED or value is None or key.startswith("graphdbg"):
+                continue
+            if key not in KEPT:
+                lost[key] += 1
+                continue
+            if key == "tensor_dict":
+                value = {name: item for name, item in value.items() if isinstance(item, (str, int))}
+                if not value:
+                    continue
+            before = self.arguments.opaque
+            encoded = self.arguments.encode(value)
+            if self.arguments.opaque > before:
+                lost[key] += 1
+            else:
+                kept[key] = encoded
+
+    def _text(self, text: object) -> int:
+        return self.strings.add(self.originals.get(text, text) if isinstance(text, str) else None)
+
+    def _module_stack(self, stack: dict[Any, Any]) -> int:
+        entries = tuple((str(item[0]), _callable_name(item[1])) for item in stack.values())
+        if entries not in self._modules:
+            self._modules[entries] = self.strings.add("\n".join(f"{path}: {kind}" for path, kind in entries))
+        return self._modules[entries]
+
+    def _bindings(self, bindings: dict[Any, Any]) -> Arg:
+        encoded: list[Arg] = []
+        for symbol, path in bindings.items():
+            keys: list[Arg] = []
+            for key in path:
+                field = next(iter(getattr(key, "__dataclass_fields__", {})), None)
+                keys.append([type(key).__name__, self.arguments.encode(getattr(key, field)) if field else None])
+            encoded.append([self.arguments.symbols.use(symbol), keys])
+        return encoded
+
+
+class MetaReader:
+    """Gives a rebuilt node its metadata back. With `values` false only what needs no fake value is restored."""
+
+    def __init__(self, arguments: ArgumentReader) -> None:
+        self.arguments = arguments
+        self.strings = arguments.strings
+        self.originals: dict[str, str] = {}
+        self._stacks: dict[int, str] = {}
+
+    def node(self, node: torch.fx.Node, record: NodeRecord, where: str) -> None:
+        """Restores `node.meta` from a record, except the value."""
+        meta = node.meta
+        if record.stack >= 0:
+            meta["stack_trace"] = self._stack(record.stack, where)
+        if record.seq_nr >= 0:
+            meta["seq_nr"] = record.seq_nr
+        if record.original_aten:
+            try:
+                meta["original_aten"] = targets.resolve(record.original_aten, where)
+            except GraphdbgError:  # it only names kernels, so an op that is not registered here is no reason to refuse
+                meta["graphdbg_original_aten"] = record.original_aten
+        if record.from_node:
+            chain = node_source([_one_line(name, where) for name in record.from_node])
+            if chain:
+                meta["from_node"] = chain
+        if record.module >= 0:
+            key = STACK_KEYS[record.meta.get("module_of") == "forward"]
+            lines = [line.partition(": ") for line in self._string(record.module, where).split("\n")]
+            meta[key] = {str(index): (path, kind) for index, (path, _, kind) in enumerate(lines)}
+        for key, value in record.meta.items():
+            self._restore(meta, key, value, where)
+
+    def module(self, gm: torch.nn.Module, kept: dict[str, Arg], where: str) -> None:
+        """Restores the metadata of a GraphModule."""
+        for key, value in kept.items():
+            if key in KEPT:
+                gm.meta[key] = self.arguments.decode(value, where)  # pyright: ignore
+
+    def tensor_meta(self, node: torch.fx.Node) -> None:
+        """Sets meta["tensor_meta"], as tracing does for every node whose value is one tensor."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            with shapes._suppress_guards(self.arguments.reader.symbols.env):
+                node.meta["tensor_meta"] = tensor_metadata(value)
+
+    def _restore(self, meta: dict[str, Any], key: str, value: Arg, where: str) -> None:
+        if key in ("source_fn_stack", "fwd_source_fn_stack"):
+            meta[key] = [(_one_line(str(name), where), _one_line(str(kind), where)) for name, kind in _pairs(value, where)]
+        elif key == "output_stack_traces":
+            meta[key] = [None if item is None else self._stack(item["string"], where) for item in value]
+        elif key == "unbacked_bindings":
+            meta[key] = self._bindings(value, where)
+        elif key == "fwd_seq_nr" and isinstance(value, int):
+            meta[key] = value
+        elif key == "desc":
+            meta["graphdbg_desc"] = value
+        elif key in KEPT:
+            meta[key] = self.arguments.decode(value, where)
+
+    def _bindings(self, value: Arg, where: str) -> dict[Any, Any]:
+        kinds = pytree_keys()
+        found: dict[Any, Any] = {}
+        for name, keys in _pairs(value, where):
+            symbol = self.arguments.reader.symbols.by_name.get(name)
+            if symbol is None:
+                raise UnreadableError(where, f"it binds {name!r}, which is no symbol of the graph")
+            path: list[Any] = []
+            for kind, item in _pairs(keys, where):
+                if kind not in kinds:
+                    raise UnreadableError(where, f"it binds {name!r} through {kind!r}, which is no kind of path")
+                decoded = self.arguments.decode(item, where)
+                if isinstance(decoded, str) and not _is_harmless(kind, decoded):
+                    raise RefusedError(where, f"it binds {name!r} through {kind} {decoded!r}, which is not on the list")
+                path.append(kinds[kind]() if kind == "ConvertIntKey" else kinds[kind](decoded))
+            found[symbol] = tuple(path)
+        return found
+
+    def _stack(self, index: int, where: str) -> str:
+        """A stack trace, made harmless for the C++ raw strings that Inductor may put it into."""
+        if index not in self._stacks:
+            text = self._string(index, where)
+            safe = text.replace(')"', ') "')
+            if safe != text:
+                self.originals[safe] = text
+            self._stacks[index] = safe
+        return self._stacks[index]
+
+    def _string(self, index: int, where: str) -> str:
+        if not 0 <= index < len(self.strings):
+            raise UnreadableError(where, f"it refers to text {index}, and there are {len(self.strings)}")
+        return self.strings[index]
+
+
+def _is_harmless(kind: str, name: str) -> bool:
+    """Whether a name may be looked up or called on a value: paths are followed with getattr."""
+    if kind == "CallMethodKey":
+        return name in _SIZE_METHODS
+    return kind in ("InnerTensorKey", "GetAttrKey", "MappingKey") and targets.is_identifier(name) and "__" not in name
+
+
+def _chain(sources: Any) -> list[str]:
+    names: list[str] = []
+    while sources and len(names) < 32:
+        source = sources[0]
+        names.append(str(source.name))
+        sources = getattr(source, "from_node", None)
+    return names
+
+
+def _callable_name(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if name is None:
+        return str(value)
+    return f"{getattr(value, '__module__', '') or ''}.{name}".lstrip(".")
+
+
+def _one_line(text: str, where: str) -> str:
+    """Names end up in comments of generated code, where a line break would start code."""
+    if not text.isprintable():
+        raise UnreadableError(where, f"the name {text[:60]!r} in its metadata has control characters")
+    return text
+
+
+def _pairs(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list) or not all(isinstance(item, list) and len(item) == 2 for item in value):
+        raise UnreadableError(where, "its metadata is malformed")
+    return value

@@ -1,0 +1,154 @@
+# pyright: basic
+"""Real tensors <-> whole storages in a TensorSink, so that views, strides, offsets and aliasing come back as they were.
+
+Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes.
+
+>>> stored = StorageWriter(values, sink).store(tensor)
+>>> StorageReader(sink, "case").load(stored)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..errors import EnvironmentLackError, UnreadableError
+from ..schema import StoredTensor, TensorValue
+from ..tensors import TensorSink
+from ._torch import FakeTensor, disable_current_modes, storage_key
+from .values import ValueWriter, device_of, dtype_of
+
+_INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}
+
+
+class StorageWriter:
+    """Stores tensors, each storage once. Without a sink only metadata is written."""
+
+    def __init__(self, values: ValueWriter, sink: TensorSink | None) -> None:
+        self.values = values
+        self.sink = sink
+        self._names: dict[int, str] = {}
+        self._alive: list[Any] = []
+
+    def store(self, tensor: torch.Tensor) -> StoredTensor:
+        """The record of a plain tensor; its bytes go to the sink unless it has none (fake, meta, sparse) or the sink declines."""
+        return StoredTensor(
+            storage=self._put(tensor),
+            value=self.values.tensor(tensor, whole_storage=tensor.layout is torch.strided),
+            parameter=isinstance(tensor, torch.nn.Parameter),
+        )
+
+    def _put(self, tensor: torch.Tensor) -> str:
+        if self.sink is None or isinstance(tensor, FakeTensor) or tensor.is_meta or tensor.layout is not torch.strided:
+            return ""
+        key = storage_key(tensor)
+        if key not in self._names:
+            with disable_current_modes():
+                storage = tensor.untyped_storage()
+                accepted = self.sink.accepts(storage.nbytes())
+                self._names[key] = self.sink.put(storage_bytes(storage)) if accepted else ""
+                self._alive.append(storage)
+        return self._names[key]
+
+
+def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
+    """The bytes of a storage on any device, without a copy where it lies on the CPU."""
+    host = storage if storage.device.type == "cpu" else storage.cpu()
+    size = host.nbytes()
+    if size == 0:
+        return memoryview(b"")
+    buffer = (ctypes.c_ubyte * size).from_address(host.data_ptr())
+    # The array does not own the memory: keep the storage alive through it.
+    buffer.owner = host  # pyright: ignore
+    return memoryview(buffer).cast("B")
+
+
+class StorageReader:
+    """Loads stored tensors. Tensors of one alias group share memory; the same parameter is the same object."""
+
+    def __init__(
+        self, tensors: TensorSink | None, where: str, *,
+        absent: Callable[[TensorValue, str], torch.Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        self.tensors = tensors
+        self.where = where
+        self.absent = absent
+        self.made_up: list[str] = []
+        self._storages: dict[tuple[str, int], torch.UntypedStorage] = {}
+        self._parameters: dict[tuple[Any, ...], torch.nn.Parameter] = {}
+
+    def load(self, stored: StoredTensor, name: str) -> torch.Tensor:
+        """The tensor of a record; UnreadableError if its view does not fit its storage."""
+        value = stored.value
+        key = (stored.storage, value.storage, tuple(value.shape), tuple(value.stride), value.offset, value.dtype)
+        if stored.parameter and value.storage is not None and key in self._parameters:
+            return self._parameters[key]
+        tensor = self._tensor(stored, name)
+        floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+        if stored.parameter:
+            parameter = self._parameters[key] = torch.nn.Parameter(tensor, requires_grad=value.requires_grad and floating)
+            return parameter
+        return tensor.requires_grad_(True) if value.requires_grad and floating else tensor
+
+    def _tensor(self, stored: StoredTensor, name: str) -> torch.Tensor:
+        where = f"{self.where}: tensor {name}"
+        if not stored.storage:
+            if self.absent is None:
+                raise UnreadableError(where, "only its metadata was recorded")
+            self.made_up.append(name)
+            return self.absent(stored.value, name)
+        if self.tensors is None:
+            raise UnreadableError(where, "there is no folder of tensors to read it from")
+        value = stored.value
+        dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
+        group = (stored.storage, value.storage if value.storage is not None else -1)
+        storage = self._storages.get(group) if value.storage is not None else None
+        if storage is None:
+            storage = self._storage(stored.storage, device, where)
+            if value.storage is not None:
+                self._storages[group] = storage
+        return view(storage, value, dtype, where)
+
+    def _storage(self, name: str, device: torch.device, where: str) -> torch.UntypedStorage:
+        data = self.tensors.get(name)  # pyright: ignore
+        host = torch.empty(0, dtype=torch.uint8)
+        if len(data):
+            host = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        try:
+            return host.to(device).untyped_storage()
+        except (RuntimeError, AssertionError) as error:
+            raise EnvironmentLackError(where, f"this machine has no device {device}", "use --device cpu") from error
+
+
+def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:
+    """A tensor over a storage, checked to lie inside it."""
+    dims = [*value.shape, *value.stride, value.offset]
+    if not all(isinstance(dim, int) and dim >= 0 for dim in dims) or len(value.shape) != len(value.stride):
+        raise UnreadableError(where, "its sizes and strides are not whole numbers")
+    shape, stride, offset = [int(d) for d in value.shape], [int(d) for d in value.stride], int(value.offset)
+    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    plain = _INTEGER_OF.get(value.dtype, dtype)
+    if 0 not in shape and (last + 1) * plain.itemsize > storage.nbytes():
+        raise UnreadableError(where, f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage")
+    tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, offset, shape, stride)
+    if value.quantizer:
+        return requantized(tensor, value, where)
+    if value.conj:
+        tensor = torch.conj(tensor)
+    return torch._neg_view(tensor) if value.neg else tensor
+
+
+def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:
+    """A quantised tensor from its integers and the recorded quantizer."""
+    q = value.quantizer
+    try:
+        if "axis" in q:
+            scales = torch.tensor(q["scale"], dtype=torch.float64)
+            points = torch.tensor(q["zero_point"], dtype=torch.int64)
+            return torch._make_per_channel_quantized_tensor(tensor, scales, points, q["axis"])
+        return torch._make_per_tensor_quantized_tensor(tensor, q["scale"], q["zero_point"])
+    except (RuntimeError, TypeError, KeyError, ValueError) as error:
+        raise UnreadableError(where, f"its quantizer makes no sense ({error})") from error

@@ -1,0 +1,229 @@
+# pyright: basic
+"""Values of nodes: fake or real tensors, symbolic scalars, sequences -> records, and records -> fake values.
+
+Looks at metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become OpaqueValue.
+
+>>> ValueWriter(SymbolWriter()).value(torch.empty(2, 3))
+TensorValue(dtype='float32', shape=[2, 3], stride=[3, 1], offset=0, device='cpu', ...)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import sympy
+import torch
+
+from ..errors import EnvironmentLackError, RefusedError
+from ..schema import ConstValue, Dim, OpaqueValue, SequenceValue, SymValue, TensorValue, Value
+from ._torch import FakeTensor, FakeTensorMode, shapes, storage_key
+from .symbols import Symbols, SymbolWriter, is_symbolic
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+_SIMPLE = (bool, int, float, str, type(None))
+
+
+def is_plain_tensor(value: object) -> bool:
+    """Whether a value is a tensor whose metadata says everything about it (no wrapper subclass)."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, FakeTensor):
+        return True
+    return kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """"float32" for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(name: str, where: str) -> torch.dtype:
+    """The dtype of a name; UnreadableError's kin when there is none in this torch."""
+    found = getattr(torch, name, None) if name.isidentifier() else None
+    if not isinstance(found, torch.dtype):
+        raise EnvironmentLackError(where, f"this torch has no dtype {name!r}")
+    return found
+
+
+def device_of(name: str, where: str) -> torch.device:
+    """The device of a name ("cuda:0"), whether or not this machine has it."""
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise RefusedError(where, f"{name[:40]!r} is no device") from error
+
+
+def layout_of(name: str, where: str) -> torch.layout:
+    """The layout of a name ("strided", "sparse_coo")."""
+    found = getattr(torch, name, None) if name.isidentifier() else None
+    if not isinstance(found, torch.layout):
+        raise EnvironmentLackError(where, f"this torch has no layout {name!r}")
+    return found
+
+
+class ValueWriter:
+    """Encodes values. Call `count` on every value first: alias groups are written only for storages seen more than once."""
+
+    def __init__(self, symbols: SymbolWriter) -> None:
+        self.symbols = symbols
+        self._seen: Counter[int] = Counter()
+        self._groups: dict[int, int] = {}
+
+    def count(self, value: object) -> None:
+        """Takes note of the storages of a value."""
+        if is_plain_tensor(value):
+            if value.layout is torch.strided:  # pyright: ignore
+                self._seen[storage_key(value)] += 1  # pyright: ignore
+                mode = getattr(value, "fake_mode", None)
+                if mode is not None and mode.shape_env is not None:
+                    self.symbols.adopt(mode.shape_env)
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                self.count(item)
+
+    def value(self, value: object, *, whole_storage: bool = False) -> Value:
+        """The record of a value; `whole_storage` also writes how large a tensor's storage is where it exceeds the view."""
+        if is_plain_tensor(value):
+            return self.tensor(value, whole_storage)  # pyright: ignore
+        if is_symbolic(value):
+            return self.symbols.sym(value)
+        if isinstance(value, (list, tuple)):
+            kind = "list" if isinstance(value, list) else "tuple"
+            return SequenceValue(kind=kind, items=[self.value(item) for item in value])
+        if type(value) in _SIMPLE:
+            if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+                return ConstValue(value={"float": str(value)})
+            return ConstValue(value=value)
+        return OpaqueValue(type=f"{type(value).__module__}.{type(value).__qualname__}")
+
+    def tensor(self, tensor: torch.Tensor, whole_storage: bool = False) -> TensorValue:
+        """The record of a plain tensor."""
+        dim = self.symbols.dim
+        record = TensorValue(
+            dtype=dtype_name(tensor.dtype),
+            shape=[dim(size) for size in tensor.shape],
+            device=str(tensor.device),
+            requires_grad=tensor.requires_grad,
+        )
+        if tensor.layout is not torch.strided:
+            record.layout = str(tensor.layout).removeprefix("torch.")
+            return record
+        record.stride = [dim(stride) for stride in tensor.stride()]
+        record.offset = dim(tensor.storage_offset())
+        key = storage_key(tensor)
+        if self._seen[key] > 1:
+            record.storage = self._groups.setdefault(key, len(self._groups))
+        if tensor.is_conj():
+            record.conj = True
+        if tensor.is_neg():
+            record.neg = True
+        if tensor.is_quantized:
+            record.quantizer = quantizer(tensor)
+        if whole_storage:
+            record.storage_bytes = self._surplus(tensor)
+        return record
+
+    def _surplus(self, tensor: torch.Tensor) -> Dim | None:
+        """The size of the storage in bytes, or None when it is just what the view spans."""
+        expr = lambda value: self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))  # noqa: E731
+        sizes, strides = [expr(size) for size in tensor.shape], [expr(stride) for stride in tensor.stride()]
+        spans = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+        spanned = (expr(tensor.storage_offset()) + 1 + spans) * tensor.element_size()
+        held = expr(tensor.untyped_storage().nbytes())
+        if any(size == 0 for size in sizes) or sympy.expand(spanned - held) == 0:
+            return None
+        return int(held) if held.is_Integer else self.symbols.text(held)
+
+
+def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
+    """qscheme, scale, zero_point and axis of a quantised tensor; of a fake one, nothing."""
+    if isinstance(tensor, FakeTensor):
+        return {}
+    scheme = tensor.qscheme()
+    name = str(scheme).removeprefix("torch.")
+    if scheme in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return {"qscheme": name, "scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
+    return {
+        "qscheme": name,
+        "scale": tensor.q_per_channel_scales().tolist(),
+        "zero_point": tensor.q_per_channel_zero_points().tolist(),
+        "axis": tensor.q_per_channel_axis(),
+    }
+
+
+class ValueReader:
+    """Makes fake values under one FakeTensorMode; tensors of one alias group share a storage."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        self.symbols = symbols
+        self.mode = FakeTensorMode(shape_env=symbols.env, allow_non_fake_inputs=False)
+        self._storages: dict[int, Any] = {}
+
+    def value(self, record: Value, where: str) -> Any:
+        """The fake value of a record; RefusedError for an OpaqueValue."""
+        if isinstance(record, TensorValue):
+            return self.tensor(record, where)
+        if isinstance(record, SymValue):
+            return self.symbols.sym(record.kind, record.expr)
+        if isinstance(record, SequenceValue):
+            items = [self.value(item, where) for item in record.items]
+            return items if record.kind == "list" else tuple(items)
+        if isinstance(record, ConstValue):
+            return plain(record.value)
+        raise RefusedError(where, f"a value of type {record.type} has no saved form")
+
+    def tensor(self, record: TensorValue, where: str) -> Any:
+        """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
+        dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
+        size = [self.symbols.dim(dim) for dim in record.shape]
+        with torch.no_grad(), shapes._suppress_guards(self.symbols.env):
+            try:
+                elem = self._meta(record, dtype, size, where)
+                fake = FakeTensor(self.mode, elem, device)
+            except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+                first = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise EnvironmentLackError(where, f"this torch cannot make such a tensor ({first})") from error
+        if record.requires_grad and (dtype.is_floating_point or dtype.is_complex):
+            fake.requires_grad_(True)
+        return fake
+
+    def _meta(self, record: TensorValue, dtype: torch.dtype, size: list[Any], where: str) -> torch.Tensor:
+        if record.layout != "strided":
+            layout = layout_of(record.layout, where)
+            return torch.empty(size, dtype=dtype, layout=layout, device="meta")
+        stride = [self.symbols.dim(dim) for dim in record.stride]
+        offset = self.symbols.dim(record.offset)
+        storage = self._storages.get(record.storage) if record.storage is not None else None
+        if storage is None:
+            if record.offset == 0 and record.storage_bytes is None:
+                tensor = torch.empty_strided(size, stride, dtype=dtype, device="meta")
+                if record.storage is not None:
+                    self._storages[record.storage] = tensor.untyped_storage()
+                return _lazy_bits(tensor, record)
+            if record.storage_bytes is not None:
+                elements = self.symbols.dim(record.storage_bytes) // dtype.itemsize
+            else:
+                elements = offset + 1 + sum((s - 1) * t for s, t in zip(size, stride, strict=True))
+            storage = torch.empty_strided([elements], [1], dtype=dtype, device="meta").untyped_storage()
+            if record.storage is not None:
+                self._storages[record.storage] = storage
+        tensor = torch.empty_strided([0], [1], dtype=dtype, device="meta")
+        tensor.set_(storage, offset, size, stride)
+        return _lazy_bits(tensor, record)
+
+
+def _lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
+    if record.conj:
+        tensor = torch.conj(tensor)
+    if record.neg:
+        tensor = torch._neg_view(tensor)
+    return tensor
+
+
+def plain(value: Any) -> Any:
+    """The value of a ConstValue: JSON's own, or a float that JSON lacks."""
+    if isinstance(value, dict):
+        return float(value["float"])
+    return value
