@@ -131,13 +131,13 @@ class SavedGraph:
         """The live graph with its parameters, buffers and constants. Imports torch."""
         from . import live
 
-        return live.module(self.record, self.tensors)
+        return live.module(self.record, self.tensors, where=str(self.path / GRAPH_FILE))
 
     def inputs(self, seed: int = 0) -> list[Any]:
         """Real inputs: stored ones where there are any, the others synthesised from `seed`. Imports torch."""
         from . import live
 
-        return live.inputs(self.record, self.inputs_record, self.tensors, seed)
+        return live.inputs(self.record, self.inputs_record, self.tensors, seed, where=str(self.path))
 
 
 class Run:

@@ -26,7 +26,7 @@ from .atomic import new_folder, write_file, write_new
 from .errors import EnvironmentLackError, GraphdbgError, UsageError
 from .journal import Journal
 from .reading import read_record
-from .schema import GraphBody, GraphRecord, InputsRecord, RunRecord, StoredTensor
+from .schema import GraphRecord, InputsRecord, RunRecord
 from .tensors import TensorSink, TensorStore
 
 RUN_FILE = "run.json"
@@ -147,7 +147,7 @@ class ProcessWriter:
         Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
-        self._copy_storages(_stored(record.graph), tensors)
+        _copy_storages(_stored(record), tensors, self.tensors)
         write_graph_folder(path, record, on_failure=lambda error: self._note(record.id, error))
         with self._lock:
             self._taken.add(record.id)
@@ -157,14 +157,14 @@ class ProcessWriter:
     def amend(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
         """Replaces what was saved of a graph by a fuller record, file by file, each whole."""
         path = self._existing(record.id)
-        self._copy_storages(_stored(record.graph), tensors)
+        _copy_storages(_stored(record), tensors, self.tensors)
         for name, data in _files(record, lambda error: self._note(record.id, error)):
             write_file(path / name, data)
         return path
 
     def save_inputs(self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None) -> Path:
         """Writes inputs.json beside the graph; a later call replaces it."""
-        self._copy_storages((item.stored for item in inputs.inputs if item.stored is not None), tensors)
+        _copy_storages(_stored(None, inputs), tensors, self.tensors)
         path = self._existing(local) / INPUTS_FILE
         write_file(path, encode(inputs))
         return path
@@ -190,23 +190,28 @@ class ProcessWriter:
             raise UsageError(f"{path} does not exist", "save the graph first")
         return path
 
-    def _copy_storages(self, stored: Iterator[StoredTensor], source: TensorSink | None) -> None:
-        if source is None or source is self.tensors:
-            return
-        for name in {item.storage for item in stored if item.storage}:
-            if not self.tensors.has(name):
-                self.tensors.put(source.get(name))
-
     def _note(self, local: str, error: GraphdbgError) -> None:
         self.journal.event("note", graph=local, message=f"no {PROGRAM_FILE}: {error}")
 
 
-def _stored(body: GraphBody) -> Iterator[StoredTensor]:
-    yield from body.attrs.values()
-    for module in body.modules.values():
-        yield from module.state.values()
-    for subgraph in body.subgraphs.values():
-        yield from _stored(subgraph)
+def _stored(record: GraphRecord | None, inputs: InputsRecord | None = None) -> Iterator[str]:
+    """The names of all storages that records refer to."""
+    for item in [*(record.inputs if record else ()), *(inputs.inputs if inputs else ())]:
+        if item.stored is not None:
+            yield item.stored.storage
+    bodies = [record.graph] if record else []
+    while bodies:
+        body = bodies.pop()
+        bodies.extend(body.subgraphs.values())
+        for state in (body.attrs, *(module.state for module in body.modules.values())):
+            yield from (stored.storage for stored in state.values())
+
+
+def _copy_storages(names: Iterator[str], source: TensorSink | None, target: TensorStore) -> None:
+    if source is not None and source is not target:
+        for name in sorted(set(names)):
+            if name and not target.has(name):
+                target.put(source.get(name))
 
 
 def _files(record: GraphRecord, on_failure: Callable[[GraphdbgError], None]) -> Iterator[tuple[str, bytes]]:
@@ -224,14 +229,17 @@ def _files(record: GraphRecord, on_failure: Callable[[GraphdbgError], None]) -> 
 
 
 def write_graph_folder(
-    path: Path, record: GraphRecord, inputs: InputsRecord | None = None,
+    path: Path, record: GraphRecord, inputs: InputsRecord | None = None, tensors: TensorSink | None = None,
     *, on_failure: Callable[[GraphdbgError], None] = lambda _: None,
 ) -> None:  # fmt: skip
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
-    `on_failure` is told when the graph has no runnable program (an argument without a saved form); the rest is written.
+    Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is told when the graph
+    has no runnable program (an argument without a saved form); the rest is written.
     """
     with new_folder(path) as folder:
+        if tensors is not None:
+            _copy_storages(_stored(record, inputs), tensors, TensorStore(folder / TENSORS_FOLDER))
         for name, data in _files(record, on_failure):
             write_new(folder / name, data)
         if inputs is not None:

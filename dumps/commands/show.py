@@ -17,6 +17,9 @@ from ..tables import Column, on_terminal, one_line, render
 
 ALL_KERNELS = "*"
 
+WHOLE = "output_code.py"
+"""The generated module that holds every kernel and the calls; the other files of code/ are its kernels."""
+
 
 @click.command()
 @click.argument("graph", metavar="RUN/ID")
@@ -95,7 +98,7 @@ def _node(row: Row, table: Table) -> dict[str, Any]:
 def _code(saved: SavedGraph) -> list[Path]:
     files = saved.code_files()
     if files:
-        return files
+        return [path for path in files if path.name == WHOLE] or files
     if saved.program_path.exists():
         say(f"{saved.id} has no generated code; this is the graph itself, {saved.program_path}")
         return [saved.program_path]
@@ -104,6 +107,7 @@ def _code(saved: SavedGraph) -> list[Path]:
 
 def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> None:
     files = saved.code_files()
+    files = [path for path in files if path.name != WHOLE] or files
     if not files:
         raise UsageError(f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}")
     if kernel == ALL_KERNELS:
