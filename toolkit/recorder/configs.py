@@ -42,8 +42,17 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
     for name, entry in entries.items():
         if getattr(entry, "alias", None) is not None or getattr(entry, "deprecated", False):
             continue
-        if not is_default(name):
-            yield name, getattr(module, name)
+        if is_default(name):
+            continue
+        value, default = getattr(module, name), getattr(entry, "default", None)
+        # The compiler sets some of its settings to their default for a while; those are not changed by anybody.
+        if type(value) is not type(default) or not _same(value, default):
+            yield name, value
+
+
+def _same(value: Any, default: Any) -> bool:
+    plain = (bool, int, float, str, type(None), list, tuple, dict)
+    return value is default or (isinstance(value, plain) and bool(value == default))
 
 
 def encoded(value: Any) -> Any:

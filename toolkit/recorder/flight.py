@@ -151,6 +151,7 @@ def flying(session: Session, *, graph_id: int | None = None) -> Iterator[Flight]
             here.fault = None
         if outer is None:
             session.compile_seconds += time.perf_counter() - start
+        del failure  # its traceback holds the frames that hold the graph
 
 
 def _named(session: Session, outer: Flight | None, graph_id: int | None) -> Flight:

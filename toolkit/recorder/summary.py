@@ -33,7 +33,12 @@ def lines(run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None
     events = [event for process in found for event in journal.read(process.path / JOURNAL_FILE).events]
     notes = [event.fields for event in events if event.kind == "note"]
     name = shown_path(run)
-    told = [_headline(rows, len(found), name)] if rows else [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
+    if rows:
+        told = [_headline(rows, len(found), name)]
+    elif errors or any(note.get("error") for note in notes):
+        told = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
+    else:
+        told = [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
     told += _failures(rows)
     told += _notes(notes, errors or {})
     told += _cost(notes) if rows else []

@@ -1,0 +1,65 @@
+"""GRAPHDBG=RUN without a wrapper, `with graphdbg.record(...)`, `-m module`, and requests that make no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import graphdbg
+
+SCRIPTS = Path(__file__).parent / "scripts"
+ENDS = str(SCRIPTS / "ends.py")
+
+
+def test_environment_alone_records_and_never_overwrites(runner):
+    for name in ("alone", "alone-2"):
+        done = runner.python(ENDS, "exit", GRAPHDBG="alone")
+        assert (done.code, done.stdout) == (3, b"5.524413108825684\n")
+        assert f"recorded 5 graphs of 1 process in {name}:" in done.stderr
+        assert graphdbg.open_run(runner.folder / name).graph("0_0/inference").status == "ran"
+
+
+def test_record_block(runner):
+    done = runner.script("blocks.py")
+    assert done.code == 0, done.stderr
+    assert done.stdout.splitlines() == [b"inside", b"unpatched True", b"outside", b"taken", b"again"]
+    assert graphdbg.open_run(runner.folder / "block").graph("0_0/inference").inputs_record.policy == "first"
+    assert not (runner.folder / "block").joinpath("never").exists()
+    assert "compiled before the recording began" in done.stderr
+    assert len(graphdbg.open_run(runner.folder / "block").graphs()) == 5
+
+
+def test_module_and_python_words(runner):
+    done = runner.dump("module", "--stages", "inference,post_grad", "-m", "ends", "exit", PYTHONPATH=str(SCRIPTS))
+    assert done.code == 3, done.stderr
+    assert done.graphs() == {"0_0/inference", "0_0/post_grad_inference"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--inputs", "last", "x.py"], "--inputs last is not built yet"),
+        (["--inputs", "some", "x.py"], "unknown inputs policy"),
+        (["--stages", "frontend", "x.py"], "unknown stage"),
+        (["--when", "nan", "x.py"], "--when is not built yet"),
+        (["nowhere.py"], "cannot record nowhere.py: there is no such script"),
+        (["nowhere"], "there is no such script or program"),
+        ([], "nothing to record"),
+    ],
+)
+def test_senseless_requests_are_one_sentence_and_exit_2(runner, words, text):
+    done = runner.dump("senseless", *words)
+    assert done.code == 2
+    assert done.stderr.startswith("graphdbg: ") and text in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (runner.folder / "senseless").exists() or words == ["x.py"]
+
+
+def test_an_existing_folder_is_refused(runner):
+    (runner.folder / "mine").mkdir()
+    (runner.folder / "mine" / "thesis.tex").write_text("years of work")
+    done = runner.dump("mine", ENDS, "exit")
+    assert done.code == 2
+    assert "not empty" in done.stderr
+    assert [path.name for path in (runner.folder / "mine").iterdir()] == ["thesis.tex"]
