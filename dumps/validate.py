@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, cast
 
+import msgspec
+
 from . import expr, ids
 from .errors import GraphdbgError, RefusedError, UnreadableError
 from .schema import (
@@ -179,6 +181,14 @@ class Checker:
         elif tag == "ellipsis":
             if body is not True:
                 self.fail(place, f"{_short(body)} is not true")
+        elif tag == "string":
+            if not isinstance(body, int) or isinstance(body, bool) or body < 0:
+                self.fail(place, f"{_short(body)} is not an index into the strings")
+        elif tag == "value":
+            try:
+                msgspec.convert(body, Value)
+            except msgspec.ValidationError as error:
+                self.fail(place, f"{error} in a value")
         elif tag == "opaque":
             if not all(isinstance(part, str) for part in self.items(body, place, 2)):
                 self.fail(place, f"{_short(body)} is not a type name and its text")
