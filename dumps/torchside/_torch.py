@@ -34,7 +34,7 @@ __all__ = [
     "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload",
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
     "disable_current_modes", "higher_order_ops", "int_oo", "node_source", "op_schemas", "original_assumptions", "pytree_keys",
-    "shapes", "storage_key", "sympy_functions", "tensor_metadata",
+    "raw_expr", "shapes", "storage_key", "sympy_functions", "tensor_metadata",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
@@ -61,13 +61,18 @@ def backed_hints(env: Any) -> dict[Any, Any]:
     return env.var_to_val if found is None else found
 
 
+def raw_expr(value: Any) -> Any:
+    """The expression that a symbolic value was made with, before replacements; `node.expr` is after them (2.13.0)."""
+    return getattr(value.node, "_expr", value.node.expr)
+
+
 def original_assumptions(symbol: Any) -> dict[str, Any]:
     """What a sympy symbol was created with (integer, positive, ...); sympy has no public accessor (1.13, 1.14)."""
     return dict(getattr(symbol, "_assumptions_orig", None) or {})
 
 
 def node_source(chain: list[str]) -> list[Any]:
-    """A `from_node` chain from names, nearest first. NodeSource's constructor wants live nodes (2.13.0); [] where it is absent."""
+    """A `from_node` chain from names, nearest first. NodeSource's constructor wants live nodes (2.13.0); absent: []."""
     from torch.fx import traceback
 
     source = getattr(traceback, "NodeSource", None)

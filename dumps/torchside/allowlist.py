@@ -106,7 +106,7 @@ EXTRA_FUNCTIONS = (
     "torch.nn.functional.scaled_grouped_mm",
     "torch.utils._sympy.functions.FloorDiv",
 )
-"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; those a torch lacks are skipped."""
+"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; one a torch lacks is skipped."""
 
 BUILTIN_HOMES = (
     "torch._C._nn",

@@ -30,6 +30,7 @@ from ._torch import (
     backed_hints,
     int_oo,
     original_assumptions,
+    raw_expr,
     shapes,
 )
 
@@ -79,9 +80,10 @@ class SymbolWriter:
         return found
 
     def sym(self, value: Any) -> SymValue:
-        """A symbolic scalar with the number it had."""
+        """A symbolic scalar with the number it had. Inductor names inputs by the symbol they were made with."""
         kind = "int" if isinstance(value, torch.SymInt) else "float" if isinstance(value, torch.SymFloat) else "bool"
-        expr = self.expr(value)
+        self.adopt(value.node.shape_env)
+        expr = raw_expr(value)
         return SymValue(kind=kind, expr=self.text(expr), hint=self.hint(expr))
 
     def use(self, symbol: Any) -> str:
