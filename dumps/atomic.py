@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclus
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path) -> Generator[Path]:
     """Yields an empty hidden folder that becomes `path` when the block ends well, and vanishes when it raises.
 
     Raises UsageError when `path` exists: nothing is ever overwritten.

@@ -29,7 +29,7 @@ def tensor_value(*shape: int | str) -> TensorValue:
     step: int | str = 1
     for size in reversed(shape):
         strides.insert(0, step)
-        step = step * size if isinstance(step, int) and isinstance(size, int) else f"{step}*{size}"
+        step = step * size if isinstance(step, int) and isinstance(size, int) else f"{step}*{size}".removeprefix("1*")
     return TensorValue("float32", list(shape), strides)
 
 
