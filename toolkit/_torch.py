@@ -1,8 +1,8 @@
 """The private names of torch that replay, the rungs and the fork server need, and nowhere else in this room.
 
-Every function says which public alternative is missing; all were checked on 2.13.0 (`CHECKED`). What another torch lacks is either
-guarded here, with a sentence that names the loss, or fails as EnvironmentLackError.
-Importing this module imports torch; Inductor is imported by the functions.
+Every function says which public alternative is missing; all were checked on 2.13.0 (`CHECKED`). What another torch lacks is
+either guarded here, with a sentence that names the loss, or fails as EnvironmentLackError. Importing this module imports
+torch; Inductor is imported by the functions.
 
 >>> from graphdbg.toolkit import _torch
 >>> _torch.has_cpp_compiler()
@@ -28,13 +28,13 @@ CHECKED = ("2.13.0",)
 
 _WARM_MODULES = (
     "torch._inductor.compile_fx", "torch._inductor.codegen.common", "torch._inductor.fx_passes.joint_graph",
-    "torch._inductor.fx_passes.post_grad", "torch._inductor.fx_passes.freezing_patterns", "torch._inductor.fx_passes.mkldnn_fusion",
-    "torch._inductor.fx_passes.quantization", "torch._inductor.codegen.wrapper_fxir", "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.fx_passes.post_grad", "torch._inductor.fx_passes.freezing_patterns",
+    "torch._inductor.fx_passes.mkldnn_fusion", "torch._inductor.fx_passes.quantization",
+    "torch._inductor.codegen.wrapper_fxir", "torch._inductor.codegen.cpp_wrapper_gpu",
     "torch._inductor.codegen.memory_planning", "torch._inductor.bounds", "torch._inductor.compiler_bisector",
-    "torch._inductor.extern_node_serializer", "torch._inductor.hooks", "torch.fx.experimental.validator", "sympy.physics.units",
-    "torch._dynamo.backends.common", "torch._functorch.aot_autograd", "torch._functorch.partitioners",
-    "torch._functorch.config", "torch._export.passes._node_metadata_hook",
-)  # fmt: skip
+    "torch._inductor.extern_node_serializer", "torch._inductor.hooks", "torch.fx.experimental.validator",
+    "sympy.physics.units", "torch._dynamo.backends.common", "torch._functorch.aot_autograd",
+    "torch._functorch.partitioners", "torch._functorch.config", "torch._export.passes._node_metadata_hook", )  # fmt: skip
 
 
 def warm_imports(cache_dir: Path) -> list[str]:
@@ -57,7 +57,8 @@ def warm_imports(cache_dir: Path) -> list[str]:
 
 
 def _use_private_headers(cache_dir: Path) -> None:
-    # Precompiled headers ignore TORCHINDUCTOR_CACHE_DIR, and no setting moves them; a killed g++ would leave half of one in the user's.
+    # Precompiled headers ignore TORCHINDUCTOR_CACHE_DIR, and no setting moves them; a killed g++ would leave half of one in
+    # the user's.
     from torch._inductor import codecache
 
     if hasattr(codecache, "_HEADER_DIR"):
@@ -72,7 +73,9 @@ def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., 
     import hashlib
 
     def remembering(header: str, hashable_cmd_line: str, **command: Any) -> str:
-        key = hashlib.blake2b(f"{header}\n{hashable_cmd_line}\n{sorted(command.items())}".encode(), digest_size=16).hexdigest()
+        key = hashlib.blake2b(
+            f"{header}\n{hashable_cmd_line}\n{sorted(command.items())}".encode(), digest_size=16
+        ).hexdigest()
         note = folder / f"{key}.path"
         with contextlib.suppress(OSError):
             known = folder / note.read_text()
@@ -87,7 +90,8 @@ def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., 
 
 
 def warm_toolchain() -> None:
-    """Fills the per-process memory of vector instruction sets, which a forked child inherits; runs small programs, no tensor work.
+    """Fills the per-process memory of vector instruction sets, which a forked child inherits; runs small programs, no
+    tensor work.
 
     Nothing public tells which instruction set Inductor will pick.
     """
@@ -146,8 +150,8 @@ def no_caches() -> Iterator[None]:
 def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], Any]:
     """Fake inputs for a compile, and their fake mode.
 
-    The placeholders' own `meta["val"]` when they belong to one fake mode and (if not `dynamic`) hold no symbols; else fresh static ones made from the
-    real inputs. Fake tensors have no public module. Checked: 2.13.0.
+    The placeholders' own `meta["val"]` when they belong to one fake mode and (if not `dynamic`) hold no symbols; else fresh
+    static ones made from the real inputs. Fake tensors have no public module. Checked: 2.13.0.
     """
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -176,7 +180,9 @@ def _has_symbols(value: Any) -> bool:
 
 
 def propagate(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> None:
-    """Fills every node's `meta["val"]` from fake inputs, as Inductor's joint passes and the partitioner expect. Not public. Checked: 2.13.0."""
+    """Fills every node's `meta["val"]` from fake inputs, as Inductor's joint passes and the partitioner expect. Not public.
+    Checked: 2.13.0.
+    """
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     with mode, torch.no_grad():
@@ -185,7 +191,8 @@ def propagate(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> None:
 
 @contextlib.contextmanager
 def compiling(mode: Any, donated: list[int] | None = None) -> Iterator[None]:
-    """The context in which AOTAutograd calls the inner compiler: its fake mode, and the little of its metadata that Inductor reads.
+    """The context in which AOTAutograd calls the inner compiler: its fake mode, and the little of its metadata that
+    Inductor reads.
 
     `donated`: indices of backward inputs whose memory may be reused. `torch._guards.TracingContext` has no public alternative.
     Checked: 2.13.0.
@@ -200,10 +207,20 @@ def compiling(mode: Any, donated: list[int] | None = None) -> Iterator[None]:
         yield
 
 
-_INNER_KWARGS = ("static_input_idxs", "is_backward", "graph_id", "cpp_wrapper", "is_inference", "layout_opt", "fx_wrapper")
+_INNER_KWARGS = (
+    "static_input_idxs",
+    "is_backward",
+    "graph_id",
+    "cpp_wrapper",
+    "is_inference",
+    "layout_opt",
+    "fx_wrapper",
+)
 
 
-def compile_inner(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
+def compile_inner(
+    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
+) -> Callable[[list[Any]], Any]:
     """Compiles one graph with Inductor's inner compiler; `torch._inductor.compile` is public but starts from the top."""
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.utils import BoxedBool
@@ -227,13 +244,18 @@ def joint_passes(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.Grap
             return compile_fx._recursive_joint_graph_passes(gm)
 
 
-def partition(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool) -> tuple[Any, Any]:
+def partition(
+    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool
+) -> tuple[Any, Any]:
     """Inductor's joint passes (if `passes`) and its partitioner: (forward, backward). Not public. Checked: 2.13.0."""
     import torch._inductor.config as inductor_config
     from torch._inductor.compile_fx import partition_fn
 
     given = {name: kwargs[name] for name in ("num_fwd_outputs", "static_lifetime_input_indices") if name in kwargs}
-    with compiling(mode), inductor_config.patch(use_joint_graph_passes=passes and inductor_config.use_joint_graph_passes):
+    with (
+        compiling(mode),
+        inductor_config.patch(use_joint_graph_passes=passes and inductor_config.use_joint_graph_passes),
+    ):
         return partition_fn(gm, list(fakes), **given)
 
 
@@ -279,14 +301,19 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
         yield lost
 
 
-_CONFIG_MODULES = {"inductor": "torch._inductor.config", "dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config"}
+_CONFIG_MODULES = {
+    "inductor": "torch._inductor.config",
+    "dynamo": "torch._dynamo.config",
+    "functorch": "torch._functorch.config",
+}
 
 
 @contextlib.contextmanager
 def watching_compiles(post_grad: Callable[[fx.GraphModule], None], code: Callable[[str], None]) -> Iterator[None]:
     """Calls back with each post-grad graph and each piece of generated code of the compiles inside.
 
-    `inductor.config.post_grad_custom_post_pass` is public but belongs to the user, and runs before the last rewrites. Checked: 2.13.0.
+    `inductor.config.post_grad_custom_post_pass` is public but belongs to the user, and runs before the last rewrites.
+    Checked: 2.13.0.
     """
     from torch._inductor import compile_fx
 

@@ -1,4 +1,5 @@
-"""Copies that do not lose what matters: of inputs (aliasing, strides, offsets, requires_grad) and of graphs (metadata, subgraphs).
+"""Copies that do not lose what matters: of inputs (aliasing, strides, offsets, requires_grad) and of graphs (metadata,
+subgraphs).
 
 >>> x = torch.zeros(4)
 >>> a, b = clone_inputs([x, x[1:]])
@@ -20,14 +21,21 @@ def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.T
     """Clones the tensors among `inputs`, each storage once, so that views of one storage stay views of one storage.
 
     `change` maps a whole flat storage (a 1-d tensor of one dtype) to its copy, for instance to another dtype or device.
-    A tensor that requires grad becomes a leaf that requires grad; parameters stay parameters. Anything that is not a plain strided
-    tensor is cloned alone.
+    A tensor that requires grad becomes a leaf that requires grad; parameters stay parameters. Anything that is not a plain
+    strided tensor is cloned alone.
     """
     storages: dict[tuple[Any, torch.dtype], torch.Tensor] = {}
-    return [_clone(value, storages, change or torch.Tensor.clone) if isinstance(value, torch.Tensor) else value for value in inputs]
+    return [
+        _clone(value, storages, change or torch.Tensor.clone) if isinstance(value, torch.Tensor) else value
+        for value in inputs
+    ]
 
 
-def _clone(tensor: torch.Tensor, storages: dict[tuple[Any, torch.dtype], torch.Tensor], change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+def _clone(
+    tensor: torch.Tensor,
+    storages: dict[tuple[Any, torch.dtype], torch.Tensor],
+    change: Callable[[torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
     if tensor.layout != torch.strided or tensor.is_quantized or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     plain = tensor.detach()
@@ -45,7 +53,9 @@ def _clone(tensor: torch.Tensor, storages: dict[tuple[Any, torch.dtype], torch.T
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
-    """A copy whose graph (and subgraphs) can be changed freely; parameters, buffers and constants are shared with the original."""
+    """A copy whose graph (and subgraphs) can be changed freely; parameters, buffers and constants are shared with the
+    original.
+    """
     graph = copy.deepcopy(gm.graph)
     out = fx.GraphModule(gm, graph, class_name=type(gm).__name__)
     out.meta = dict(gm.meta)

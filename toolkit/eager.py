@@ -20,10 +20,11 @@ from torch.utils import _pytree as pytree
 from . import philox
 
 _RANDOM_FUNCTIONS = frozenset({
-    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "randperm", "poisson",
-    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu",
-    "gumbel_softmax", "scaled_dot_product_attention", "native_dropout", "fractional_max_pool2d", "multi_head_attention_forward",
-    "uniform_", "normal_", "exponential_", "random_", "geometric_", "cauchy_", "log_normal_", "bernoulli_", "dropout_",
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "randperm",
+    "poisson", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
+    "feature_dropout", "native_dropout", "dropout_", "rrelu", "gumbel_softmax", "scaled_dot_product_attention",
+    "fractional_max_pool2d", "multi_head_attention_forward", "uniform_", "normal_", "exponential_", "random_", "geometric_",
+    "cauchy_", "log_normal_", "bernoulli_",
 })  # fmt: skip
 _UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 _POISON = 0x7B  # huge as a float of any width, out of range as an index
@@ -42,7 +43,9 @@ def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False
 
     `poison` fills what `empty` ops leave uninitialised with a byte pattern.
     """
-    return pytree.tree_leaves(_Runner(gm, poison).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None)
+    return pytree.tree_leaves(
+        _Runner(gm, poison).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
+    )
 
 
 def is_random(node: fx.Node) -> bool:
@@ -58,7 +61,21 @@ def is_random(node: fx.Node) -> bool:
 
 def has_random(gm: fx.GraphModule) -> bool:
     """Whether a graph, or a graph inside it, draws random numbers."""
-    return any(is_random(node) for part in gm.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes)
+    return any(
+        is_random(node) for part in gm.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes
+    )
+
+
+def draws_from_generator(gm: fx.GraphModule) -> bool:
+    """Whether a graph draws by ops of torch, which compiled code imitates only under `fallback_random`; Inductor's prims
+    are not meant.
+    """
+    return has_random(gm) and not any(
+        "inductor_" in str(node.target) and is_random(node)
+        for part in gm.modules()
+        if isinstance(part, fx.GraphModule)
+        for node in part.graph.nodes
+    )
 
 
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,4 +1,5 @@
-"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were changed in place.
+"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were changed
+in place.
 
 The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
 
@@ -28,14 +29,16 @@ class Execution(NamedTuple):
 
 def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, seed: int, backward: bool = False,
             parameters: Sequence[torch.Tensor] = ()) -> Execution:  # fmt: skip
-    """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients of the leaves among
-    inputs and `parameters` are computed. Inputs are changed in place as the graph says: pass clones.
+    """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients of
+    the leaves among inputs and `parameters` are computed. Inputs are changed in place as the graph says: pass clones.
     """
     torch.manual_seed(seed)
     outputs = list(run(inputs))
     if not backward:
         return Execution(outputs, [], inputs)
-    leaves = [one for one in (*inputs, *parameters) if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf]
+    leaves = [
+        one for one in (*inputs, *parameters) if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
+    ]
     roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
     if not leaves or not roots:
         return Execution(_detached(outputs), [], inputs)

@@ -32,7 +32,9 @@ WIDE = {
     if hasattr(torch, name)
 }  # fmt: skip
 _NARROWING_METHODS = frozenset({"half", "float", "bfloat16"})
-_REINTERPRETING = frozenset({"aten.view.dtype", "prims.view_of_dtype.default", "aten.view_copy.dtype", "aten.frexp.Tensor"})
+_REINTERPRETING = frozenset(
+    {"aten.view.dtype", "prims.view_of_dtype.default", "aten.view_copy.dtype", "aten.frexp.Tensor"}
+)
 
 
 class NoReference(Exception):
@@ -43,7 +45,9 @@ class NoReference(Exception):
         super().__init__(reason)
 
 
-def reference(gm: fx.GraphModule, inputs: Sequence[Any], run: Callable[[fx.GraphModule, list[Any]], list[Any]] = run_graph) -> list[Any] | NoReference:
+def reference(
+    gm: fx.GraphModule, inputs: Sequence[Any], run: Callable[[fx.GraphModule, list[Any]], list[Any]] = run_graph
+) -> list[Any] | NoReference:
     """Outputs of the graph in float64, or the reason why there are none. `run` executes a graph (forward alone by default)."""
     default = torch.get_default_dtype()
     try:
@@ -54,9 +58,13 @@ def reference(gm: fx.GraphModule, inputs: Sequence[Any], run: Callable[[fx.Graph
         return none
     except GraphRunError as error:
         cause = str(error.__cause__).strip().splitlines()
-        return NoReference(f"node {error.node} does not run in float64 ({cause[0] if cause else type(error.__cause__).__name__})")
+        return NoReference(
+            f"node {error.node} does not run in float64 ({cause[0] if cause else type(error.__cause__).__name__})"
+        )
     except RuntimeError as error:  # the backward of an op that has none in float64
-        return NoReference(f"the graph does not run in float64 ({str(error).splitlines()[0] if str(error) else 'RuntimeError'})")
+        return NoReference(
+            f"the graph does not run in float64 ({str(error).splitlines()[0] if str(error) else 'RuntimeError'})"
+        )
     finally:
         torch.set_default_dtype(default)
 
@@ -81,10 +89,12 @@ def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
     if node.op not in ("call_function", "call_method", "call_module"):
         return
     if str(node.target) in _REINTERPRETING or _views_as_dtype(node):
-        raise NoReference(f"node {node.name} ({node.target}) reinterprets the bits of its input, which has no meaning in float64")
+        raise NoReference(
+            f"node {node.name} ({node.target}) reinterprets the bits of its input, which has no meaning in float64"
+        )
     if is_random(node):
-        node.args = (node.target, node.op, _narrow_arguments(node, dtypes), *node.args)
-        node.op, node.target = "call_function", run_as_recorded
+        recorded = _as_recorded(node.target, node.op, _narrow_arguments(node, dtypes))
+        node.op, node.target = "call_function", recorded
         return
     if node.op == "call_function" and getattr(node.target, "__name__", "") == "_enter_autocast":
         device, dtype, *_ = (*node.args, None, None)
@@ -114,8 +124,8 @@ def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> d
     return found
 
 
-def run_as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None], *args: Any, **kwargs: Any) -> Any:
-    """Runs a random op on its recorded dtypes and widens what it gives, so that the random numbers are those of the eager run."""
+def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
+    """A function that runs a random op on its recorded dtypes and widens what it gives: the numbers are those of eager."""
 
     def back(key: str, value: Any) -> Any:
         dtype = narrow.get(key)
@@ -123,19 +133,24 @@ def run_as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None],
             return value.to(dtype)
         return value
 
-    plain = tuple(back(str(index), value) for index, value in enumerate(args))
-    named = {key: back(key, value) for key, value in kwargs.items()}
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        out = draw(target, op, plain, named)
-    finally:
-        torch.set_default_dtype(before)
-    return map_aggregate(out, lambda value: value.to(WIDE.get(value.dtype, value.dtype)) if isinstance(value, torch.Tensor) else value)
+    def random_as_recorded(*args: Any, **kwargs: Any) -> Any:
+        plain = tuple(back(str(index), value) for index, value in enumerate(args))
+        named = {key: back(key, value) for key, value in kwargs.items()}
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            out = _draw(target, op, plain, named)
+        finally:
+            torch.set_default_dtype(before)
+        return map_aggregate(
+            out,
+            lambda value: value.to(WIDE.get(value.dtype, value.dtype)) if isinstance(value, torch.Tensor) else value,
+        )
+
+    return random_as_recorded
 
 
-def draw(target: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls a random function, prim or method."""
+def _draw(target: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if op == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
     value = drawn(target, args, kwargs)
@@ -143,7 +158,9 @@ def draw(target: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _widen_attributes(wide: fx.GraphModule) -> None:
-    """Points the graph at widened copies of its tensors and modules, under new names: the originals are shared with the caller."""
+    """Points the graph at widened copies of its tensors and modules, under new names: the originals are shared with the
+    caller.
+    """
     renamed: dict[str, str] = {}
     for node in wide.graph.nodes:
         if node.op not in ("call_module", "get_attr"):
@@ -176,7 +193,9 @@ def _widen_module(module: torch.nn.Module) -> torch.nn.Module:
 
 def _widen_tensor(tensor: torch.Tensor) -> torch.Tensor:
     wide = tensor.detach().to(WIDE.get(tensor.dtype, tensor.dtype), copy=True)
-    return torch.nn.Parameter(wide, requires_grad=tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else wide
+    return (
+        torch.nn.Parameter(wide, requires_grad=tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else wide
+    )
 
 
 def _dtype_of(node: fx.Node) -> torch.dtype | None:

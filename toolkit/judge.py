@@ -1,9 +1,10 @@
 """Runs one graph under one rung in this process and says what went wrong: the body of every isolated query.
 
 Order: eager twice under one seed (the second time with uninitialised memory poisoned: a difference means that no verdict is
-possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph with random
-ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`, where compiled code draws eager's numbers; Inductor's own random
-prims are drawn the way its kernels do (`philox`, CPU). Must run in a child: the graph may take the process with it.
+possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph with
+random ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`, where compiled code
+draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU). Must run in a child:
+the graph may take the process with it.
 
 >>> judge(gm, inputs, ReplaySpec("inference"), "inductor").verdict
 'ok'
@@ -12,7 +13,9 @@ prims are drawn the way its kernels do (`philox`, CPU). Must run in a child: the
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +23,7 @@ from torch import fx
 
 from . import _torch
 from .copying import clone_inputs, copy_graph
-from .eager import GraphRunError, has_random, run_graph
+from .eager import GraphRunError, draws_from_generator, run_graph
 from .execution import Execution, changed_inputs, execute, versions
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
@@ -44,25 +47,40 @@ CHECKS: dict[str, tuple[str, ...]] = {
 """Check -> what is compared after the run. A crash, a signal, a hang and running out of memory are noticed under each."""
 
 
+Watch = Callable[[], AbstractContextManager[None]]
+
+
 def judge(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: str, check: str = "auto", *,
-          seed: int = 0, keep_outputs: bool = False) -> Outcome:  # fmt: skip
-    """Runs `gm` on clones of `inputs` under a rung and compares with eager and float64. Neither argument is changed."""
+          seed: int = 0, keep_outputs: bool = False, watch: Watch = nullcontext) -> Outcome:  # fmt: skip
+    """Runs `gm` on clones of `inputs` under a rung and compares with eager and float64. Neither argument is changed.
+
+    `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `_torch.watching_compiles`).
+    """
     with _torch.settings(spec.config) as lost, in_force(spec):
-        case = _Case(gm, inputs, spec, rung_named(rung), CHECKS[check], seed)
-        outcome = case.outcome(keep_outputs)
+        outcome = _Case(gm, list(inputs), spec, rung_named(rung), CHECKS[check], seed, watch).outcome(keep_outputs)
     outcome.rung = rung
     outcome.notes = [*lost, *outcome.notes]
     return outcome
 
 
+@dataclass
 class _Case:
-    """One judgement in progress."""
+    """One judgement in progress. `seconds`: compile and first run of the rung; `step`: where it is."""
 
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: Rung, compared: tuple[str, ...], seed: int) -> None:
-        self.gm, self.inputs, self.spec, self.rung, self.compared, self.seed = gm, list(inputs), spec, rung, compared, seed
-        self.backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
-        self.seconds = 0.0
-        self.step = ""
+    gm: fx.GraphModule
+    inputs: list[Any]
+    spec: ReplaySpec
+    rung: Rung
+    compared: tuple[str, ...]
+    seed: int
+    watch: Watch
+    seconds: float = 0.0
+    step: str = ""
+
+    @property
+    def backward(self) -> bool:
+        """Whether gradients are part of the result."""
+        return self.spec.stage in FULL_STAGES and self.spec.ambient.grad and not self.spec.ambient.inference_mode
 
     def outcome(self, keep_outputs: bool) -> Outcome:
         """The whole judgement."""
@@ -72,16 +90,22 @@ class _Case:
         eager, changed, refusal = self._eager()
         if refusal is not None or eager is None:
             return Outcome(ok=False, signature=refusal, verdict=f"cannot judge: {_first_line(refusal)}")
-        random = has_random(self.gm)
-        truth = self._reference(changed) if {"accuracy"} & set(self.compared) else NoReference("numbers were not asked for")
+        random = draws_from_generator(self.gm)
+        truth = (
+            self._reference(changed) if {"accuracy"} & set(self.compared) else NoReference("numbers were not asked for")
+        )
         try:
             got = self._run_rung()
-            again = self._run_rung(fallback_random=True) if random and self.rung.name != "eager" and self.compared else got
+            again = (
+                self._run_rung(fallback_random=True) if random and self.rung.name != "eager" and self.compared else got
+            )
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             return self._crashed(error)
         mark("compare")
         wanted = eager.results(changed)
-        difference = self._mutation(got, changed) or self._compare(truth, wanted, got.results(changed), again.results(changed), random)
+        difference = self._mutation(got, changed) or self._compare(
+            truth, wanted, got.results(changed), again.results(changed), random
+        )
         return self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
 
     def _execute(self, run: Any, inputs: list[Any], gm: fx.GraphModule) -> Execution:
@@ -96,7 +120,9 @@ class _Case:
             changed = changed_inputs(before, first.inputs)
             if not self.compared:
                 return first, changed, None
-            poisoned = self._execute(lambda given: run_graph(self.gm, given, poison=True), clone_inputs(self.inputs), self.gm)
+            poisoned = self._execute(
+                lambda given: run_graph(self.gm, given, poison=True), clone_inputs(self.inputs), self.gm
+            )
         except (GraphRunError, RuntimeError) as error:
             cause = error.__cause__ or error
             kind = "memory" if is_memory_error(cause) else "error"
@@ -117,7 +143,8 @@ class _Case:
     def _run_rung(self, *, fallback_random: bool = False) -> Execution:
         gm = copy_graph(self.gm)
         began = time.perf_counter()
-        with _torch.settings({"inductor": {"fallback_random": True}} if fallback_random else {}):
+        extra = {"inductor": {"fallback_random": True}} if fallback_random else {}
+        with _torch.settings(extra), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
             fakes = _torch.shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
             compiled = self.rung.build(gm, fakes, self.spec)
@@ -132,7 +159,9 @@ class _Case:
 
     def _crashed(self, error: Exception) -> Outcome:
         signature = Signature("memory", self.step) if is_memory_error(error) else from_exception(error, self.step)
-        return Outcome(ok=False, signature=signature, verdict=f"{signature.kind}: {_first_line(signature)}", seconds=self.seconds)
+        return Outcome(
+            ok=False, signature=signature, verdict=f"{signature.kind}: {_first_line(signature)}", seconds=self.seconds
+        )
 
     def _mutation(self, got: Execution, changed: list[int]) -> Difference | None:
         """An input that the rung changed and eager does not; donated inputs of a backward may be overwritten."""
@@ -142,10 +171,14 @@ class _Case:
             if index in changed or not isinstance(before, torch.Tensor):
                 continue
             if compare(None, [before.detach()], [after.detach()], check=("accuracy", "nan")):
-                return Difference("metadata", -1, "mutation", None, f"input {index} is changed in place; eager leaves it as it was")
+                return Difference(
+                    "metadata", -1, "mutation", None, f"input {index} is changed in place; eager leaves it as it was"
+                )
         return None
 
-    def _compare(self, truth: Any, wanted: list[Any], got: list[Any], again: list[Any], random: bool) -> Difference | None:
+    def _compare(
+        self, truth: Any, wanted: list[Any], got: list[Any], again: list[Any], random: bool
+    ) -> Difference | None:
         known = None if isinstance(truth, NoReference) else truth
         strides = self._promised_strides()
         if not random:
@@ -160,7 +193,9 @@ class _Case:
             return range(len(_leaves(output.args[0])))
         return list(output.meta.get("user_visible_output_idxs", ()))
 
-    def _concluded(self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], kept: Execution | None) -> Outcome:
+    def _concluded(
+        self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], kept: Execution | None
+    ) -> Outcome:
         outcome = Outcome(ok=difference is None, seconds=self.seconds, verdict="ok")
         known = None if isinstance(truth, NoReference) else truth
         if "accuracy" in self.compared:
@@ -170,8 +205,12 @@ class _Case:
         if isinstance(truth, NoReference) and self.compared:
             outcome.verdict = f"no reference: {truth.reason}"
         if difference is not None:
-            outcome.signature = Signature(difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text)
-            word = {"accuracy": "wrong numbers", "nan": f"{difference.detail} that eager does not have"}.get(difference.kind, "metadata")
+            outcome.signature = Signature(
+                difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text
+            )
+            word = {"accuracy": "wrong numbers", "nan": f"{difference.detail} that eager does not have"}.get(
+                difference.kind, "metadata"
+            )
             outcome.verdict = f"{word}: {difference.text}"
         return outcome
 

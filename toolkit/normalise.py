@@ -16,11 +16,12 @@ _IR = re.compile(
     r"ExpandView|SqueezeView|SliceView|GenericView|DonatedBuffer|ExternKernel\w*|FallbackKernel|MultiOutput|\w*Layout|FakeTensor|tensor|Parameter|"
     r"torch\.Size|TensorMetadata|ShapeAsConstantBuffer|SchedulerNode|FusedSchedulerNode|\w+Box|\w+Constant)\("
 )
+_NAMED = "buf|arg|args|op|primals|tangents|tmp|getitem|inp|in_ptr|out_ptr|fwd_rng_state|x|i|p|z|r|s|u|zuf|val|ks|idx"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<hex>"),
     (re.compile(r"(?:[A-Za-z]:)?(?:/[\w.+\-@]+){2,}/?"), "<path>"),
     (re.compile(r"\bc[a-z2-7]{50,}\w*"), "<hash>"),
-    (re.compile(r"%?\b(?:buf|arg|args|op|primals|tangents|tmp|getitem|inp|in_ptr|out_ptr|fwd_rng_state|x|i|p|z|r|s|u|zuf|val|ks|idx)_?\d+(?:_\d+)*\b"), "<name>"),
+    (re.compile(rf"%?\b(?:{_NAMED})_?\d+(?:_\d+)*\b"), "<name>"),
     (re.compile(r"(%?\b[A-Za-z]\w*?)(?:_\d+)+\b"), r"\1"),
     (re.compile(r"\bname='[^']*'"), "name=<name>"),
     (re.compile(r"(?<![\w<])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)"), "<n>"),
@@ -79,7 +80,9 @@ _PLUMBING = frozenset({
 
 
 def library_frames(frames: list[str], keep: int = 4) -> list[str]:
-    """Of `module:function` frames, innermost first, those of torch and triton that say where, without the plumbing around them."""
+    """Of `module:function` frames, innermost first, those of torch and triton that say where, without the plumbing around
+    them.
+    """
     inside = [frame for frame in frames if frame.split(".")[0].split(":")[0] in ("torch", "triton", "sympy")]
     return [frame for frame in inside if frame.split(":")[0] not in _PLUMBING][:keep]
 

@@ -36,8 +36,9 @@ TOLERANCE: dict[torch.dtype, float] = {
     torch.complex128: 1e-10,
     torch.complex64: 1e-5,
 }
-"""Relative RMS error that is never called wrong: about 100 eps for float32 (Inductor's vectorised exp, tanh and the like are good to a few
-ulp, and errors add up over a graph), 4 eps for half precision, where Inductor keeps float32 between fused operations."""
+"""Relative RMS error that is never called wrong: about 100 eps for float32 (Inductor's vectorised exp, tanh and the like are
+good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor keeps float32 between fused
+operations."""
 
 FACTOR = 4.0
 ELEMENT_FACTOR = 16.0
@@ -57,8 +58,14 @@ class Difference(NamedTuple):
     text: str
 
 
-def compare(reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], *,
-            strides: Collection[int] = (), check: Collection[str] = ("metadata", "nan", "accuracy")) -> Difference | None:  # fmt: skip
+def compare(
+    reference: Sequence[Any] | None,
+    eager: Sequence[Any],
+    got: Sequence[Any],
+    *,
+    strides: Collection[int] = (),
+    check: Collection[str] = ("metadata", "nan", "accuracy"),
+) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
 
     Metadata is looked at first, then NaN and Inf that eager does not have, then numbers.
@@ -137,7 +144,12 @@ def _numbers(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
         if not isinstance(want, (int, float)) or want == have or want != want:
             return None
         return Difference("accuracy", index, "", 1.0, f"output {index}: {have}, eager gives {want}")
-    if not isinstance(have, torch.Tensor) or want.shape != have.shape or not want.numel() or want.layout != torch.strided:
+    if (
+        not isinstance(have, torch.Tensor)
+        or want.shape != have.shape
+        or not want.numel()
+        or want.layout != torch.strided
+    ):
         return None
     if not _is_float(want):
         return _integers(index, truth, want, have)
@@ -172,7 +184,11 @@ def _errors(truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor) -> tupl
     rung, own = float(_rms(g - r)), float(_rms(e - r))
     if scale == 0.0:
         scale = 1.0
-    per_eps = ELEMENT_EPS if eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128) else HALF_ELEMENT_EPS
+    per_eps = (
+        ELEMENT_EPS
+        if eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+        else HALF_ELEMENT_EPS
+    )
     floor = per_eps * torch.finfo(eager.dtype).eps * (r.abs() + scale)
     wrong = int(((g - r).abs() > ELEMENT_FACTOR * (e - r).abs().max() + floor).sum())
     return rung / scale, own / scale, wrong
@@ -194,7 +210,11 @@ def _largest(truth: torch.Tensor, have: torch.Tensor) -> float | None:
 
 
 def _is_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout == torch.strided and (value.is_floating_point() or value.is_complex())
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and (value.is_floating_point() or value.is_complex())
+    )
 
 
 def _plain(value: Any) -> Any:

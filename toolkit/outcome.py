@@ -14,7 +14,9 @@ from .signature import Signature
 
 
 class OutputError(msgspec.Struct, omit_defaults=True):
-    """How far one output is from the float64 reference: relative RMS errors of the rung and of eager, and the largest difference."""
+    """How far one output is from the float64 reference: relative RMS errors of the rung and of eager, and the largest
+    difference.
+    """
 
     name: str
     rung: float | None = None
@@ -25,9 +27,10 @@ class OutputError(msgspec.Struct, omit_defaults=True):
 class Outcome(msgspec.Struct, omit_defaults=True):
     """The result of running one graph under one rung.
 
-    `ok`: no failure was seen. `verdict` says how much that means: "ok", "no reference: ..." (numbers could not be judged), "crash",
-    "wrong", "cannot judge: ...". `outputs` is the list of output tensors when they were asked for. `seconds` is the time of compile and
-    run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this one, or None when it was not compared.
+    `ok`: no failure was seen. `verdict` says how much that means: "ok", "no reference: ..." (numbers could not be judged),
+    "crash", "wrong", "cannot judge: ...". `outputs` is the list of output tensors when they were asked for. `seconds` is
+    the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
+    one, or None when it was not compared.
     """
 
     ok: bool

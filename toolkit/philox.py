@@ -1,8 +1,9 @@
 """Inductor's own random numbers on the CPU, computed eagerly, so that a graph with dropout can be judged.
 
-Inductor replaces random ops by prims whose eager implementation draws other numbers than the compiled kernel. These functions draw the
-kernel's: Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011) with the low half of the seed
-as key and the element's linear index as counter. Checked against compiled kernels of 2.13.0, CPU. Other devices: not covered.
+Inductor replaces random ops by prims whose eager implementation draws other numbers than the compiled kernel. These
+functions draw the kernel's: Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011) with the
+low half of the seed as key and the element's linear index as counter. Checked against compiled kernels of 2.13.0, CPU.
+Other devices: not covered.
 
 >>> rand(3, torch.tensor(7)).shape
 torch.Size([3])

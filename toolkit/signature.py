@@ -1,6 +1,7 @@
 """What "fails the same way" means: the kind of a failure, where it happens, and its error without what a reduction changes.
 
-No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is for people.
+No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is for
+people.
 
 >>> seen = from_exception(error, stage="compile")
 >>> seen.same_as(from_exception(the_same_error_on_a_smaller_graph, stage="compile"))
@@ -30,10 +31,11 @@ _LIKENESS = 0.75
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to fail.
 
-    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory; nondeterministic and error mean that no verdict is possible
-    (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run | compare. `error`: exception type.
-    `message`: normalised. `frames`: innermost library frames. `detail`: signal name, lowered op, metadata property, "nan" or "inf".
-    `size`: for accuracy, the error relative to the reference's root mean square. `text` is the raw message, not compared.
+    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory; nondeterministic and error mean that no
+    verdict is possible (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run |
+    compare. `error`: exception type. `message`: normalised. `frames`: innermost library frames. `detail`: signal name,
+    lowered op, metadata property, "nan" or "inf". `size`: for accuracy, the error relative to the reference's root mean
+    square. `text` is the raw message, not compared.
     """
 
     kind: Kind
@@ -95,13 +97,17 @@ def from_exception(error: BaseException, stage: str) -> Signature:
 
 
 def from_answer(answer: Answer) -> Signature | None:
-    """The signature of a whole query: what the task returned under "signature", else what became of its process. None: it passed."""
+    """The signature of a whole query: what the task returned under "signature", else what became of its process. None: it
+    passed.
+    """
     if answer.status == "done":
         found: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
         return None if found is None else msgspec.convert(found, Signature)
     frames = tuple(normalise.faulthandler_frames(answer.output))
     if answer.status == "signal":
-        return Signature("signal", answer.stage, frames=frames, detail=answer.signal, message=_abort_text(answer.output))
+        return Signature(
+            "signal", answer.stage, frames=frames, detail=answer.signal, message=_abort_text(answer.output)
+        )
     if answer.status == "timeout":
         return Signature("hang", answer.stage, frames=frames)
     if answer.status == "memory":
@@ -110,7 +116,9 @@ def from_answer(answer: Answer) -> Signature | None:
     assert failure is not None
     kind: Kind = "crash" if failure.type == "ProcessExit" else "error"
     inside = tuple(normalise.library_frames(failure.frames))
-    return Signature(kind, answer.stage, failure.type, normalise.message(failure.message), inside, raw=failure.message[:1000])
+    return Signature(
+        kind, answer.stage, failure.type, normalise.message(failure.message), inside, raw=failure.message[:1000]
+    )
 
 
 def _is(error: BaseException, name: str) -> bool:
@@ -128,7 +136,10 @@ def _inside(error: BaseException) -> BaseException | None:
 
 
 def _frames(error: BaseException) -> list[str]:
-    found = [f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}" for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = [
+        f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}"
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    ]
     return normalise.library_frames(found[::-1])
 
 

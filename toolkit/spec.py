@@ -21,9 +21,10 @@ FULL_STAGES = frozenset({"dynamo", "pre_grad"})
 class ReplaySpec(msgspec.Struct, omit_defaults=True):
     """How to enter the stack.
 
-    `stage` is one of dumps.schema.STAGES. `compile_kwargs` are those that the stage's own compiler was called with, `output_meta` the
-    output node's metadata that Inductor reads, both as plain JSON values. `config` is {"inductor": {...}, "dynamo": {...}, "functorch": {...}}.
-    `dynamic`: keep recorded symbols instead of making every size a number. `device`: move everything there first.
+    `stage` is one of dumps.schema.STAGES. `compile_kwargs` are those that the stage's own compiler was called with,
+    `output_meta` the output node's metadata that Inductor reads, both as plain JSON values. `config` is {"inductor": {...},
+    "dynamo": {...}, "functorch": {...}}. `dynamic`: keep recorded symbols instead of making every size a number. `device`:
+    move everything there first.
     """
 
     stage: str = "inference"
@@ -37,7 +38,9 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
     def of(cls, record: GraphRecord, *, device: str | None = None) -> ReplaySpec:
         """The spec that a saved graph was compiled with."""
         kwargs = {name: plain(value) for name, value in record.compile_kwargs.items()}
-        config = {room: {name: plain(value) for name, value in values.items()} for room, values in record.config.items()}
+        config = {
+            room: {name: plain(value) for name, value in values.items()} for room, values in record.config.items()
+        }
         return cls(record.stage, kwargs, record.ambient, config, bool(record.symbols), device)
 
     @property
@@ -47,7 +50,9 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
 
 
 def plain(value: Any) -> Any:
-    """An encoded argument as a Python value; what has no value ("opaque": a callable, a custom pass) stays as its encoded object."""
+    """An encoded argument as a Python value; what has no value ("opaque": a callable, a custom pass) stays as its encoded
+    object.
+    """
     if isinstance(value, list):
         return [plain(item) for item in value]
     if not isinstance(value, dict):

@@ -21,7 +21,8 @@ from .spec import FULL_STAGES, ReplaySpec
 def in_force(spec: ReplaySpec) -> Iterator[None]:
     """The state that a graph of this spec was compiled and run in.
 
-    Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages, which run without grad.
+    Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages, which
+    run without grad.
     """
     ambient = spec.ambient
     full = spec.stage in FULL_STAGES
@@ -41,11 +42,18 @@ def _globals(spec: ReplaySpec) -> Iterator[None]:
     ambient = spec.ambient
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    precision, dtype, cudnn_tf32 = torch.get_float32_matmul_precision(), torch.get_default_dtype(), torch.backends.cudnn.allow_tf32
+    threads = torch.get_num_threads()
+    precision, dtype, cudnn_tf32 = (
+        torch.get_float32_matmul_precision(),
+        torch.get_default_dtype(),
+        torch.backends.cudnn.allow_tf32,
+    )
     torch.use_deterministic_algorithms(ambient.deterministic, warn_only=ambient.deterministic_warn_only)
     torch.set_float32_matmul_precision(ambient.matmul_precision)
     torch.set_default_dtype(getattr(torch, ambient.default_dtype))
     torch.backends.cudnn.allow_tf32 = ambient.cudnn_tf32
+    if ambient.threads:
+        torch.set_num_threads(ambient.threads)  # Inductor writes the number into C++ kernels
     try:
         yield
     finally:
@@ -53,3 +61,4 @@ def _globals(spec: ReplaySpec) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
         torch.set_default_dtype(dtype)
         torch.backends.cudnn.allow_tf32 = cudnn_tf32
+        torch.set_num_threads(threads)

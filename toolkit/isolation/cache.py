@@ -30,7 +30,13 @@ def seed_folder() -> Path:
 
     from .. import _torch
 
-    parts = (torch.__version__, str(torch.version.git_version), _torch.compiler_version(), platform.machine(), _cpu_flags())
+    parts = (
+        torch.__version__,
+        str(torch.version.git_version),
+        _torch.compiler_version(),
+        platform.machine(),
+        _cpu_flags(),
+    )
     key = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "graphdbg" / "seed" / f"{torch.__version__}-{key}"

@@ -39,7 +39,9 @@ class Reply(msgspec.Struct, omit_defaults=True):
 
 
 def mark(stage: str) -> None:
-    """Notes the stage that the task enters ("compile", "run"), so that an answer tells it even after a segfault; no-op elsewhere."""
+    """Notes the stage that the task enters ("compile", "run"), so that an answer tells it even after a segfault; no-op
+    elsewhere.
+    """
     if _mark_fd is not None:
         os.ftruncate(_mark_fd, 0)
         os.pwrite(_mark_fd, stage.encode(), 0)
@@ -55,7 +57,10 @@ def is_memory_error(error: BaseException) -> bool:
 def failure_of(error: BaseException) -> Failure:
     """Describes an exception: its type, text, traceback, and module:function of its frames, innermost first."""
     cls = type(error)
-    frames = [f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}" for frame, _ in traceback.walk_tb(error.__traceback__)]
+    frames = [
+        f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}"
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    ]
     name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
     text = "".join(traceback.format_exception(cls, error, error.__traceback__))
     return Failure(name, str(error), text[-20_000:], frames[::-1][:40])

@@ -77,7 +77,13 @@ class _Process:
                 env=server_environment(cache, self.root / "tmp"),
             )  # fmt: skip
         theirs.close()
-        first = {"root": str(self.root), "cache_dir": str(cache), "client": os.getpid(), "path": [p for p in sys.path if p], **settings}
+        first = {
+            "root": str(self.root),
+            "cache_dir": str(cache),
+            "client": os.getpid(),
+            "path": [p for p in sys.path if p],
+            **settings,
+        }
         ours.sendall(frame_of(first))
         threading.Thread(target=self._listen, name="graphdbg-answers", daemon=True).start()
 
@@ -118,7 +124,9 @@ class _Process:
         log = ""
         with contextlib.suppress(OSError):
             log = (self.root / "server.log").read_text(errors="replace")[-4000:]
-        return Answer(query.id, "lost", output=log, error=Failure("ServerLost", "the fork server ended before the answer came"))
+        return Answer(
+            query.id, "lost", output=log, error=Failure("ServerLost", "the fork server ended before the answer came")
+        )
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -156,7 +164,9 @@ class ForkServer:
         """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON form."""
         with self._lock:
             if self._closed:
-                raise EnvironmentLackError("cannot ask a closed fork server", "close() was called", "make a new ForkServer")
+                raise EnvironmentLackError(
+                    "cannot ask a closed fork server", "close() was called", "make a new ForkServer"
+                )
             self._last_id += 1
             query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes)
             process = self._started()

@@ -20,7 +20,8 @@ _REMOVED = frozenset({
 def server_environment(cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables for the server: no recorder in it, one thread, CUDA asked for through NVML only, private cache and TMPDIR.
 
-    TMPDIR is private because a killed child leaves compilers' temporary files, and because Inductor puts precompiled headers there.
+    TMPDIR is private because a killed child leaves compilers' temporary files, and because Inductor puts precompiled
+    headers there.
     """
     kept = {name: value for name, value in user.items() if name not in _REMOVED and not name.startswith("GRAPHDBG")}
     return kept | {

@@ -52,7 +52,9 @@ def bind_child(parent: int, memory_bytes: int | None) -> None:
     die_with_parent(parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # the kernel takes the child first, never the user's process
+        Path("/proc/self/oom_score_adj").write_text(
+            "1000"
+        )  # the kernel takes the child first, never the user's process
     if memory_bytes is not None:
         limit = mapped_bytes() + memory_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -42,8 +42,9 @@ class Failure(msgspec.Struct, omit_defaults=True):
 class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
-    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `stage` is the last mark that the child
-    set (see `child.mark`); `output` is the head and the tail of what it and its children printed, faulthandler's traces included.
+    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `stage` is the last mark that
+    the child set (see `child.mark`); `output` is the head and the tail of what it and its children printed, faulthandler's
+    traces included.
     """
 
     id: int

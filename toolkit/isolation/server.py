@@ -1,8 +1,8 @@
 """The fork server: `python -m graphdbg.toolkit.isolation.server FD`, started by `client.ForkServer` and by nobody else.
 
 It imports torch and Inductor once, then forks a child per query. It must stay single-threaded, do no tensor work and never
-initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the client closes the socket, dies in
-any way, or sends SIGTERM.
+initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the client
+closes the socket, dies in any way, or sends SIGTERM.
 """
 
 from __future__ import annotations

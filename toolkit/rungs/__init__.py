@@ -15,24 +15,19 @@ from importlib import import_module
 
 from ...dumps.errors import UsageError
 from .base import Planned, Rung
-
-NAMES = (
-    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "triton_interpret", "inductor",
-    "inductor_cudagraphs", "aot_inductor",
-)  # fmt: skip
-"""In order of trust."""
-
-_BUILT = ("eager", "nop", "inductor")
+from .names import BUILT, NAMES
 
 
 def rung(name: str) -> Rung:
     """The rung of that name; UsageError with the nearest names for another."""
-    if name in _BUILT:
+    if name in BUILT:
         return import_module(f".{name}", __name__).RUNG
     if name in NAMES:
         return Planned(name)
     near = difflib.get_close_matches(name, NAMES, 1)
-    raise UsageError(f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", f"did you mean {near[0]!r}?" if near else "")
+    raise UsageError(
+        f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", f"did you mean {near[0]!r}?" if near else ""
+    )
 
 
 __all__ = ["NAMES", "Rung", "rung"]

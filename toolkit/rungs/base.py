@@ -1,4 +1,4 @@
-"""What a rung is. To add one: a file here with `RUNG = Mine()`, and its name in `rungs._BUILT`.
+"""What a rung is. To add one: a file here with `RUNG = Mine()`, and its name in `rungs.names.BUILT`.
 
 >>> class Mine(Rung):
 ...     name = "mine"

@@ -1,8 +1,8 @@
 """`inductor`: stock Inductor, entered at the stage where the graph was recorded and with the recorded arguments.
 
-forward, backward, an inference graph after its joint passes, and post-grad graphs go to the inner compiler; inference graphs through the joint
-passes first; joint graphs through the partitioner into two inner compiles; Dynamo's graphs through all of it. A graph is never
-traced a second time.
+forward, backward, an inference graph after its joint passes, and post-grad graphs go to the inner compiler; inference
+graphs through the joint passes first; joint graphs through the partitioner into two inner compiles; Dynamo's graphs through
+all of it. A graph is never traced a second time.
 """
 
 from __future__ import annotations

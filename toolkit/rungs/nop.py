@@ -21,7 +21,9 @@ class Nop(Rung):
     name = "nop"
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        gm.graph.set_codegen(fx.graph.CodeGen())  # flat in, flat out, whatever calling convention the recorded graph had
+        gm.graph.set_codegen(
+            fx.graph.CodeGen()
+        )  # flat in, flat out, whatever calling convention the recorded graph had
         gm.recompile()
         return lambda inputs: pytree.tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
 

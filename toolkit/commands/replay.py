@@ -1,0 +1,156 @@
+"""`graphdbg replay`: a saved graph, or every graph of a run, run again in isolation and judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.output import emit, say
+from ..rungs.names import NAMES
+
+if TYPE_CHECKING:
+    from ...dumps.store import Run, SavedGraph
+    from ..outcome import Outcome
+
+
+@click.command()
+@click.argument("graph", metavar="RUN[/ID]")
+@click.option("--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How to run the graph.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
+              help="Seconds that one replay may take.")  # fmt: skip
+@click.option("--check", type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "hang", "memory"]), default="auto",
+              show_default=True, help="What to compare after the run.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def replay(graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, as_json: bool) -> None:
+    """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
+
+    \b
+    Each replay runs in a process of its own with a time limit; a segfault or a hang is a verdict.
+    Given a run, replays every graph in it and lists the failing ones first.
+    FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run.
+    Exit code: 0 nothing failed, 1 a failure was reproduced or no verdict was possible.
+    """
+    import os
+
+    from ...dumps.query import resolve
+    from ...dumps.store import SavedGraph
+    from ..isolation import ForkServer
+    from ..replay import PRELOAD
+
+    found = resolve(graph)
+    graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
+    options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check}
+    with ForkServer(threads=os.cpu_count() or 1, preload=PRELOAD) as server:
+        rows = [_one(saved, options, server, tell=len(graphs) > 1) for saved in graphs]
+    if isinstance(found, SavedGraph):
+        _show_one(rows[0], as_json)
+    else:
+        _show_all(rows, as_json)
+    raise SystemExit(0 if all(row["ok"] for row in rows) else 1)
+
+
+def _graphs(run: Run) -> list[SavedGraph]:
+    graphs = run.graphs()
+    if not graphs:
+        from ...dumps.errors import UsageError
+
+        raise UsageError(
+            f"{run.path} holds no graphs",
+            "nothing was compiled, or nothing could be saved",
+            f"see graphdbg ls {run.path}",
+        )
+    return graphs
+
+
+def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool) -> dict[str, Any]:
+    from ..replay import replay as run
+
+    try:
+        outcome = run(saved, **options, outputs=False, server=server)
+    except GraphdbgError as error:
+        if not tell:
+            raise
+        row = {"id": saved.id, "ok": False, "verdict": f"cannot judge: {error}", "signature": None, "seconds": 0.0,
+               "fidelity": None, "notes": [], "rung": options["rung"]}  # fmt: skip
+    else:
+        row = _row(saved, outcome)
+    if tell:
+        say(f"{row['id']}: {row['verdict'].splitlines()[0]}")
+    return row
+
+
+def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
+    import msgspec
+
+    plain = msgspec.to_builtins(outcome)
+    keys = ("ok", "verdict", "signature", "seconds", "fidelity", "errors", "notes", "rung", "peak_bytes")
+    row: dict[str, Any] = {"id": saved.id, **{key: plain.get(key) for key in keys}}
+    row["ok"] = outcome.ok
+    if not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error"):
+        row["output"] = outcome.output
+    return row
+
+
+_RANK = {
+    "crash": 0,
+    "signal": 0,
+    "hang": 1,
+    "memory": 1,
+    "nan": 2,
+    "accuracy": 3,
+    "metadata": 4,
+    "nondeterministic": 6,
+    "error": 7,
+}
+
+
+def rank(row: dict[str, Any]) -> tuple[int, float]:
+    """Failing graphs first: crashes, hangs, NaN, wrong numbers by size, metadata; then what differs from the recording;
+    then the rest.
+    """
+    signature = row["signature"]
+    if signature is not None:
+        return _RANK.get(signature["kind"], 5), -(signature.get("size") or 0.0)
+    if not row["ok"]:
+        return 8, 0.0
+    return (9 if str(row["fidelity"]).startswith("different") else 10), 0.0
+
+
+def _show_one(row: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit(row, as_json=True)
+        return
+    lines = [f"verdict    {row['verdict']}"]
+    if row["signature"]:
+        import msgspec
+
+        from ..signature import Signature
+
+        lines.append(f"signature  {msgspec.convert(row['signature'], Signature).text()}")
+    lines.append(f"seconds    {row['seconds']:.2f}")
+    if row["fidelity"]:
+        lines.append(f"fidelity   {row['fidelity']}")
+    lines += [f"note       {note}" for note in row["notes"] or ()]
+    emit("\n".join(lines), as_json=False)
+    if row.get("output"):
+        say(row["output"])
+
+
+def _show_all(rows: list[dict[str, Any]], as_json: bool) -> None:
+    ranked = sorted(rows, key=rank)
+    if as_json:
+        emit({"graphs": ranked}, as_json=True)
+        return
+    width = max(len(row["id"]) for row in ranked)
+    for row in ranked:
+        fidelity = str(row["fidelity"] or "-").splitlines()[0]
+        emit(
+            f"{row['id']:<{width}}  {row['seconds']:6.2f} s  {row['verdict'].splitlines()[0]}  [fidelity: {fidelity}]",
+            as_json=False,
+        )
+    bad = [row for row in ranked if not row["ok"]]
+    say(f"{len(ranked)} graphs, {len(bad)} failing" + (f"; look at {bad[0]['id']} first" if bad else ""))

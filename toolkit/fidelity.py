@@ -1,0 +1,189 @@
+"""Does a replay compile what the live run compiled? Compares post-grad graphs and generated code with the recorded ones.
+
+Both sides are written in one normal form: nodes numbered in order, no stacks, comments, provenance, kernel names, hashes,
+paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides, symbols, and each
+line of code. Reads no more of torch than `dumps.live.encode` needs.
+
+>>> compare(saved, watched)
+'same'
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..dumps.errors import GraphdbgError
+from ..dumps.schema import GraphBody, GraphRecord, Value
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ..dumps.store import SavedGraph
+
+SAME = "same"
+_SHOWN_LINES = 24
+_CODE = "output_code.py"
+
+
+class Watched:
+    """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form."""
+
+    def __init__(self) -> None:
+        self.graphs: list[list[str]] = []
+        self.code: list[list[str]] = []
+
+    def post_grad(self, gm: fx.GraphModule) -> None:
+        """Takes a post-grad graph."""
+        from ..dumps import live
+
+        self.graphs.append(graph_lines(live.encode(gm, id="x0_0/post_grad_forward", stage="post_grad_forward")))
+
+    def source(self, text: str) -> None:
+        """Takes the code of one compile; a graph without kernels has none."""
+        self.code.append(code_lines(text))
+
+
+def compare(saved: SavedGraph, watched: Watched) -> str:
+    """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed."""
+    siblings = _siblings(saved)
+    if isinstance(siblings, str):
+        return f"not compared: {siblings}"
+    graphs = [graph for stage, graph in siblings if stage.startswith("post_grad")]
+    if len(graphs) != len(watched.graphs):
+        return f"different: {len(watched.graphs)} graphs were compiled, the recording has {len(graphs)}"
+    for graph, lines in zip(graphs, watched.graphs, strict=True):
+        try:
+            recorded = graph_lines(graph.record)
+        except GraphdbgError as error:
+            return f"not compared: {error}"
+        if recorded != lines:
+            return _different(f"post-grad graph of {graph.id}", recorded, lines)
+    codes = [
+        (graph.id, path) for stage, graph in siblings if not stage.startswith("post_grad") for path in _code(graph)
+    ]
+    if not codes:
+        return SAME if not any(watched.code) else "same graph; code not compared: the recording holds none"
+    if len(codes) != len(watched.code):
+        return f"different: code of {len(watched.code)} graphs was generated, the recording has {len(codes)}"
+    for (name, path), lines in zip(codes, watched.code, strict=True):
+        recorded = code_lines(path.read_text(errors="replace"))
+        if recorded != lines:
+            return _different(f"code of {name}", recorded, lines)
+    return SAME
+
+
+def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
+    """The graphs of the same compile id that this one's compile must produce: (stage, graph), or why there are none."""
+    if saved.run is None:
+        return "a case by itself has no recorded compile"
+    compile_id, _, stage = saved.local_id.partition("/")
+    stage, _, number = stage.partition(".")
+    same = {
+        graph.local_id: graph for graph in saved.run.graphs()
+        if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_id
+    }  # fmt: skip
+    suffix = f".{number}" if number else ""
+    found: list[tuple[str, SavedGraph]] = []
+    for kind in _KINDS.get(stage, ("forward", "backward", "inference")):
+        for name in (f"post_grad_{kind}", kind):
+            graph = same.get(f"{compile_id}/{name}{suffix}")
+            if graph is not None:
+                found.append((name, graph))
+    if not any(name.startswith("post_grad") for name, _ in found):
+        return "the recording has no post-grad graph of this compile"
+    return found
+
+
+_KINDS = {
+    "forward": ("forward",), "backward": ("backward",), "inference": ("inference",), "joint": ("forward", "backward"),
+    "post_grad_forward": ("forward",), "post_grad_backward": ("backward",), "post_grad_inference": ("inference",),
+}  # fmt: skip
+
+
+def _code(graph: SavedGraph) -> list[Path]:
+    return [path for path in graph.code_files() if path.name == _CODE]
+
+
+def _different(what: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
+    lines = list(difflib.unified_diff(recorded, replayed, "recorded", "replayed", lineterm="", n=1))
+    more = [f"... {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
+    return "\n".join([f"different {what}:", *lines[:_SHOWN_LINES], *more])
+
+
+def graph_lines(record: GraphRecord) -> list[str]:
+    """A graph's nodes, one line each, in normal form; subgraphs follow indented under their names."""
+    return _body_lines(record.graph, "")
+
+
+def _body_lines(body: GraphBody, indent: str) -> list[str]:
+    numbers = {node.name: f"%{index}" for index, node in enumerate(body.nodes)}
+    lines = []
+    for node in body.nodes:
+        target = "" if node.op in ("placeholder", "output") else f" {_attribute(body, node.target)}"
+        arguments = ", ".join(
+            [_text(arg, numbers) for arg in node.args]
+            + [f"{name}={_text(arg, numbers)}" for name, arg in sorted(node.kwargs.items())]
+        )
+        value = "" if node.op == "output" else f" : {_value(node.value)}"
+        lines.append(f"{indent}{numbers[node.name]} = {node.op}{target}({arguments}){value}")
+    for name, inner in body.subgraphs.items():
+        lines += [f"{indent}{name}:", *_body_lines(inner, indent + "    ")]
+    return lines
+
+
+def _attribute(body: GraphBody, target: str) -> str:
+    """A constant by what it is, not by the name that a compile made up for it."""
+    stored = body.attrs.get(target)
+    return target if stored is None else f"constant {_value(stored.value)} {stored.storage[:12]}"
+
+
+def _text(value: Any, numbers: dict[str, str]) -> str:
+    if isinstance(value, dict) and len(value) == 1 and "node" in value:
+        return numbers.get(value["node"], value["node"])
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_text(item, numbers)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item, numbers) for item in value) + "]"
+    return repr(value)
+
+
+def _value(value: Value | None) -> str:
+    if value is None:
+        return "?"
+    plain = msgspec.to_builtins(value)
+    for transient in ("storage", "requires_grad", "hint"):
+        plain.pop(transient, None)
+    return " ".join(f"{key}={item}" for key, item in plain.items() if key != "value_kind")
+
+
+_CPP_DIRECTIVE = re.compile(r"\s*#\s*(?:include|pragma|define|undef|if|ifdef|ifndef|else|elif|endif)\b")
+_NAMES = re.compile(
+    r"\b(?:cpp_fused|triton_(?:poi|red|per|tem|for|unk|mm|bmm)_fused|cpp_CppMicroGemm|cpp)_[A-Za-z0-9_]+"
+)
+_RULES = (
+    (re.compile(r"\bc[a-z2-7]{50,}\b"), "<hash>"),
+    (re.compile(r"0x[0-9a-fA-F]{6,}"), "<address>"),
+    (re.compile(r"(?:/[\w.+\-@<>]+){2,}"), "<path>"),
+    (re.compile(r"'(?:backend_hash|kernel_name|inductor_meta_hash)': '[^']*'"), "'<name>'"),
+)
+
+
+def code_lines(text: str) -> list[str]:
+    """Generated code without comments, provenance, hashes, paths and addresses; kernels are numbered in order of appearance."""
+    kernels: dict[str, str] = {}
+    lines = []
+    for line in text.splitlines():
+        bare = line.strip()
+        if not bare or bare.startswith("//") or (bare.startswith("#") and not _CPP_DIRECTIVE.match(line)):
+            continue
+        line = _NAMES.sub(lambda found: kernels.setdefault(found.group(), f"kernel_{len(kernels)}"), line.rstrip())
+        for pattern, replacement in _RULES:
+            line = pattern.sub(replacement, line)
+        lines.append(line)
+    return lines

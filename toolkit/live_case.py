@@ -1,0 +1,61 @@
+"""A saved graph made live for a judgement: module with fake values, real inputs, the spec it was compiled with.
+
+>>> case = live_case(load_graph("myrun/0_0/forward"), seed=0)
+>>> judge(case.gm, case.inputs, case.spec, "inductor")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from ..dumps import live
+from .copying import clone_inputs
+from .spec import ReplaySpec
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
+
+
+class LiveCase(NamedTuple):
+    """What `judge` takes, and sentences on what could not be as recorded."""
+
+    gm: fx.GraphModule
+    inputs: list[Any]
+    spec: ReplaySpec
+    notes: list[str]
+
+
+def live_case(saved: SavedGraph, *, seed: int, device: str | None = None) -> LiveCase:
+    """Loads a saved graph with its inputs; with `device`, moved there."""
+    spec = ReplaySpec.of(saved.record, device=device)
+    gm, _, _ = live.fake_module(saved.record, saved.tensors)
+    inputs = saved.inputs(seed)
+    notes = [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
+    if device is not None:
+        gm, inputs = moved(gm, inputs, torch.device(device))
+        spec.dynamic = False
+    return LiveCase(gm, inputs, spec, notes)
+
+
+def moved(gm: fx.GraphModule, inputs: list[Any], device: torch.device) -> tuple[fx.GraphModule, list[Any]]:
+    """The graph and its inputs on another device: tensors, device arguments; recorded fake values are dropped. Changes `gm`."""
+    for part in (one for one in gm.modules() if isinstance(one, fx.GraphModule)):
+        for node in part.graph.nodes:
+            node.args = map_aggregate(node.args, lambda value: device if isinstance(value, torch.device) else value)
+            node.kwargs = map_aggregate(node.kwargs, lambda value: device if isinstance(value, torch.device) else value)
+            node.meta.pop("val", None)
+            node.meta.pop("example_value", None)
+            if node.op == "get_attr" and isinstance(value := getattr(part, str(node.target), None), torch.Tensor):
+                setattr(
+                    part,
+                    str(node.target),
+                    type(value)(value.detach().to(device))
+                    if isinstance(value, torch.nn.Parameter)
+                    else value.to(device),
+                )
+        part.recompile()
+    return gm, clone_inputs(inputs, lambda tensor: tensor.to(device, copy=True))

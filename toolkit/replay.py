@@ -1,0 +1,127 @@
+"""Runs a saved graph again, isolated: a child of the fork server loads it, builds its inputs, judges it under a rung.
+
+The calling process imports torch only when it wants the outputs. Loading follows the safety rules of `dumps.live`.
+
+>>> outcome = replay(load_graph("myrun/0_0/forward"), rung="inductor")
+>>> outcome.ok, outcome.verdict, outcome.fidelity
+(True, 'ok', 'same')
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .isolation import Answer, ForkServer
+from .outcome import Outcome
+from .signature import from_answer
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
+
+TASK = f"{__name__}:task"
+PRELOAD = ("graphdbg.toolkit.judge", "graphdbg.dumps.live", "graphdbg.toolkit.rungs.inductor")
+"""What a server should import once for tasks of this module."""
+
+DEFAULT_LIMIT_S = 600.0
+
+
+def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
+           limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
+           server: ForkServer | None = None) -> Outcome:  # fmt: skip
+    """Runs a saved graph under a rung in a child with a time limit and judges it.
+
+    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
+    return the output tensors (imports torch here). `server`: a fork server to use; by default one is started and closed. A
+    segfault, a hang or running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be
+    loaded.
+    """
+    from .rungs import rung as known
+
+    known(rung)  # a wrong name is the caller's mistake, told before anything starts
+    with _server(server) as used, tempfile.TemporaryDirectory(prefix="graphdbg-replay-") as folder:
+        kept = Path(folder) / "outputs.pt" if outputs else None
+        payload = {
+            "path": str(saved.path.absolute()), "rung": rung, "seed": seed, "device": device, "check": check,
+            "keep": str(kept) if kept else None,
+        }  # fmt: skip
+        answer = used.call(TASK, payload, limit_s)
+        outcome = outcome_of(answer, rung)
+        outcome.notes += used.notes
+        if kept is not None and kept.exists():
+            outcome.outputs = _load(kept)
+    return outcome
+
+
+def outcome_of(answer: Answer, rung: str) -> Outcome:
+    """The outcome of an isolated judgement, whatever became of its process. Raises what the task refused as a user's error."""
+    from ..dumps import errors
+
+    if answer.status == "done":
+        outcome = msgspec.convert(answer.value, Outcome)
+    elif answer.error is not None and answer.error.type.startswith(errors.__name__):
+        cls = getattr(errors, answer.error.type.rpartition(".")[2])
+        raise cls(answer.error.message)
+    else:
+        signature = from_answer(answer)
+        assert signature is not None
+        cannot = "cannot judge: " if signature.kind == "error" or signature.stage in ("", "eager", "reference") else ""
+        outcome = Outcome(
+            ok=False, signature=signature, verdict=f"{cannot}{signature.text()}", rung=rung, seconds=answer.seconds
+        )
+    outcome.output, outcome.peak_bytes = answer.output, answer.peak_bytes
+    return outcome
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """What the child does: load, judge, compare with the recorded compile."""
+    from ..dumps.store import load_graph
+    from . import _torch, fidelity
+    from .isolation.child import mark
+    from .judge import judge
+    from .live_case import live_case
+
+    mark("load")
+    saved = load_graph(payload["path"])
+    case = live_case(saved, seed=payload["seed"], device=payload["device"])
+    watched = fidelity.Watched()
+    outcome = judge(
+        case.gm, case.inputs, case.spec, payload["rung"], payload["check"], seed=payload["seed"],
+        keep_outputs=payload["keep"] is not None, watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source),
+    )  # fmt: skip
+    outcome.notes = [*case.notes, *outcome.notes]
+    if payload["rung"] == "inductor" and payload["device"] is None and _compiled(outcome):
+        mark("fidelity")
+        outcome.fidelity = fidelity.compare(saved, watched)
+    if payload["keep"] and outcome.outputs is not None:
+        import torch
+
+        torch.save([one.detach() if isinstance(one, torch.Tensor) else one for one in outcome.outputs], payload["keep"])
+    outcome.outputs = None
+    return msgspec.to_builtins(outcome)
+
+
+def _compiled(outcome: Outcome) -> bool:
+    stopped = outcome.signature is not None and outcome.signature.stage in ("eager", "compile")
+    return not stopped and not outcome.verdict.startswith("skipped")
+
+
+@contextlib.contextmanager
+def _server(given: ForkServer | None) -> Iterator[ForkServer]:
+    if given is not None:
+        yield given
+        return
+    with ForkServer(threads=os.cpu_count() or 1, preload=PRELOAD) as own:
+        yield own
+
+
+def _load(path: Path) -> list[Any]:
+    import torch
+
+    return torch.load(path, map_location="cpu", weights_only=True)
