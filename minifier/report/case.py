@@ -28,6 +28,8 @@ class Failure(Protocol):
     def detail(self) -> str: ...
     @property
     def raw(self) -> str: ...
+    @property
+    def size(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,16 @@ class Case:
     failure: Failure
     rung: str = "inductor"
     made: str = ""
-    exact: bool = True
-    """Whether a crash has to show a part of its message too, not only the exception's type."""
 
     @property
     def grad(self) -> bool:
         """Whether the repro runs a backward too."""
         return self.record.stage in GRAD_STAGES
+
+    @property
+    def telling(self) -> str:
+        """The failure in a few words of its own."""
+        failure = self.failure
+        if failure.kind == "accuracy" and failure.size is not None:
+            return f"relative error {failure.size:.2g}" + (f" ({failure.detail})" if failure.detail else "")
+        return failure.raw or failure.message or failure.detail

@@ -28,6 +28,10 @@ LIMIT_S = 120
 """A compile of a small case that takes longer hangs."""
 
 
+PART = "PART = "
+"""How the line begins that asks for a part of the exception's text."""
+
+
 def constant_block(case: Case) -> str:
     """Module-level names that the checks use."""
     failure = case.failure
@@ -35,8 +39,8 @@ def constant_block(case: Case) -> str:
         loosest, half = tolerance(case.record)
         return f"TOLERANCE = {loosest!r}\nELEMENT_EPS = {24 if half else 256}"
     if failure.kind == "crash":
-        part = telling_part(failure.message, failure.raw) if case.exact else ""
-        return f"ERROR = {quoted(failure.error.rpartition('.')[2])}\nPART = {quoted(part)}"
+        part = telling_part(failure.message, failure.raw)
+        return f"ERROR = {quoted(failure.error.rpartition('.')[2])}\n{PART}{quoted(part)}"
     if failure.kind in ("signal", "hang"):
         return f"EXPECTED = {quoted(death_of(failure))}\nLIMIT_S = {LIMIT_S}"
     return ""

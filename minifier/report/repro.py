@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from . import templates
 from .case import Case
-from .checks import check_blocks, constant_block
+from .checks import PART, check_blocks, constant_block
 from .environment import package_version
 from .program import CannotExpressError, Program, program_of, quoted
 from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs
@@ -50,6 +50,17 @@ class Script:
     way: Way
     seeded: bool
     notes: tuple[str, ...] = ()
+    loose: bool = False
+
+    @property
+    def part(self) -> bool:
+        """Whether it asks for a part of the exception's text beside its type."""
+        return any(line.startswith(PART) and line != f'{PART}""' for line in self.text.splitlines())
+
+    def without_part(self) -> Script:
+        """The same program, content with the exception's type."""
+        lines = [f'{PART}""' if line.startswith(PART) else line for line in self.text.split("\n")]
+        return replace(self, text="\n".join(lines), loose=True)
 
 
 def candidates(case: Case) -> Iterator[Script]:
@@ -102,7 +113,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
 def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -> str:
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or package_version("torch") or "of unknown version"
-    shown = _plain(failure.raw or failure.message or failure.detail or failure.kind, 160)
+    shown = _plain(case.telling or failure.kind, 160)
     where = "" if entry == "torch.compile" else f" (entered through {entry})"
     lines = [
         f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {record.stage}, rung {case.rung}{where}.",

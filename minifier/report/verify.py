@@ -16,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT_S = 300.0
+_LOG_CHARACTERS = 4_000_000
+
 BUG, GONE, UNSURE = 1, 0, 2
 """Exit codes of a repro."""
 
@@ -67,6 +69,13 @@ class Verification:
 
 def run_once(program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> Trial:
     """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty."""
+    return run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed)
+
+
+def run_command(
+    command: Sequence[str], *, limit_s: float, seed: Path | None = None, after: Callable[[Path], None] | None = None
+) -> Trial:
+    """Any command in such a process; `after` may read what it left in its working folder before that vanishes."""
     with tempfile.TemporaryDirectory(prefix="graphdbg-verify-") as scratch:
         folders = {name: Path(scratch) / name for name in ("cache", "tmp", "cwd")}
         for folder in folders.values():
@@ -76,7 +85,9 @@ def run_once(program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = Non
 
             plant(folders["cache"], seed)
         started = time.monotonic()
-        code, output = _run([sys.executable, str(program.resolve())], _environment(folders), folders["cwd"], limit_s)
+        code, output = _run(command, _environment(folders), folders["cwd"], limit_s)
+        if after is not None:
+            after(folders["cwd"])
         return Trial(code, output, time.monotonic() - started)
 
 
@@ -122,7 +133,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, limi
             code = None
         finally:
             _end(process)
-    return code, log.read_text(errors="replace")[-60_000:]
+    return code, log.read_text(errors="replace")[-_LOG_CHARACTERS:]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

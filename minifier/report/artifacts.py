@@ -1,0 +1,115 @@
+"""Packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts redacted.
+
+The same contents give the same bytes (fixed order, dates and permissions). Tensors over the size limit are left out and named.
+
+>>> write_zip(Path("artifacts.zip"), {"repro.py": b"..."})
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ...dumps.atomic import temporary_beside
+from ...dumps.errors import UsageError
+from ...dumps.schema import GraphBody, GraphRecord, InputsRecord
+from ...dumps.store import SavedGraph
+from .redact import Redactor
+
+MAX_TENSOR_BYTES = 64 << 20
+_DATE = (1980, 1, 1, 0, 0, 0)
+_CASE_TEXTS = ("graph.json", "graph.py", "inputs.json", "case.json")
+
+
+def gather(saved: SavedGraph, files: Mapping[str, bytes], redactor: Redactor) -> tuple[dict[str, bytes], list[str]]:
+    """All members by name, and a sentence for each thing left out. `files` are the written reports (already redacted)."""
+    members: dict[str, bytes] = dict(files)
+    notes: list[str] = []
+    for name in _CASE_TEXTS:
+        path = saved.path / name
+        if path.is_file():
+            members[f"case/{name}"] = _redacted(path.read_bytes(), redactor)
+    room = MAX_TENSOR_BYTES
+    for name in sorted(set(_storages(saved.record, saved.inputs_record))):
+        size = saved.tensors.size_bytes(name)
+        if not size:
+            notes.append(f"tensor {name} is missing from {saved.tensors_dir.name}/")
+        elif size > room:
+            notes.append(f"tensor {name} ({size / 1e6:.0f} MB) was left out of artifacts.zip for its size")
+        else:
+            room -= size
+            members[f"case/tensors/{name}"] = (saved.tensors_dir / name).read_bytes()
+    for path in saved.code_files():
+        members[f"code/{path.name}"] = _redacted(path.read_bytes(), redactor)
+    excerpt = journal_excerpt(saved)
+    if excerpt:
+        members["journal.jsonl"] = redactor.text(excerpt).encode()
+    return members, notes
+
+
+def journal_excerpt(saved: SavedGraph) -> str:
+    """The lines about this graph from its process's journal; for a minified case the journal beside it."""
+    if saved.run is None or saved.process is None:
+        beside = saved.path.parent / "journal.jsonl"
+        return beside.read_text(errors="replace") if beside.is_file() else ""
+    path = saved.run.path / saved.process / "journal.jsonl"
+    if not path.is_file():
+        return ""
+    return "".join(
+        f"{line}\n"
+        for line in path.read_text(errors="replace").splitlines()
+        if _graph_of(line) in (saved.local_id, None)
+    )
+
+
+def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
+    """Writes the archive whole or not at all; raises UsageError when `path` exists."""
+    if path.exists():
+        raise UsageError(f"cannot write {path}", "it exists already", "choose another folder with -o")
+    temporary = temporary_beside(path)
+    try:
+        with zipfile.ZipFile(temporary, "x", zipfile.ZIP_DEFLATED) as archive:
+            for name in sorted(members):
+                item = zipfile.ZipInfo(name, _DATE)
+                item.external_attr = 0o644 << 16
+                item.create_system = 3
+                archive.writestr(item, members[name], zipfile.ZIP_DEFLATED)
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _graph_of(line: str) -> str | None:
+    """The graph that a journal line is about; None: the process; empty: not a line."""
+    try:
+        return msgspec.json.decode(line.encode(), type=_Line).graph
+    except msgspec.MsgspecError:
+        return ""
+
+
+class _Line(msgspec.Struct):
+    graph: str | None = None
+
+
+def _redacted(data: bytes, redactor: Redactor) -> bytes:
+    return redactor.text(data.decode(errors="replace")).encode()
+
+
+def _storages(record: GraphRecord, inputs: InputsRecord | None) -> Iterator[str]:
+    yield from _body_storages(record.graph)
+    for item in [*record.inputs, *(inputs.inputs if inputs else [])]:
+        if item.stored and item.stored.storage:
+            yield item.stored.storage
+
+
+def _body_storages(body: GraphBody) -> Iterator[str]:
+    for tensor in body.attrs.values():
+        if tensor.storage:
+            yield tensor.storage
+    for module in body.modules.values():
+        yield from (tensor.storage for tensor in module.state.values() if tensor.storage)
+    for subgraph in body.subgraphs.values():
+        yield from _body_storages(subgraph)

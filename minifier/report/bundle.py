@@ -1,0 +1,236 @@
+"""Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, tells it as an issue.
+
+Everything is decided by running programs in fresh processes (`verify`). Must not overwrite anything, and must not claim what
+was not seen: a program that does not fail is written with those words in the issue.
+
+>>> report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
+>>> report.rate
+'3 of 3 fresh processes'
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from ...dumps.atomic import write_file
+from ...dumps.errors import UsageError
+from ...dumps.output import say
+from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
+from ...dumps.store import SavedGraph
+from . import artifacts, environment, issue, layers, verify
+from .case import Case, Failure
+from .program import CannotExpressError
+from .redact import Redactor
+from .repro import SENTENCES, Script, candidates
+from .values import ITEM_SIZES
+
+TIMES = 3
+
+
+@dataclass
+class Report:
+    """What was written and how sure it is. `repro` is None when the graph has no plain form (`notes` say why)."""
+
+    out: Path
+    issue: Path
+    repro: Path | None = None
+    artifacts: Path | None = None
+    sidecar: Path | None = None
+    entry: str = ""
+    inputs: str = ""
+    shown: int = 0
+    times: int = 0
+    layer: str = ""
+    nodes: int = 0
+    original_nodes: int | None = None
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def verified(self) -> bool:
+        """Whether every fresh process showed the bug."""
+        return self.times > 0 and self.shown == self.times
+
+    @property
+    def rate(self) -> str:
+        """How often, in words."""
+        return f"{self.shown} of {self.times} fresh processes"
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json: paths as text, and the rate in words."""
+        plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        return plain | {"rate": self.rate, "verified": self.verified}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The chosen program and its runs."""
+
+    script: Script
+    runs: verify.Verification
+    layers: dict[str, int]
+
+
+def emit_report(
+    saved: SavedGraph,
+    out: Path,
+    *,
+    signature: Failure,
+    rung: str = "inductor",
+    original: SavedGraph | int | None = None,
+    with_artifacts: bool = False,
+    times: int = TIMES,
+    narrate: Callable[[str], None] = say,
+) -> Report:
+    """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
+
+    `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from.
+    Takes `times` fresh processes, a few more when the plainest program does not fail. Raises UsageError when a file exists.
+    """
+    names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
+    taken = [name for name in names if (out / name).exists()]
+    if taken:
+        raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+    out.mkdir(parents=True, exist_ok=True)
+    saved.module()  # refuses whatever is off the allow-list: what follows runs the graph's own text as a program
+    record, redactor = saved.record, Redactor()
+    nodes = node_count(record.graph)
+    before = node_count(original.record.graph) if isinstance(original, SavedGraph) else original
+    report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
+    case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before))
+    found = None
+    try:
+        found = _search(case, times, redactor, narrate)
+    except CannotExpressError as error:
+        report.notes.append(f"no repro.py: {error}")
+    if found:
+        _write_program(report, found, redactor)
+        report.layer = layers.sentence(found.layers, rung)
+        narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
+    facts = _facts(case, report, found)
+    write_file(report.issue, issue.render(facts, redactor).encode())
+    if with_artifacts:
+        _pack(saved, report, redactor)
+    for note in report.notes:
+        narrate(note)
+    return report
+
+
+def _search(case: Case, times: int, redactor: Redactor, narrate: Callable[[str], None]) -> _Found | None:
+    """Runs candidates, plainest first, until one shows the failure; then runs that one until `times` runs are done."""
+    seed = verify.toolchain_seed()
+    first: _Found | None = None
+    for script in _attempts(case):
+        if case.failure.kind == "crash" and first and script.loose and first.runs.trials[-1].code == verify.GONE:
+            continue  # it runs through: the exception's text is not what stands in the way
+        with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
+            program = _lay_down(script, Path(folder), redactor)
+            narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
+            trial = verify.run_once(program, seed=seed)
+            if trial.code == verify.BUG:
+                with ThreadPoolExecutor(1) as beside:
+                    probing = beside.submit(layers.probe, program) if script.entry == "torch.compile" else None
+                    rest = verify.run_many(program, times - 1, seed=seed)
+                return _Found(script, verify.Verification((trial, *rest)), probing.result() if probing else {})
+        first = first or _Found(script, verify.Verification((trial,)), {})
+    return first
+
+
+def _attempts(case: Case) -> Iterator[Script]:
+    """The candidates; for a crash each one also without asking for the exception's text, right after itself."""
+    for script in candidates(case):
+        yield script
+        if case.failure.kind == "crash" and script.part:
+            yield script.without_part()
+
+
+def _lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:
+    program = folder / "repro.py"
+    program.write_text(redactor.text(script.text), encoding="utf-8")
+    if script.sidecar is not None:
+        program.with_suffix(".safetensors").write_bytes(script.sidecar)
+    return program
+
+
+def _write_program(report: Report, found: _Found, redactor: Redactor) -> None:
+    report.repro = _lay_down(found.script, report.out, redactor)
+    report.sidecar = report.repro.with_suffix(".safetensors") if found.script.sidecar is not None else None
+    report.entry, report.inputs = found.script.entry, found.script.way
+    report.shown, report.times = found.runs.shown, len(found.runs.trials)
+    report.notes += [f"left out of repro.py: {note}" for note in found.script.notes]
+    if not report.verified:
+        report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")
+
+
+def _facts(case: Case, report: Report, found: _Found | None) -> issue.Facts:
+    failure = case.failure
+    program = report.repro.read_text(encoding="utf-8") if report.repro else ""
+    sentence = SENTENCES.get(failure.kind, "torch.compile fails")
+    telling = case.telling
+    error = failure.error.rpartition(".")[2]
+    head = ": ".join(part for part in (error, issue.one_line(telling, 300)) if part)
+    compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
+    ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
+    return issue.Facts(
+        title=f"[inductor] {sentence}: {ops}" + (f" ({error})" if error else ""),
+        kind=failure.kind,
+        symptom=f"{sentence}. {head}".rstrip(". ") + ".",
+        layer=report.layer or case.rung,
+        stage=case.record.stage,
+        entry=report.entry,
+        nodes=report.nodes,
+        original_nodes=report.original_nodes,
+        input_bytes=input_bytes(case.record),
+        program=program,
+        rate=report.rate,
+        verified=report.verified,
+        log=found.runs.output if found else telling,
+        versions=environment.versions_text(),
+        user_lines=issue.user_lines(case.record),
+        notes=list(report.notes),
+    )
+
+
+def _pack(saved: SavedGraph, report: Report, redactor: Redactor) -> None:
+    written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
+    members, notes = artifacts.gather(saved, {path.name: path.read_bytes() for path in written}, redactor)
+    report.artifacts = report.out / "artifacts.zip"
+    artifacts.write_zip(report.artifacts, members)
+    report.notes += notes
+
+
+def _reader(saved: SavedGraph) -> Callable[[str], memoryview] | None:
+    return saved.tensors.get if saved.tensors_dir.is_dir() else None
+
+
+def _made(nodes: int, before: int | None) -> str:
+    if before is None:
+        return f"Written by graphdbg {__version__} from a recorded graph of {nodes} nodes, not minimised."
+    return f"Reduced by graphdbg {__version__} from {before} to {nodes} nodes."
+
+
+def node_count(body: GraphBody) -> int:
+    """All nodes, placeholders and output included, those of subgraphs too."""
+    return len(body.nodes) + sum(node_count(subgraph) for subgraph in body.subgraphs.values())
+
+
+def input_bytes(record: GraphRecord) -> int:
+    """Bytes of all tensor inputs and constants, sizes taken at the symbols' hints; unknown sizes count as nothing."""
+    hints = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
+
+    def size(value: object) -> int:
+        if isinstance(value, SequenceValue):
+            return sum(size(item) for item in value.items)
+        if not isinstance(value, TensorValue):
+            return 0
+        dims = [dim if isinstance(dim, int) else int(hints.get(dim, 0)) for dim in value.shape]
+        return prod(dims) * ITEM_SIZES.get(value.dtype, 1)
+
+    placeholders = sum(size(node.value) for node in record.graph.nodes if node.op == "placeholder")
+    return placeholders + sum(size(tensor.value) for tensor in record.graph.attrs.values())
