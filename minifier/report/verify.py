@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 LIMIT_S = 300.0
@@ -69,7 +69,8 @@ class Verification:
 
 def run_once(program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> Trial:
     """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty."""
-    return run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed)
+    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed)
+    return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
 
 
 def run_command(
@@ -88,7 +89,7 @@ def run_command(
         code, output = _run(command, _environment(folders), folders["cwd"], limit_s)
         if after is not None:
             after(folders["cwd"])
-        return Trial(code, output, time.monotonic() - started)
+        return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
 def run_many(program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> list[Trial]:

@@ -1,0 +1,92 @@
+"""`graphdbg report`: repro.py, issue.md and artifacts.zip for a failing graph, a minified case or a case folder."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...dumps.output import emit, say
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from ...toolkit.signature import Signature
+
+
+@click.command()
+@click.argument("graph", metavar="RUN/ID|OUT")
+@click.option("-o", "--output", metavar="DIR", help="New folder to write into. Default: graphdbg-report-N.")
+@click.option("--rung", help="The rung that fails. Default: what minify found, else inductor.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def report(graph: str, output: str | None, rung: str | None, seed: int, as_json: bool) -> int:
+    """Write repro.py, issue.md and artifacts.zip for a failing graph.
+
+    \b
+    Takes a graph of a run (as recorded: the report says that it is not minimised), the folder
+    that minify wrote, or a case folder. repro.py needs torch alone; it is run three times in
+    fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent.
+    Exit code: 0 the repro shows the failure every time, 1 it does not, or the graph does not fail.
+    """
+    from ..report import bundle, casefile
+
+    saved = _resolve(graph)
+    out = Path(output) if output else _free_folder()
+    _refuse_existing(out)
+    known = casefile.read(saved.path)
+    rung = rung or (known.rung if known else "inductor")
+    signature = known.signature if known and known.rung == rung else None
+    if signature is None:
+        say(f"finding out how {graph} fails under {rung}")
+        signature = _judge(saved, rung, seed)
+    if signature is None:
+        say(f"graphdbg: {graph} does not fail under {rung} on this machine, so there is nothing to report.")
+        say(f"See its inputs and numbers with: graphdbg replay {graph} --rung {rung}")
+        return 1
+    original = known.original_nodes if known else None
+    if original is None:
+        say(f"{graph} is not minimised; for a smaller report: graphdbg minify {graph}")
+    done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True)
+    if as_json:
+        emit(done.as_json(), as_json=True)
+    else:
+        written = [path for path in (done.repro, done.sidecar, done.issue, done.artifacts) if path]
+        emit("\n".join(str(path) for path in written), as_json=False)
+    say("The report holds parts of your program: read issue.md through before you publish it.")
+    if done.repro:
+        say(f"Try it: python {done.repro}")
+    return 0 if done.verified else 1
+
+
+def _resolve(text: str) -> SavedGraph:
+    from ...dumps.query import resolve_graph
+
+    return resolve_graph(text)
+
+
+def _judge(saved: SavedGraph, rung: str, seed: int) -> Signature | None:
+    from ...dumps.errors import EnvironmentLackError
+    from ...toolkit.replay import replay
+
+    outcome = replay(saved, rung=rung, seed=seed, outputs=False)
+    if outcome.ok:
+        return None
+    signature = outcome.signature
+    if signature is None or signature.kind in ("error", "nondeterministic"):
+        why = signature.text() if signature else outcome.verdict
+        raise EnvironmentLackError(f"cannot judge {saved.id} under {rung}", why, "look at it with graphdbg replay")
+    return signature
+
+
+def _refuse_existing(out: Path) -> None:
+    from ...dumps.errors import UsageError
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
+
+
+def _free_folder() -> Path:
+    """graphdbg-report-N with the first N that is free."""
+    return next(path for path in (Path(f"graphdbg-report-{number}") for number in count(1)) if not path.exists())
