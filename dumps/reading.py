@@ -43,28 +43,35 @@ def read_record(path: Path, record: type[T]) -> T:
 def decode_record(data: bytes, record: type[T], where: str) -> T:
     """The same for bytes in memory; `where` names their file."""
     try:
-        decoded = msgspec.json.decode(data, type=record)
+        decoded = _decode(data, record, where)
     except msgspec.ValidationError as error:
         _check_format(data, where)
         reason, _, place = str(error).partition(" - at ")
         place = place.strip("`")
         raise UnreadableError(f"cannot read {where}" + (f", at {place}" if place else ""), reason) from error
+    refuse_format(getattr(decoded, "format", FORMAT), where)
+    return decoded
+
+
+def _decode(data: bytes, record: type[T], where: str) -> T:
+    """Decodes bytes; msgspec's ValidationError passes, whatever else is wrong with them becomes UnreadableError."""
+    try:
+        return msgspec.json.decode(data, type=record)
+    except msgspec.ValidationError:
+        raise
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = "the file is cut off" if "truncated" in str(error) else f"it is not JSON ({error})"
         raise UnreadableError(f"cannot read {where}", why, "record the run again") from error
     except RecursionError as error:
         raise UnreadableError(f"cannot read {where}", "its values are nested too deeply") from error
-    refuse_format(getattr(decoded, "format", FORMAT), where)
-    return decoded
 
 
 def _check_format(data: bytes, where: str) -> None:
     try:
-        version = msgspec.json.decode(data, type=_Versioned).format
+        version = _decode(data, _Versioned, where).format
     except msgspec.ValidationError as error:
-        raise UnreadableError(
-            f"cannot read {where}", 'it has no whole number "format", so graphdbg did not write it'
-        ) from error
+        why = 'it has no whole number "format", so graphdbg did not write it'
+        raise UnreadableError(f"cannot read {where}", why) from error
     refuse_format(version, where)
 
 

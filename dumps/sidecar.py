@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from .errors import UnreadableError
+from .errors import GraphdbgError, UnreadableError
+from .expr import evaluate
 from .reading import read_bytes, read_record, refuse_format
-from .schema import FORMAT, Arg, GraphRecord, SequenceValue, SymValue, TensorValue, Value
+from .schema import FORMAT, Arg, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
 
 HEAD = "head.json"
 TABLE = "table.msgpack"
@@ -31,6 +32,7 @@ ITEM_BYTES = {
 }  # fmt: skip
 """Bytes of one element; a dtype that is not listed has one."""
 
+_TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$', re.MULTILINE)
 
 
@@ -45,7 +47,7 @@ class Head(msgspec.Struct, kw_only=True):
 
 
 class Row(msgspec.Struct):
-    """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is None when it is unknown.
+    """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is as recorded.
 
     `shape` and `stride` are JSON text: [2, "s0"] for a tensor, a list of those for a multi-output node, "s0" for a symbol.
     """
@@ -119,13 +121,13 @@ class _Interner:
 
 
 def user_frame(stack: str) -> tuple[str, str]:
-    """The last frame of a stack text, as ("model.py:12", "y = self.fc(x)"); empty strings when there is none."""
+    """The innermost frame outside torch, as ("model.py:12", "y = self.fc(x)"); empty strings when there is no frame."""
     frames = list(_FRAME.finditer(stack))
     if not frames:
         return "", ""
-    last = frames[-1]
-    code = stack[last.end() :].strip("\n").partition("\n")[0].strip()
-    return f"{Path(last['file']).name}:{last['line']}", code
+    chosen = next((frame for frame in reversed(frames) if not _TORCH_FILE.search(frame["file"])), frames[-1])
+    code = stack[chosen.end() :].strip("\n").partition("\n")[0].strip()
+    return f"{Path(chosen['file']).name}:{chosen['line']}", "" if code.startswith('File "') else code
 
 
 def references(arg: Arg) -> Iterator[str]:
@@ -152,18 +154,36 @@ def dims_value(column: str) -> Any:
     return json.loads(column) if column else None
 
 
-def value_columns(value: Value | None) -> tuple[str, str, str, str, int | None]:
-    """A value as its columns dtype, shape, stride, device and bytes (None: unknown, as with symbols in the shape)."""
+class _Hints:
+    """The number that a dim had when it was recorded."""
+
+    def __init__(self, record: GraphRecord) -> None:
+        self._values = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
+        self._known: dict[str, int | None] = {}
+
+    def __call__(self, dim: Dim) -> int | None:
+        if isinstance(dim, int):
+            return dim
+        if dim not in self._known:
+            try:
+                self._known[dim] = int(evaluate(dim, self._values))
+            except (GraphdbgError, ValueError, OverflowError):  # no hint for a symbol (unbacked): the size is unknown
+                self._known[dim] = None
+        return self._known[dim]
+
+
+def value_columns(value: Value | None, hint: Callable[[Dim], int | None]) -> tuple[str, str, str, str, int | None]:
+    """A value as its columns dtype, shape, stride, device and bytes (None: unknown); `hint` gives a dim its number."""
     if isinstance(value, TensorValue):
         size: int | None = ITEM_BYTES.get(value.dtype, 1)
-        for dim in value.shape:
-            size = size * dim if size is not None and isinstance(dim, int) else None
-        size = size if size is not None and size < 2**63 else None
+        for dim in map(hint, value.shape):
+            size = None if size is None or dim is None else size * dim
+        size = size if size is not None and 0 <= size < 2**63 else None
         return value.dtype, json.dumps(value.shape), json.dumps(value.stride), value.device, size
     if isinstance(value, SymValue):
         return f"Sym{value.kind.capitalize()}", json.dumps(value.expr), "", "", 0
     if isinstance(value, SequenceValue):
-        parts = [value_columns(item) for item in value.items]
+        parts = [value_columns(item, hint) for item in value.items]
         known = [part[4] for part in parts if part[4] is not None]
         return (
             "; ".join(part[0] or "-" for part in parts),
@@ -181,6 +201,7 @@ def build(record: GraphRecord) -> Table:
     intern("")
     frames: dict[int, tuple[int, int]] = {}
     position: dict[str, int] = {}
+    hint = _Hints(record)
     table = Table(FORMAT, intern.strings)
     values: dict[tuple[str, ...], tuple[int, int, int, int]] = {}
     for index, node in enumerate(record.graph.nodes):
@@ -190,7 +211,7 @@ def build(record: GraphRecord) -> Table:
         ))  # fmt: skip
         for producer in used:
             table.users[producer] += 1
-        dtype, shape, stride, device, size = value_columns(node.value)
+        dtype, shape, stride, device, size = value_columns(node.value, hint)
         key = (dtype, shape, stride, device)
         if key not in values:
             values[key] = (intern(dtype), intern(shape), intern(stride), intern(device))

@@ -18,7 +18,7 @@ LARGEST = 8
 
 
 class Statistics(msgspec.Struct):
-    """Bytes are of values whose shape is known; `unknown_sizes` counts the others (symbols in the shape)."""
+    """Bytes are as recorded; `unknown_sizes` counts values whose size was not known then (unbacked symbols)."""
 
     nodes: int
     ops: dict[str, int]
@@ -69,7 +69,7 @@ def text(found: Statistics) -> str:
     lines = [
         f"nodes      {found.nodes}: " + ", ".join(f"{count} {op}" for op, count in found.ops.items()),
         f"inputs     {size_text(found.input_bytes)}, all computed values together {size_text(found.computed_bytes)}"
-        + (f", {found.unknown_sizes} sizes are symbolic" if found.unknown_sizes else ""),
+        + (f", {found.unknown_sizes} sizes are unknown" if found.unknown_sizes else ""),
         "dtypes     " + ", ".join(f"{name} ({count})" for name, count in found.dtypes.items()),
         "devices    " + ", ".join(f"{name} ({count})" for name, count in found.devices.items()),
     ]

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphdbg.dumps.errors import RefusedError, UnreadableError
-from graphdbg.dumps.schema import FORMAT
+from graphdbg.dumps.schema import ARGUMENT_TAGS, FORMAT
 from graphdbg.dumps.store import load_graph, open_run
-from graphdbg.dumps.writer import write_graph_folder
+from graphdbg.dumps.writer import encode, write_graph_folder
 
 from .graphs import chain, new_run
 
@@ -138,6 +140,47 @@ def test_what_must_not_be_built_is_refused(tmp_path: Path, what: str) -> None:
 def test_what_makes_no_graph_is_told(tmp_path: Path, what: str) -> None:
     edit, place = UNREADABLE[what]
     assert place.lower() in str(refusal(case_of(tmp_path, edit))).lower()
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value inside a JSON document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(deeper for key, item in inner for deeper in places(item, (*path, key)))]
+
+
+NASTY = st.sampled_from(
+    ["__import__('os')", "a b", "../x", "", "s0", "9" * 50, "ａ", "x\n", "tuple", "sin_1"]
+) | st.text(max_size=5)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | NASTY,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(NASTY | st.sampled_from(sorted(ARGUMENT_TAGS)), inner, max_size=2)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.data())
+def test_any_edit_loads_or_is_told(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    graph = json.loads(encode(chain()))
+    *parents, last = data.draw(st.sampled_from(places(graph)[1:]))
+    target = graph
+    for key in parents:
+        target = target[key]
+    target[last] = data.draw(JSON)
+    folder = tmp_path_factory.getbasetemp() / "edited"
+    folder.mkdir(exist_ok=True)
+    file = folder / "graph.json"
+    file.write_text(json.dumps(graph))
+    try:
+        saved = load_graph(folder)
+        for node in saved.record.graph.nodes:
+            assert node.name.isascii()
+            assert node.name.isidentifier()
+        assert len(saved.table) == len(saved.record.graph.nodes)
+        encode(saved.record)
+    except UnreadableError as error:
+        assert str(file) in str(error)
 
 
 def test_subgraphs_are_checked_too(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.tables import Column, plain, render, size_text
 from graphdbg.dumps.writer import write_graph_folder
 
-from .graphs import chain, tensor_value
+from .graphs import STACK, chain, tensor_value
 
 
 def test_rows_say_what_the_record_says() -> None:
@@ -26,7 +26,7 @@ def test_rows_say_what_the_record_says() -> None:
     assert (sin.target, sin.dtype, sin.inputs, sin.users) == ("aten.sin.default", "float32", [0], 1)
     assert (sin.where, sin.code) == ("model.py:12", "return h.sin()")
     assert (sidecar.dims_text(sin.shape), sidecar.dims_value(sin.stride)) == ("[2, s0]", ["s0", 1])
-    assert (sin.size_bytes, output.inputs, output.dtype) == (None, [2], "")
+    assert (sin.size_bytes, output.inputs, output.dtype) == (24, [2], "")
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,20 @@ def test_rows_say_what_the_record_says() -> None:
     ],
 )  # fmt: skip
 def test_values(value: sidecar.Value | None, columns: tuple[object, ...]) -> None:
-    assert sidecar.value_columns(value) == columns
+    assert sidecar.value_columns(value, lambda dim: dim if isinstance(dim, int) else None) == columns
 
 
 def test_a_stack_without_frames_has_no_line() -> None:
     assert sidecar.user_frame("") == ("", "")
     assert sidecar.user_frame('File "<eval_with_key>.3", line 7, in forward') == ("<eval_with_key>.3:7", "")
+
+
+def test_the_user_line_is_outside_torch() -> None:
+    file = "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py"
+    library = f'  File "{file}", line 130, in forward\n    return F.linear(input)\n'
+    assert sidecar.user_frame(STACK + library) == ("model.py:12", "return h.sin()")
+    assert sidecar.user_frame(library) == ("linear.py:130", "return F.linear(input)")
+    assert sidecar.user_frame('File "a.py", line 1, in f\nFile "b.py", line 2, in g\n') == ("b.py:2", "")
 
 
 def test_references_are_found_wherever_they_hide() -> None:
