@@ -21,10 +21,13 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree  # no public module flattens nested values (2.13.0)
 
 from .spec import is_opaque
 
 CHECKED = ("2.13.0",)
+
+tree_leaves = pytree.tree_leaves
 
 _WARM_MODULES = (
     "torch._inductor.compile_fx", "torch._inductor.codegen.common", "torch._inductor.fx_passes.joint_graph",
@@ -155,7 +158,7 @@ def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tu
     """
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-    recorded = [node.meta.get("val", _MISSING) for node in gm.graph.nodes if node.op == "placeholder"]
+    recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, FakeTensor)}
     symbolic = any(_has_symbols(value) for value in recorded)
     matching = all(
@@ -169,6 +172,11 @@ def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tu
 
 
 _MISSING = object()
+
+
+def _fake_of(node: fx.Node) -> Any:
+    value = node.meta.get("val", node.meta.get("example_value", _MISSING))
+    return int(value) if isinstance(value, torch.SymInt) and value.node.is_constant() else value
 
 
 def _has_symbols(value: Any) -> bool:
@@ -267,8 +275,24 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
     import torch._inductor.config as inductor_config
     from torch._inductor.compile_fx import compile_fx
 
+    _mark_as_dynamos(gm)
     with compiling(mode), inductor_config.patch(use_pre_grad_passes=pre_grad and inductor_config.use_pre_grad_passes):
         return compile_fx(gm, list(fakes))
+
+
+def _mark_as_dynamos(gm: fx.GraphModule) -> None:
+    """Restores what AOTAutograd knows a Dynamo graph by: then it reads from placeholders which inputs are static parameters."""
+    from torch._dynamo.source import LocalSource
+    from torch._guards import CompileId
+
+    names = [
+        name for name, _ in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))
+    ]
+    gm.meta.setdefault("dynamo_compile_id", CompileId(frame_id=0, frame_compile_id=0))
+    gm._param_name_to_source = {name: LocalSource(f"_graphdbg_{index}") for index, name in enumerate(names)}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            node._dynamo_source = LocalSource(node.name)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from . import philox
+from ._torch import tree_leaves
 
 _RANDOM_FUNCTIONS = frozenset({
     "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "randperm",
@@ -43,7 +43,7 @@ def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False
 
     `poison` fills what `empty` ops leave uninitialised with a byte pattern.
     """
-    return pytree.tree_leaves(
+    return tree_leaves(
         _Runner(gm, poison).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
     )
 

@@ -33,11 +33,15 @@ HigherOrderOperator = _ops.HigherOrderOperator
 __all__ = [
     "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload",
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
-    "disable_current_modes", "higher_order_ops", "int_oo", "node_source", "op_schemas", "original_assumptions", "pytree_keys",
-    "raw_expr", "shapes", "storage_key", "sympy_functions", "tensor_metadata",
+    "disable_current_modes", "higher_order_ops", "int_oo", "neg_view", "node_source", "op_schemas",
+    "original_assumptions", "per_channel_quantized", "per_tensor_quantized", "pytree_keys", "raw_expr", "shapes",
+    "storage_key", "sympy_functions", "tensor_metadata",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
+neg_view = torch._neg_view  # torch.resolve_neg is public, setting the bit is not (2.13.0)
+per_channel_quantized = torch._make_per_channel_quantized_tensor  # public calls quantise floats; these take the integers (2.13.0)
+per_tensor_quantized = torch._make_per_tensor_quantized_tensor
 
 
 def higher_order_ops() -> dict[str, Any]:

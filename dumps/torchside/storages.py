@@ -18,7 +18,14 @@ import torch
 from ..errors import EnvironmentLackError, UnreadableError
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
-from ._torch import FakeTensor, disable_current_modes, storage_key
+from ._torch import (
+    FakeTensor,
+    disable_current_modes,
+    neg_view,
+    per_channel_quantized,
+    per_tensor_quantized,
+    storage_key,
+)
 from .values import ValueWriter, device_of, dtype_of
 
 _INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}
@@ -138,7 +145,7 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
         return requantized(tensor, value, where)
     if value.conj:
         tensor = torch.conj(tensor)
-    return torch._neg_view(tensor) if value.neg else tensor
+    return neg_view(tensor) if value.neg else tensor
 
 
 def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:
@@ -148,7 +155,7 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
         if "axis" in q:
             scales = torch.tensor(q["scale"], dtype=torch.float64)
             points = torch.tensor(q["zero_point"], dtype=torch.int64)
-            return torch._make_per_channel_quantized_tensor(tensor, scales, points, q["axis"])
-        return torch._make_per_tensor_quantized_tensor(tensor, q["scale"], q["zero_point"])
+            return per_channel_quantized(tensor, scales, points, q["axis"])
+        return per_tensor_quantized(tensor, q["scale"], q["zero_point"])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         raise UnreadableError(where, f"its quantizer makes no sense ({error})") from error

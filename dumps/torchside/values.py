@@ -17,7 +17,7 @@ import torch
 
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import ConstValue, Dim, OpaqueValue, SequenceValue, SymValue, TensorValue, Value
-from ._torch import FakeTensor, FakeTensorMode, shapes, storage_key
+from ._torch import FakeTensor, FakeTensorMode, neg_view, shapes, storage_key
 from .symbols import Symbols, SymbolWriter, is_symbolic
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
@@ -218,7 +218,7 @@ def _lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
     if record.conj:
         tensor = torch.conj(tensor)
     if record.neg:
-        tensor = torch._neg_view(tensor)
+        tensor = neg_view(tensor)
     return tensor
 
 

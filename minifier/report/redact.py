@@ -3,8 +3,8 @@
 It must not need torch, and must not touch anything but the text given to it. What it cannot judge (your source lines, names
 of your modules and classes) stays in: that is what the privacy warning is for.
 
->>> Redactor(home="/home/ann", user="ann").text('File "/home/ann/work/train.py", line 3')
-'File "~/work/train.py", line 3'
+>>> Redactor(home="/home/ann", user="ann").text('File "/home/ann/code/train.py", line 3')
+'File "~/code/train.py", line 3'
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from .. import _torch
 from ..spec import FULL_STAGES, ReplaySpec
@@ -95,7 +94,7 @@ def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec
 
 
 def _flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
-    return lambda inputs: pytree.tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
+    return lambda inputs: _torch.tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
 
 
 def _values(gm: fx.GraphModule) -> list[Any]:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import fx
-from torch.utils import _pytree as pytree
 
+from .._torch import tree_leaves
 from ..spec import ReplaySpec
 from .base import Compiled, Rung
 
@@ -25,7 +25,7 @@ class Nop(Rung):
             fx.graph.CodeGen()
         )  # flat in, flat out, whatever calling convention the recorded graph had
         gm.recompile()
-        return lambda inputs: pytree.tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
+        return lambda inputs: tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
 
 
 RUNG = Nop()
