@@ -48,6 +48,16 @@ def _write_and_sync(path: Path, parts: Iterable[bytes | memoryview]) -> None:
         os.fsync(file.fileno())
 
 
+def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Makes `path` out of the finished `temporary` unless it exists: FileExistsError."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: whole only once written, but still never overwritten
+        _write_and_sync(path, parts)
+
+
 def write_new(path: Path, data: bytes) -> None:
     """Writes and syncs a file inside a folder that nobody sees yet (see `new_folder`)."""
     try:
@@ -67,14 +77,14 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclus
 
     With `exclusive` an existing file stays as it is and False is returned. Raises EnvironmentLackError when the disk refuses.
     """
-    parts = [data] if isinstance(data, bytes) else data
+    parts = [data] if isinstance(data, bytes) else list(data)
     temporary = temporary_beside(path)
     try:
         try:
             _write_and_sync(temporary, parts)
             if exclusive:
                 try:
-                    os.link(temporary, path)
+                    _claim(temporary, path, parts)
                 except FileExistsError:
                     return False
             else:

@@ -39,7 +39,8 @@ class Process(msgspec.Struct):
 
 
 class Row(msgspec.Struct):
-    """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does."""
+    """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does;
+    `since` is when it came to its status; `lost`: it was in flight when its process died."""
 
     id: str
     local: str
@@ -52,6 +53,7 @@ class Row(msgspec.Struct):
     seconds: float | None
     saved: bool
     path: Path
+    since: float = 0.0
     lost: bool = False
 
     def fixed(self) -> dict[str, Any]:
@@ -146,5 +148,5 @@ def _row(process: Process, local: str, name: str) -> Row:
         error = f"process {process.record.pid} died while this graph was {state.status}"
     return Row(
         name, local, process.name, process.rank, ids.stage_of(local), nodes, state.status, error, state.seconds,
-        local in process.saved, path, lost,
+        local in process.saved, path, state.since, lost,
     )  # fmt: skip

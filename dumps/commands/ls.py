@@ -9,6 +9,7 @@ import click
 
 from .. import index
 from ..errors import GraphdbgError
+from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..query import resolve
 from ..store import Run, SavedGraph, open_run
@@ -57,12 +58,22 @@ def graph_table(rows: list[index.Row]) -> str:
     ]  # fmt: skip
     cells = [
         (
-            row.id, row.stage, "" if row.nodes is None else str(row.nodes), row.status + (", died" if row.lost else ""),
+            row.id, row.stage, "" if row.nodes is None else str(row.nodes), _status(row),
             "" if row.seconds is None else f"{row.seconds:.2f}", one_line(row.error or ""),
         )
         for row in rows
     ]  # fmt: skip
     return render(columns, cells, terminal=on_terminal())
+
+
+def _status(row: index.Row) -> str:
+    if row.lost:
+        return f"{row.status}, died"
+    if row.status in IN_FLIGHT and row.since:
+        import time
+
+        return f"{row.status} for {max(0.0, time.time() - row.since):.0f} s"
+    return row.status
 
 
 def _summary(text: str, run: Run) -> str:
