@@ -56,7 +56,7 @@ def judge(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: str
 
     `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `_torch.watching_compiles`).
     """
-    with _torch.settings(spec.config) as lost, in_force(spec):
+    with _torch.settings(spec.config) as lost, _torch.no_caches(), in_force(spec):  # a backward compiles when it first runs
         outcome = _Case(gm, list(inputs), spec, rung_named(rung), CHECKS[check], seed, watch).outcome(keep_outputs)
     outcome.rung = rung
     outcome.notes = [*lost, *outcome.notes]
