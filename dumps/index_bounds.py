@@ -8,14 +8,10 @@ An integer input that was not stored must be made up; an index past the end of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
-from .errors import GraphdbgError
-from .expr import evaluate
-from .schema import Arg, Dim, GraphBody, GraphRecord, NodeRecord, TensorValue
-
-Numbers = Mapping[str, int | float | bool]
+from .hints import Numbers, size
+from .schema import Arg, GraphBody, GraphRecord, NodeRecord, TensorValue
 
 _SAME_INTEGERS = """
     view reshape _unsafe_view expand permute transpose t squeeze unsqueeze clone alias detach contiguous slice select
@@ -36,16 +32,6 @@ def bounds(record: GraphRecord, numbers: Numbers) -> dict[str, int]:
     found: dict[str, int] = {}
     _Search(record.graph, numbers, found).run()
     return found
-
-
-def number(dim: Dim, numbers: Numbers) -> int | None:
-    """The number of a size; None when a symbol in it has none."""
-    if isinstance(dim, int):
-        return dim
-    try:
-        return int(evaluate(dim, numbers))
-    except GraphdbgError:
-        return None
 
 
 class _Search:
@@ -78,7 +64,7 @@ class _Search:
         elif name in _CLASSES and len(args) > 1:
             self._limit(args[1], self._size(args[0], 1))
 
-    def _limit(self, index: Arg, size: int | None) -> None:
+    def _limit(self, index: Arg, count: int | None) -> None:
         """Follows an index back to the inputs that it is made of."""
         pending, seen = [index], set[str]()
         while pending:
@@ -87,8 +73,8 @@ class _Search:
                 continue
             seen.add(node.name)
             if node.op == "placeholder":
-                if size is not None and size > 0:
-                    self.found[node.name] = min(size, self.found.get(node.name, size))
+                if count is not None and count > 0:
+                    self.found[node.name] = min(count, self.found.get(node.name, count))
             elif _op(node) in _KEEPS_VALUES:
                 pending.extend(_nodes_in(node.args))
 
@@ -97,7 +83,7 @@ class _Search:
         value = node.value if node is not None else None
         if not isinstance(value, TensorValue) or not -len(value.shape) <= dim < len(value.shape):
             return None
-        return number(value.shape[dim], self.numbers)
+        return size(value.shape[dim], self.numbers)
 
 
 def _op(node: NodeRecord) -> str:

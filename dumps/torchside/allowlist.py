@@ -126,6 +126,24 @@ DENIED_FUNCTIONS = words(
     """
 )
 
+OP_HOMES = {
+    "prims": ("torch._prims", "torch._inductor.inductor_prims"),
+    "inductor": ("torch._inductor.inductor_prims",),
+    "bucketing": ("torch._inductor.fx_passes.bucketing",),
+    "rngprims": ("torch._prims.rng_prims",),
+    "quantized_decomposed": ("torch.ao.quantization.fx._decomposed",),
+    "torch_attn": ("torch.nn.attention.varlen",),
+    "flex_lib": ("torch._higher_order_ops.flex_attention",),
+    "ao": ("torch._functorch._activation_offloading.offload_ops",),
+    "semi_structured": ("torch.sparse.semi_structured",),
+    "_c10d_functional": ("torch.distributed._functional_collectives",),
+    "c10d_functional": ("torch.distributed._functional_collectives",),
+    "_c10d_functional_autograd": ("torch.distributed._functional_collectives",),
+    "symm_mem": ("torch.distributed._symmetric_memory",),
+    "fsdp": ("torch.distributed.fsdp._fully_shard._fsdp_collectives",),
+}
+"""Modules of torch that register the ops of a namespace when they are imported. The names are ours, never a dump's."""
+
 DENIED_NAMESPACES = words(
     """
     prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image debug_mode_ops
@@ -146,7 +164,7 @@ DENIED_ARGUMENTS = ("file", "path", "url", "uri")
 DENIED_HIGHER_ORDER = words(
     """
     call_torchbind aoti_call_delegate executorch_call_delegate inductor_compiled_code invoke_leaf_function
-    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call
+    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call register_hook
     """
 )
 

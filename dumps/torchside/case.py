@@ -12,9 +12,9 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ..errors import UsageError
+from ..atomic import new_folder
 from ..schema import Ambient, GraphRecord
-from ..tensors import MemoryTensors, TensorStore
+from ..tensors import TensorStore
 from ..writer import TENSORS_FOLDER, write_graph_folder
 from ._torch import HigherOrderOperator, OpOverload
 from .encode import CARRY, encode
@@ -26,15 +26,13 @@ def save(
     compile_kwargs: Mapping[str, Any] | None, ambient: Ambient | None,
 ) -> Path:  # fmt: skip
     """Writes the folder; it appears whole or not at all."""
-    if path.exists():
-        raise UsageError(f"cannot save the graph to {path}", "it exists already", "choose another path or delete it")
-    sink = MemoryTensors()
-    record = describe(gm, like=like, stage=stage, compile_kwargs=compile_kwargs, ambient=ambient, sink=sink)
-    seen = observe(record, inputs, "all", sink)
-    write_graph_folder(path, record, seen)
-    store = TensorStore(path / TENSORS_FOLDER)
-    for data in sink.storages.values():
-        store.put(data)
+    with new_folder(path) as folder:
+        store = TensorStore(folder / TENSORS_FOLDER)
+        record = describe(gm, like=like, stage=stage, compile_kwargs=compile_kwargs, ambient=ambient, sink=store)
+        write_graph_folder(folder / "graph", record, observe(record, inputs, "all", store))
+        for entry in (folder / "graph").iterdir():
+            entry.rename(folder / entry.name)
+        (folder / "graph").rmdir()
     return path
 
 

@@ -83,7 +83,7 @@ class _Encoder:
         body = self.body(self.gm)
         plain = ArgumentWriter(self.values)
         inputs = [self._input(node, roles) for node in body.nodes if node.op == "placeholder"]
-        encoded_kwargs = {key: plain.encode(value) for key, value in compile_kwargs.items()}
+        encoded_kwargs = {key: plain.encode(_unboxed(value)) for key, value in compile_kwargs.items()}
         encoded_config = {
             module: {key: plain.encode(value) for key, value in settings.items()} for module, settings in config.items()
         }
@@ -221,6 +221,11 @@ def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:
     while f"_argument_{index}" in taken or hasattr(gm, f"_argument_{index}"):
         index += 1
     return f"_argument_{index}"
+
+
+def _unboxed(value: Any) -> Any:
+    """What Inductor's BoxedBool and BoxedDeviceIndex hold."""
+    return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
 
 
 def plain_config(config: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Arg]]:

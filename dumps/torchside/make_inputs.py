@@ -15,11 +15,11 @@ import torch
 from torch.fx import GraphModule
 
 from ..errors import RefusedError, UnreadableError, UsageError
-from ..index_bounds import bounds, number
+from ..hints import Numbers, concrete, numbers, scalar, spanned, value_of_input
+from ..index_bounds import bounds
 from ..schema import (
     FORMAT,
     ConstValue,
-    Dim,
     GraphRecord,
     InputRecord,
     InputsRecord,
@@ -35,47 +35,21 @@ from . import synth
 from ._torch import FakeTensor, disable_current_modes
 from .storages import StorageReader, StorageWriter
 from .symbols import SymbolWriter, is_symbolic
-from .values import ValueWriter, is_plain_tensor, plain
+from .values import ValueWriter, dtype_of, is_plain_tensor, plain
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
 WHOLE = frozenset({"first", "last", "all"})
 """Policies that keep whole storages."""
-_UNKNOWN_SIZE = 4
 _STATISTICS_LIMIT = 1 << 28
-Numbers = dict[str, int | float | bool]
-
 
 def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = "") -> list[Any]:
     """One value per placeholder, in order. Raises RefusedError for an input that has no saved form."""
     where = where or f"graph {record.id}"
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
     known = {item.name: item for item in seen.inputs} if seen is not None else {}
-    numbers = symbol_numbers(record, placeholders, known)
-    maker = _Maker(bounds(record, numbers), numbers, StorageReader(tensors, where), seed, where)
+    found = numbers(record, seen)
+    maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where)
     return [maker.input(node, known.get(node.name)) for node in placeholders]
-
-
-def symbol_numbers(record: GraphRecord, placeholders: list[NodeRecord], known: dict[str, InputRecord]) -> Numbers:
-    """A number for every symbol: as seen in the execution, else the hint, else one inside its range."""
-    numbers: Numbers = {}
-    for symbol in record.symbols:
-        if symbol.hint is not None:
-            numbers[symbol.name] = symbol.hint
-        else:
-            lower = symbol.lower if symbol.lower is not None else 0
-            wanted = max(lower, _UNKNOWN_SIZE)
-            numbers[symbol.name] = wanted if symbol.upper is None else min(wanted, symbol.upper)
-    for node in placeholders:
-        item = known.get(node.name)
-        if item is None or (item.value is None and item.scalar is None):
-            continue
-        if isinstance(node.value, SymValue) and node.value.expr in numbers and item.scalar is not None:
-            numbers[node.value.expr] = item.scalar
-        elif isinstance(node.value, TensorValue) and isinstance(item.value, TensorValue):
-            for symbolic, real in zip(node.value.shape, item.value.shape, strict=False):
-                if isinstance(symbolic, str) and symbolic in numbers and isinstance(real, int):
-                    numbers[symbolic] = real
-    return numbers
 
 
 class _Maker:
@@ -99,7 +73,7 @@ class _Maker:
                 return tensor
             if item.scalar is not None:
                 return item.scalar
-        value = item.value if item is not None and item.value is not None else node.value
+        value = value_of_input(node, item)
         if value is None:
             raise UnreadableError(where, "nothing is known of it", "record with --inputs first")
         statistics = item.statistics if item is not None else None
@@ -110,10 +84,7 @@ class _Maker:
         if isinstance(value, TensorValue):
             return self.tensor(name, value, statistics, parameter, where)
         if isinstance(value, SymValue):
-            found = number(value.expr, self.numbers) if value.kind == "int" else value.hint
-            if found is None:
-                found = value.hint if value.hint is not None else _UNKNOWN_SIZE
-            return {"int": int, "float": float, "bool": bool}[value.kind](found)
+            return scalar(value, self.numbers)
         if isinstance(value, SequenceValue):
             items = [self.value(f"{name}.{i}", item, None, False, where) for i, item in enumerate(value.items)]
             return items if value.kind == "list" else tuple(items)
@@ -122,33 +93,18 @@ class _Maker:
         raise RefusedError(where, f"a value of type {value.type} has no saved form")
 
     def tensor(self, name: str, value: TensorValue, statistics: Any, parameter: bool, where: str) -> torch.Tensor:
-        concrete = self.concrete(value, where)
+        wanted = concrete(value, self.numbers, where)
         group = value.storage
         limit = self.limits.get(name)
         storage = self.made.get(group) if group is not None else None
-        if storage is not None and synth.elements(concrete, torch.uint8, where) > storage.nbytes():
+        if storage is not None and spanned(wanted, where) * dtype_of(wanted.dtype, where).itemsize > storage.nbytes():
             storage = None
         made = synth.tensor(
-            name, concrete, self.seed, statistics=statistics, bounds=(0, limit) if limit else None, storage=storage, where=where
+            name, wanted, self.seed, statistics=statistics, bounds=(0, limit) if limit else None, storage=storage, where=where
         )
         if group is not None and made.layout is torch.strided:
             self.made.setdefault(group, made.untyped_storage())
         return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else made
-
-    def concrete(self, value: TensorValue, where: str) -> TensorValue:
-        """The same with a number for every expression."""
-        made = TensorValue(**{name: getattr(value, name) for name in value.__struct_fields__})
-        made.shape = [self.size(dim, where) for dim in value.shape]
-        made.stride = [self.size(dim, where) for dim in value.stride]
-        made.offset = self.size(value.offset, where)
-        made.storage_bytes = None if value.storage_bytes is None else self.size(value.storage_bytes, where)
-        return made
-
-    def size(self, dim: Dim, where: str) -> int:
-        found = number(dim, self.numbers)
-        if found is None:
-            raise UnreadableError(where, f"its size {dim!r} has no number")
-        return found
 
 
 def observe(

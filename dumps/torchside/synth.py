@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import torch
 
 from ..errors import EnvironmentLackError, UnreadableError
+from ..hints import spanned
 from ..schema import TensorValue
 from .storages import view
 from .values import device_of, dtype_of, layout_of
@@ -64,17 +65,9 @@ def stand_in(value: TensorValue, name: str) -> torch.Tensor:
 
 def elements(value: TensorValue, dtype: torch.dtype, where: str) -> int:
     """How many elements the storage must hold."""
-    dims = (*value.shape, *value.stride, value.offset)
-    if not all(isinstance(dim, int) and dim >= 0 for dim in dims) or len(value.shape) != len(value.stride):
-        raise UnreadableError(where, "its sizes and strides are not whole numbers")
-    if 0 in value.shape:
-        spanned = 0
-    else:
-        spanned = int(value.offset) + 1 + sum(
-            (int(size) - 1) * int(step) for size, step in zip(value.shape, value.stride, strict=True)
-        )  # fmt: skip
+    needed = spanned(value, where)
     held = -(-value.storage_bytes // dtype.itemsize) if isinstance(value.storage_bytes, int) else 0
-    count = max(spanned, held)
+    count = max(needed, held)
     if count * dtype.itemsize > _MAX_BYTES:
         raise UnreadableError(where, f"its storage would have {count} elements")
     return count

@@ -94,6 +94,10 @@ def denial(qualified_name: str, schema: Any = None) -> str | None:
 def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any]:
     qualified = f"{parts[0]}::{parts[1]}"
     schemas = op_schemas(qualified)
+    if not schemas and parts[0] in allowlist.OP_HOMES:
+        for home in allowlist.OP_HOMES[parts[0]]:
+            _home(home)
+        schemas = op_schemas(qualified)
     why = denial(qualified) or next((reason for schema in schemas if (reason := denial(qualified, schema))), None)
     if why is not None:
         raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
