@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
 from ..dumps.output import say
-from .engine import Engine, Event, Interrupted, Result
+from .engine import Engine, Event
 from .fxproblem import FxProblem
-from .problem import Candidate
-from .search.outputs import drop_outputs
-from .search.tiers import TIERS, gentle
+from .inprocess import search
 
 if TYPE_CHECKING:
     from torch import fx
@@ -85,21 +83,6 @@ def minifier(
     return module, left
 
 
-def search(engine: Engine, problem: FxProblem, max_granularity: int | None = None) -> Result:
-    """The node search, then the outputs of what it found."""
-
-    def outputs(engine: Engine, state: Candidate) -> Candidate:
-        if engine.best is None:
-            return state
-        returned, loose = problem.outputs(engine.best)
-        return drop_outputs(engine, engine.best, returned, loose)
-
-    tiers = TIERS if max_granularity is None else gentle(max_granularity)
-    if problem.size == 0:
-        return engine.result()
-    return engine.run([*tiers, ("outputs", outputs)], Candidate.of(range(problem.size)))
-
-
 def _whole(gm: fx.GraphModule) -> fx.GraphModule:
     from torch import fx
 
@@ -112,4 +95,4 @@ def _folder(save_dir: str | None) -> Path:
     return folder
 
 
-__all__ = ["Interrupted", "dump_state", "minifier"]
+__all__ = ["dump_state", "minifier"]

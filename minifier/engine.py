@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from typing import Any
 
 from .budget import Budget, Stopped
 from .journal import Journal
@@ -57,6 +58,8 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, result: Result) -> None:
         super().__init__("interrupted")
         self.result = result
+        self.minified: Any = None
+        """The same as a `Minified`, once its case is on the disk."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +244,7 @@ class Engine:
                 self._note_other(candidate, answer)
             if answer.verdict.accepted or run + 1 == len(answers):
                 self._answers[candidate] = answer
-            improved = answer.verdict.accepted and self._improves(answer)
+            improved = answer.verdict.accepted and self._improves(candidate, answer)
             if improved:
                 self.best = candidate
                 self.history.append((self.queries, answer.nodes, answer.input_bytes))
@@ -249,8 +252,12 @@ class Engine:
                 self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled))
         self._watch_monotony(candidate, self._answers[candidate])
 
-    def _improves(self, answer: Answer) -> bool:
-        return self.best is None or answer.size < self._answers[self.best].size
+    def _improves(self, candidate: Candidate, answer: Answer) -> bool:
+        """Smaller, or as small with more edits (an edit makes a case plainer even where it does not make it smaller)."""
+        if self.best is None:
+            return True
+        old = self._answers[self.best].size
+        return answer.size < old or (answer.size == old and len(candidate.edits) > len(self.best.edits))
 
     def _note_other(self, candidate: Candidate, answer: Answer) -> None:
         other = self._others.get(answer.signature)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..toolkit.subgraph import Atoms, build, output_nodes, positions
-from ..toolkit.values import Values, input_bytes, record_values
+from ..toolkit.eager_values import record_values
+from ..toolkit.subgraph import Atoms, build, output_nodes
+from ..toolkit.values import Values, input_bytes
 from .problem import Answer, Candidate, Verdict
 
 if TYPE_CHECKING:
@@ -61,11 +62,7 @@ class FxProblem:
 
     def outputs(self, candidate: Candidate) -> tuple[list[int], list[int]]:
         """Positions of the nodes that the candidate returns, and those among them that it could do without."""
-        module, _ = self.build(candidate)
-        names = [node.name for node in output_nodes(module.graph)]
-        read = {argument.name for node in module.graph.nodes if node.op != "output" for argument in node.all_input_nodes}
-        items = [node.name for node in module.graph.nodes if node.target is operator.getitem]
-        return positions(self.gm, names), positions(self.gm, [name for name in names if name in read or name in items])
+        return loose_outputs(self.build(candidate)[0], self.atoms)
 
     def test(self, candidate: Candidate) -> Answer:
         """Asks the predicate; its exceptions propagate."""
@@ -74,3 +71,11 @@ class FxProblem:
         nodes, size = len(module.graph.nodes), input_bytes(inputs)
         verdict = Verdict.SAME if self.predicate(module, inputs) else Verdict.PASS
         return Answer(verdict, nodes=nodes, input_bytes=size, seconds=time.perf_counter() - began)
+
+
+def loose_outputs(module: fx.GraphModule, atoms: Atoms) -> tuple[list[int], list[int]]:
+    """Positions (in the original graph) of what a candidate returns, and of those outputs that something else keeps alive."""
+    names = [node.name for node in output_nodes(module.graph)]
+    read = {argument.name for node in module.graph.nodes if node.op != "output" for argument in node.all_input_nodes}
+    items = {node.name for node in module.graph.nodes if node.target is operator.getitem}
+    return atoms.positions(names), atoms.positions(name for name in names if name in read or name in items)

@@ -16,7 +16,7 @@ from ..problem import Neighbours
 
 def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]) -> dict[int, int]:
     """Breadth-first distance from the sources, edges taken both ways, inside `within`; unreachable atoms are left out."""
-    found = {source: 0 for source in sources}
+    found = dict.fromkeys(sources, 0)
     queue = deque(found)
     while queue:
         atom = queue.popleft()
@@ -83,7 +83,7 @@ def cheapest_path(
     best: tuple[int, list[int]] | None = None
     for onward in (graph.children, graph.parents):
         queue: list[tuple[int, int]] = [(0, source) for source in sorted(sources)]
-        total = {source: 0 for source in sources}
+        total = dict.fromkeys(sources, 0)
         before: dict[int, int] = {}
         while queue:
             spent, atom = heapq.heappop(queue)

@@ -1,0 +1,158 @@
+"""`graphdbg minify`: shrinks a failing graph, its inputs and their shapes to the smallest case that fails the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...dumps.errors import UsageError
+from ...dumps.output import emit, say
+
+if TYPE_CHECKING:
+    from ..engine import Event
+    from ..minify import Minified
+
+CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
+
+
+@click.command()
+@click.argument("graph", metavar="RUN/ID")
+@click.option("-o", "--out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
+@click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
+@click.option("--check", default="auto", show_default=True, metavar="CHECK", help=f"What counts as failing: {', '.join(CHECKS)}.")
+@click.option("--match", metavar="REGEX", help="The failure's text must match this, in place of its signature.")
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Queries at the same time.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop after this many seconds.")
+@click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
+@click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
+@click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query, and one at the end.")
+def minify(
+    graph: str, out: str | None, rung: str, check: str, match: str | None, jobs: int, seed: int, max_time: float | None,
+    max_queries: int | None, resume: bool, executor: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Shrink a failing graph to the smallest case that fails the same way.
+
+    \b
+    Each query runs in a process of its own, so a segfault or a hang is a verdict. OUT receives
+    case/, repro.py, issue.md and journal.jsonl. Ctrl-C keeps the best case so far.
+    Exit code: 0 it was reduced, 1 the case does not fail, 130 interrupted (the best case is kept).
+    """
+    from ...dumps.query import resolve_graph
+
+    _refuse_what_is_planned(check, executor)
+    saved = resolve_graph(graph)
+    folder = Path(out) if out else _free_folder(saved.stage, resume)
+    options = {
+        "out": folder, "check": check, "rung": rung, "jobs": jobs, "seed": seed, "max_time": max_time,
+        "max_queries": max_queries, "match": match, "resume": resume,
+    }  # fmt: skip
+    raise SystemExit(_run(saved, options, as_json))
+
+
+def _run(saved: Any, options: dict[str, Any], as_json: bool) -> int:
+    from ..engine import Interrupted
+    from ..isolated import DoesNotFailError, minify_saved
+
+    def show(event: Event) -> None:
+        if as_json:
+            emit(_event(event), as_json=True)
+        elif event.improved:
+            size = f"{event.answer.nodes} nodes, {event.answer.input_bytes} input bytes"
+            say(f"query {event.queries}: {size} ({event.step})")
+
+    code = 0
+    try:
+        result = minify_saved(saved, on_event=show, narrate=say, **options)
+    except DoesNotFailError as error:
+        say(f"graphdbg: {error}")
+        return 1
+    except Interrupted as interrupted:
+        result, code = interrupted.minified, 130
+    except KeyboardInterrupt:
+        say(f"graphdbg: interrupted before anything was found; go on with --resume -o {options['out']}")
+        return 130
+    _conclude(result, options, as_json)
+    return code
+
+
+def _conclude(result: Minified, options: dict[str, Any], as_json: bool) -> None:
+    report = _report(result, options) if result.path else {}
+    summary = {
+        "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
+        "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
+        "history": result.history, "signature": result.signature.text() if result.signature else None,
+        "verified": list(result.verified), "verdicts": result.verdicts, "stopped": result.stopped, "notes": result.notes,
+        "others": [{"signature": other.signature, "count": other.count} for other in result.others], **report,
+    }  # fmt: skip
+    if as_json:
+        emit(summary, as_json=True)
+        return
+    for line in _lines(result, report):
+        say(line)
+    emit(str(result.path), as_json=False)
+
+
+def _lines(result: Minified, report: dict[str, Any]) -> list[str]:
+    (nodes, size), (shown, times) = result.original, result.verified
+    lines = [
+        f"{nodes} nodes, {size} input bytes -> {result.nodes} nodes, {result.input_bytes} input bytes "
+        f"in {result.queries} queries ({', '.join(f'{count} {name}' for name, count in sorted(result.verdicts.items()))})"
+    ]
+    if times:
+        lines.append(f"verified: {shown} of {times} fresh children fail the same way")
+    if result.stopped:
+        lines.append(f"stopped early: {result.stopped}")
+    for other in result.others:
+        lines.append(f"another failure, {other.count} times, not followed: {other.signature}")
+    lines += result.notes
+    lines += [f"{name}: {path}" for name, path in report.items() if name in ("repro", "issue")]
+    return lines
+
+
+def _report(result: Minified, options: dict[str, Any]) -> dict[str, Any]:
+    """repro.py and issue.md beside the case; what keeps them from being written is said."""
+    from ...dumps.errors import GraphdbgError
+    from ...dumps.store import load_graph
+    from ..report.bundle import emit_report
+
+    assert result.path is not None and result.signature is not None
+    try:
+        report = emit_report(
+            load_graph(result.path), options["out"], signature=result.signature, rung=options["rung"],
+            original=result.original[0],
+        )  # fmt: skip
+    except GraphdbgError as error:
+        say(f"no report was written: {error}")
+        return {}
+    return {"repro": str(report.repro) if report.repro else None, "issue": str(report.issue), "report_rate": report.rate}
+
+
+def _event(event: Event) -> dict[str, Any]:
+    answer = event.answer
+    return {
+        "event": "query", "queries": event.queries, "step": event.step, "case": event.candidate.text(),
+        "verdict": answer.verdict.value, "signature": answer.signature, "nodes": answer.nodes,
+        "input_bytes": answer.input_bytes, "seconds": answer.seconds, "improved": event.improved, "recalled": event.recalled,
+    }  # fmt: skip
+
+
+def _refuse_what_is_planned(check: str, executor: str) -> None:
+    if executor == "ray":
+        raise UsageError("--executor ray is not built yet", "", "leave it out: queries then run on this machine")
+    if check.startswith("cmd:"):
+        raise UsageError("--check 'cmd: ...' is not built yet", "", f"use one of {', '.join(CHECKS)}")
+    if check not in CHECKS:
+        raise UsageError(f"there is no check {check!r}", "", f"use one of {', '.join(CHECKS)}")
+
+
+def _free_folder(stage: str, resume: bool) -> Path:
+    if resume:
+        raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
+    number = 1
+    while (folder := Path(f"minified-{stage}" + (f"-{number}" if number > 1 else ""))).exists():
+        number += 1
+    return folder

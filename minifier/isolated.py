@@ -1,0 +1,220 @@
+"""Minifying a saved graph with isolated queries: sanity, search, other axes, verification, the case on disk.
+
+>>> result = minify_saved(load_graph("myrun/0_0/forward"), out=Path("small"))
+>>> result.verified, result.path
+((3, 3), PosixPath('small/case'))
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..dumps.atomic import write_file
+from ..dumps.errors import UsageError
+from ..toolkit.isolation import ForkServer
+from ..toolkit.signature import VERSION as SIGNATURE_VERSION
+from .budget import Budget
+from .engine import Engine, Event, Interrupted, Result
+from .journal import Journal
+from .minify import Minified
+from .oracle import PRELOAD, Oracle
+from .passes import NAMES as PASS_NAMES
+from .problem import Answer, Candidate, Verdict
+from .search.edits import accept
+from .search.outputs import drop_outputs
+from .search.tiers import TIERS
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
+
+SANITY = 2
+SANITY_MOST = 6
+VERIFY = 3
+FLAKY_REPEATS = 4
+BEST_FILE = "best.json"
+CASE_FILE = "case.json"
+
+
+def minify_saved(
+    saved: SavedGraph,
+    *,
+    out: Path,
+    check: str = "auto",
+    rung: str = "inductor",
+    jobs: int = 1,
+    seed: int = 0,
+    max_time: float | None = None,
+    max_queries: int | None = None,
+    match: str | None = None,
+    resume: bool = False,
+    on_event: Callable[[Event], None] | None = None,
+    narrate: Callable[[str], None] = lambda text: None,
+) -> Minified:
+    """Reduces a saved graph; `out` receives case/ and journal.jsonl. Raises as `minify` does."""
+    from ..toolkit.rungs import rung as known
+
+    known(rung)
+    if (out / "case").exists() or (out.exists() and not resume and any(out.iterdir())):
+        raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-minify-")))
+        server = stack.enter_context(ForkServer(preload=PRELOAD))
+        pattern = None if match is None else re.compile(match)
+        oracle = Oracle(saved.path.absolute(), work, server, rung, check, seed, pattern)
+        journal = Journal(out / "journal.jsonl", _header(saved, oracle, jobs), resume=resume)
+        stack.callback(journal.close)
+        session = _Session(oracle, journal, out, narrate)
+        return session.run(Budget(max_time, max_queries), jobs, on_event, stack)
+
+
+def _header(saved: SavedGraph, oracle: Oracle, jobs: int) -> dict[str, Any]:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in ("graph.json", "inputs.json"):
+        if (saved.path / name).exists():
+            digest.update((saved.path / name).read_bytes())
+    return {
+        "case": digest.hexdigest(), "rung": oracle.rung, "check": oracle.check, "seed": oracle.seed, "jobs": jobs,
+        "match": oracle.match.pattern if oracle.match else None, "torch": version("torch"), "signature": SIGNATURE_VERSION,
+    }  # fmt: skip
+
+
+class DoesNotFailError(UsageError):
+    """The original case passes, so there is nothing to reduce."""
+
+    exit_code = 1
+
+
+class _Session:
+    """One minification from the first query to the last."""
+
+    def __init__(self, oracle: Oracle, journal: Journal, out: Path, narrate: Callable[[str], None]) -> None:
+        self.oracle, self.journal, self.out, self.narrate = oracle, journal, out, narrate
+        self.notes: list[str] = []
+        self.whole = Answer(Verdict.INVALID)
+        self.queries = 0
+
+    def run(self, budget: Budget, jobs: int, on_event: Callable[[Event], None] | None, stack: ExitStack) -> Minified:
+        """Sanity, search, verification. On Ctrl-C raises Interrupted whose result says where the case lies."""
+        repeats = self._sanity()
+        self.oracle.prepare()
+        executor = stack.enter_context(ThreadPoolExecutor(jobs)) if jobs > 1 else None
+
+        def show(event: Event) -> None:
+            if event.improved:
+                write_file(self.out / BEST_FILE, msgspec.json.encode(event.candidate.to_json()))
+            if on_event is not None:
+                on_event(event)
+
+        engine = Engine(
+            self.oracle, budget=budget, journal=self.journal, repeats=repeats, jobs=jobs, executor=executor,
+            queries=self.queries, on_event=show,
+        )  # fmt: skip
+        steps = [*TIERS, ("outputs", self._outputs), *((name, self._axis(name)) for name in PASS_NAMES)]
+        try:
+            result = engine.run(steps, Candidate.of(range(self.oracle.size)))
+        except Interrupted as interrupted:
+            interrupted.minified = self._finish(interrupted.result, verify=0)
+            raise
+        return self._finish(result, VERIFY)
+
+    def _sanity(self) -> int:
+        """Judges the original until it is clear whether and how surely it fails; returns how often negatives are asked."""
+        failures = 0
+        wanted = SANITY
+        answer = self.whole
+        while self.queries < wanted:
+            answer = self._recalled() or self._judged()
+            failures += answer.verdict is Verdict.SAME
+            self.queries += 1
+            if answer.verdict is Verdict.SAME:
+                self.whole = answer
+            elif self.queries < SANITY_MOST and answer.verdict is not Verdict.INVALID:
+                wanted = SANITY_MOST
+        if not failures:
+            why = answer.detail or "it passed"
+            raise DoesNotFailError(
+                f"the case does not fail under {self.oracle.rung}", why, "see what fails with graphdbg replay RUN"
+            )
+        self.narrate(f"{self.whole.signature}; {failures} of {self.queries} runs of the original fail")
+        if failures == self.queries:
+            return 1
+        self.notes.append(f"flaky: the original failed in {failures} of {self.queries} runs; negatives are repeated")
+        return FLAKY_REPEATS
+
+    def _recalled(self) -> Answer | None:
+        # The signature cannot be had from the journal's text, so a resumed run judges the original once more.
+        return self.journal.recall("original", self.queries) if self.oracle.signature is not None else None
+
+    def _judged(self) -> Answer:
+        answer, _ = self.oracle.original()
+        if not self.journal.has("original", self.queries):
+            self.journal.write("original", self.queries, answer)
+        return answer
+
+    def _outputs(self, engine: Engine, state: Candidate) -> Candidate:
+        if engine.best is None:
+            return state
+        found = self.oracle.ask("outputs", engine.best)
+        return drop_outputs(engine, engine.best, found["returned"], found["loose"])
+
+    def _axis(self, name: str) -> Callable[[Engine, Candidate], Candidate]:
+        def step(engine: Engine, state: Candidate) -> Candidate:
+            if engine.best is None:
+                return state
+            state = engine.best
+            tried: set[str] = set()
+            for number in range(8):
+                rounds: list[list[str]] = self.oracle.ask("propose", state, **{"pass": name})["rounds"]
+                fresh = [[edit for edit in edits if edit not in tried] for edits in rounds]
+                edits = next((edits for edits in fresh if edits), None)
+                if edits is None or number == 7:
+                    break
+                tried |= set(edits)
+                state = accept(engine, state, edits)
+            return state
+
+        return step
+
+    def _finish(self, result: Result, verify: int) -> Minified:
+        """The best case on disk, judged again from there in fresh children."""
+        best = result.best
+        shown = 0
+        queries = result.queries
+        path = self.out / "case"
+        self._describe(self.oracle.ask("emit", best, out=str(path))["spec"])
+        for number in range(verify):
+            answer, _ = self.oracle.judge(None, path)
+            self.journal.write("verify", number, answer)
+            shown += answer.verdict is Verdict.SAME
+            queries += 1
+        if shown < verify:
+            self.notes.append(f"only {shown} of {verify} fresh children showed the failure from the saved case")
+        (self.out / BEST_FILE).unlink(missing_ok=True)
+        size = self.whole.size if result.answer is None else result.answer.size
+        whole = self.whole.size
+        return Minified(
+            queries, [(1, *whole), *result.history], self.oracle.signature, *size, verified=(shown, verify),
+            others=result.others, stopped=result.stopped, notes=[*self.notes, *result.notes, *self.oracle.notes], path=path,
+            verdicts={verdict.value: count for verdict, count in result.verdicts.items()}, original=whole,
+        )  # fmt: skip
+
+    def _describe(self, spec: Any) -> None:
+        """case.json: what the report needs to know besides graph and inputs."""
+        oracle = self.oracle
+        data = {
+            "signature": msgspec.to_builtins(oracle.signature), "rung": oracle.rung, "check": oracle.check, "seed": oracle.seed,
+            "match": oracle.match.pattern if oracle.match else None, "spec": spec,
+            "original": {"nodes": self.whole.nodes, "input_bytes": self.whole.input_bytes},
+        }  # fmt: skip
+        write_file(self.out / "case" / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))
+

@@ -1,0 +1,126 @@
+"""The minifier's public function: a graph, its inputs, and what "fails" means; the smallest case that fails the same way.
+
+With a check by name every query runs in a child of its own (`oracle`); with a callable the caller's process runs it, one call after
+the other. torch is imported only where a live graph is given or wanted.
+
+>>> result = minify(gm, inputs, check="accuracy", rung="inductor", jobs=2)
+>>> result.module, result.inputs, result.queries, result.history
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..dumps.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ..toolkit.signature import Signature
+    from .engine import Event, Other
+
+CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
+
+
+@dataclass
+class Minified:
+    """The smallest failing case that was found.
+
+    `history`: (queries, nodes, input bytes) at each improvement; nodes include placeholders and output. `verified`: how many of
+    how many fresh children failed the same way at the end. `others`: failures with another signature that were seen and
+    rejected. `stopped`: why the search ended early, or None.
+    """
+
+    queries: int
+    history: list[tuple[int, int, int]]
+    signature: Signature | None
+    nodes: int
+    input_bytes: int
+    verified: tuple[int, int] = (0, 0)
+    others: list[Other] = field(default_factory=list["Other"])
+    stopped: str | None = None
+    notes: list[str] = field(default_factory=list[str])
+    path: Path | None = None
+    verdicts: dict[str, int] = field(default_factory=dict[str, int])
+    live: tuple[fx.GraphModule, list[Any]] | None = None
+    original: tuple[int, int] = (0, 0)
+
+    @cached_property
+    def _live(self) -> tuple[fx.GraphModule, list[Any]]:
+        if self.live is not None:
+            return self.live
+        from ..dumps.store import load_graph
+
+        if self.path is None:
+            raise UsageError("the case was not kept", "it lay in a temporary folder", "pass out=... to minify")
+        saved = load_graph(self.path)
+        return saved.module(), saved.inputs()
+
+    @property
+    def module(self) -> fx.GraphModule:
+        """The reduced graph."""
+        return self._live[0]
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Its inputs."""
+        return self._live[1]
+
+
+def minify(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    check: str | Callable[[fx.GraphModule, Sequence[Any]], Any] = "auto",
+    rung: str = "inductor",
+    jobs: int = 1,
+    seed: int = 0,
+    max_time: float | None = None,
+    max_queries: int | None = None,
+    match: str | None = None,
+    out: str | Path | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Minified:
+    """Reduces a failing graph and its inputs to the smallest case that fails the same way.
+
+    `check`: one of CHECKS, judged in isolation under `rung`, or a predicate `(module, inputs) -> fails` that is called in this
+    process and whose exceptions propagate. `match`: a regular expression that the failure's text must match, in place of the
+    signature. `max_time` in seconds. `out`: a folder for the case and the journal; must not exist. Raises UsageError where the
+    original does not fail, Interrupted (with the best so far) on Ctrl-C.
+    """
+    if callable(check):
+        from .inprocess import minify_here
+
+        return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, on_event=on_event)
+    from ..dumps.live import save_graph
+    from ..dumps.store import load_graph
+    from .isolated import minify_saved
+
+    with tempfile.TemporaryDirectory(prefix="graphdbg-minify-") as folder:
+        saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
+        result = minify_saved(
+            saved, check=check, rung=rung, jobs=jobs, seed=seed, max_time=max_time, max_queries=max_queries, match=match,
+            out=Path(folder) / "out" if out is None else Path(out), on_event=on_event,
+        )  # fmt: skip
+        _ = result.module, result.inputs
+    if out is None:
+        result.path = None
+    return result
+
+
+def _with_settings(path: Path) -> Path:
+    """The case with the compiler settings of this thread, which its children could not know of otherwise."""
+    from ..dumps.atomic import write_file
+    from ..dumps.store import load_graph
+    from ..dumps.writer import GRAPH_FILE, encode
+    from ..toolkit.recorder.configs import changed, encoded
+
+    record = load_graph(path).record
+    now = {room: {name: encoded(value) for name, value in values.items()} for room, values in changed().items()}
+    record.config = {room: {**now.get(room, {}), **record.config.get(room, {})} for room in {*now, *record.config}}
+    write_file(path / GRAPH_FILE, encode(record))
+    return path

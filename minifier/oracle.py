@@ -1,0 +1,161 @@
+"""The isolated oracle: a Problem whose every query is a fresh child of the fork server. Imports no torch.
+
+The first query judges the original and gives the signature to look for and the time limit. A candidate is SAME where its failure's
+signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not build, eager refuses
+it or is not deterministic).
+
+>>> with ForkServer(preload=PRELOAD) as server:
+...     oracle = Oracle.prepare(case_folder, server, work)
+...     oracle.test(Candidate.of([3])).verdict
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..dumps import errors
+from ..toolkit.isolation import ForkServer
+from ..toolkit.isolation import Answer as Reply
+from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
+from ..toolkit.signature import Signature, from_answer
+from .problem import Answer, Candidate, Verdict
+
+TASKS = f"{__package__}.tasks"
+PRELOAD = (*REPLAY_PRELOAD, TASKS)
+FIRST_LIMIT_S = 600.0
+LEAST_LIMIT_S = 30.0
+LIMIT_FACTOR = 10.0
+HINTS = 8
+"""Atoms that a failure may name before its text says nothing about which one it was."""
+
+NO_VERDICT = frozenset({"nondeterministic", "error"})
+
+
+@dataclass
+class Oracle:
+    """One case, the values of its eager run, and the failure that candidates must show."""
+
+    case: Path
+    work: Path
+    server: ForkServer
+    rung: str = "inductor"
+    check: str = "auto"
+    seed: int = 0
+    match: re.Pattern[str] | None = None
+    limit_s: float = FIRST_LIMIT_S
+    signature: Signature | None = None
+    atoms: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+    hints: Sequence[int] = ()
+
+    def prepare(self) -> None:
+        """Runs the case eagerly once in a child and reads its atoms. Raises UsageError where eager itself fails."""
+        reply = self.server.call(f"{TASKS}:prepare", self._payload(None), self.limit_s)
+        if reply.status != "done":
+            raise_user_error(reply)
+            why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
+            raise errors.UsageError("cannot minify this graph", f"running it eagerly, to record its values, failed: {why}")
+        self.atoms, self.notes = reply.value["atoms"], reply.value["notes"]
+        if self.signature is not None:
+            self.hints = self._named(f"{self.signature.detail} {self.signature.raw}")
+
+    def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
+        """One query. `candidate` None is the whole case, or that of another folder."""
+        payload = self._payload(candidate) | {"rung": self.rung, "check": self.check}
+        if case is not None:
+            payload["case"] = str(case)
+        reply = self.server.call(f"{TASKS}:probe", payload, self.limit_s)
+        value: dict[str, Any] = reply.value if isinstance(reply.value, dict) else {}
+        if "invalid" in value:
+            return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds), None
+        if candidate is None:
+            raise_user_error(reply)
+        signature = None if reply.status == "lost" else from_answer(reply)
+        size = (value["nodes"], value["input_bytes"]) if value else self._size(candidate)
+        text = "" if signature is None else signature.text()
+        detail = value.get("verdict", "") if signature is None else signature.raw or text
+        return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds), signature
+
+    def original(self) -> tuple[Answer, Signature | None]:
+        """Judges the whole case; the first failure seen sets the signature, the time limit and the hints."""
+        answer, signature = self.judge(None)
+        if signature is not None and signature.kind not in NO_VERDICT and self.signature is None:
+            self.signature = signature
+            if signature.kind != "hang":
+                self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * answer.seconds))
+            answer = Answer(Verdict.SAME, answer.signature, answer.nodes, answer.input_bytes, answer.detail, answer.seconds)
+        return answer, signature
+
+    def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
+        """Another task of `tasks` about a candidate that is known to fail."""
+        reply = self.server.call(f"{TASKS}:{task}", self._payload(candidate) | more, self.limit_s)
+        if reply.status != "done":
+            raise_user_error(reply)
+            why = reply.error.traceback if reply.error else reply.status
+            raise RuntimeError(f"{task} of {candidate.text() if candidate else 'the original'} failed: {why}")
+        return reply.value
+
+    # -- the Problem that the search sees
+
+    @property
+    def size(self) -> int:
+        return len(self.atoms["nodes"])
+
+    def parents(self, atom: int) -> Sequence[int]:
+        return self.atoms["parents"][atom]
+
+    def label(self, atom: int) -> Hashable:
+        return self.atoms["labels"][atom]
+
+    def bypasses(self, atom: int) -> Sequence[int]:
+        return self.atoms["bypasses"][atom]
+
+    def test(self, candidate: Candidate) -> Answer:
+        """One query in a child of its own."""
+        return self.judge(candidate)[0]
+
+    def _verdict(self, reply: Reply, signature: Signature | None) -> Verdict:
+        if reply.status == "lost":
+            return Verdict.INFRA
+        if signature is None:
+            return Verdict.PASS
+        if signature.kind in NO_VERDICT or signature.stage in ("eager", "reference", "build", ""):
+            return Verdict.INVALID
+        if self.signature is not None and self._same(signature, self.signature):
+            return Verdict.SAME
+        return Verdict.TIMEOUT if reply.status == "timeout" else Verdict.OTHER
+
+    def _same(self, found: Signature, wanted: Signature) -> bool:
+        if self.match is not None:
+            return found.kind == wanted.kind and bool(self.match.search(f"{found.text()}\n{found.raw}"))
+        return wanted.same_as(found)
+
+    def _named(self, text: str) -> list[int]:
+        """Atoms whose operator the failure names, where that is few."""
+        found = [
+            number for number, label in enumerate(self.atoms["labels"])
+            if any(len(word) > 5 and word in text for word in re.findall(r"'([\w.]+)'", label) if "." in word or "_" in word)
+        ]  # fmt: skip
+        return found if len(found) <= HINTS else []
+
+    def _size(self, candidate: Candidate | None) -> tuple[int, int]:
+        """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still smaller."""
+        names = self.atoms["order"] if candidate is None else [n for atom in candidate.keep for n in self.atoms["nodes"][atom]]
+        return len(names) + 2, 0
+
+    def _payload(self, candidate: Candidate | None) -> dict[str, Any]:
+        return {
+            "case": str(self.case), "work": str(self.work), "seed": self.seed,
+            "candidate": None if candidate is None else candidate.to_json(),
+        }  # fmt: skip
+
+
+def raise_user_error(reply: Reply) -> None:
+    """Raises the errors that loading a case tells in a sentence."""
+    failure = reply.error
+    if failure is not None and failure.type.startswith(errors.__name__):
+        raise getattr(errors, failure.type.rpartition(".")[2])(failure.message)

@@ -1,0 +1,42 @@
+# pyright: basic
+"""Passes over the small case's other axes, one per file. A pass proposes edits and can apply one; the engine decides.
+
+An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass knows nothing of
+search order, caches, isolation or time. To add one: its file, and its line in PASSES (the order in which they run).
+
+>>> PASSES["dims"].propose(Case(gm, inputs))
+[['dims 8 2', 'dims 768 2'], ['dims 2 1']]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import fx
+
+
+@dataclass
+class Case:
+    """A graph and its inputs. Passes return new ones and leave these alone."""
+
+    gm: fx.GraphModule
+    inputs: list[Any]
+
+
+def _passes() -> dict[str, ModuleType]:
+    from . import dims, strides, values
+
+    return {"dims": dims, "values": values, "strides": strides}
+
+
+NAMES = ("dims", "values", "strides")
+"""The passes in the order in which they run."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PASSES":
+        return _passes()
+    raise AttributeError(name)

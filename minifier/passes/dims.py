@@ -1,0 +1,141 @@
+# pyright: basic
+"""Dims: distinct sizes give way to smaller ones, in the shapes of inputs and in size arguments.
+
+Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not proposed.
+First everything to 2, then what is left to 1, which changes broadcasting.
+
+>>> propose(case)
+[['dims 8 2', 'dims 768 2'], ['dims 8 1', 'dims 768 1']]
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from . import Case
+
+SMALL = (2, 1)
+MOST_SIZES = 24
+_SIZE_METHODS = frozenset({"view", "reshape", "expand", "split", "chunk", "unflatten", "new_zeros", "new_empty", "new_full", "repeat"})
+
+
+def propose(case: Case) -> list[list[str]]:
+    """Rounds of "dims FROM TO": first to 2, then to 1; those that eager takes alone, or all of them where it takes all."""
+    sizes = _sizes(case)
+    rounds: list[list[str]] = []
+    for small in SMALL:
+        edits = [f"dims {size} {small}" for size in sizes if size > small]
+        if not edits:
+            continue
+        together = _valid(case, edits)
+        valid = edits if together else [edit for edit in edits if _valid(case, [edit])]
+        if valid:
+            rounds.append(valid)
+    return rounds
+
+
+def _sizes(case: Case) -> list[int]:
+    """The distinct sizes of inputs above 1, largest first, without those that are products of others."""
+    found = _all_sizes(case)
+    plain = [size for size in found if not any(size % other == 0 and size // other in found for other in found if other < size)]
+    return sorted(plain, reverse=True)[:MOST_SIZES]
+
+
+def _all_sizes(case: Case) -> set[int]:
+    return {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape if size > 1}
+
+
+def _valid(case: Case, edits: list[str]) -> bool:
+    try:
+        for edit in edits:
+            case = apply(case, edit)
+        with torch.no_grad():
+            fx.Interpreter(case.gm).run(*copy.deepcopy(case.inputs), enable_io_processing=False)
+    except Exception:  # noqa: BLE001  whatever eager raises, the sizes do not fit
+        return False
+    return True
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with one size replaced everywhere. Inputs are cut, not made anew; indices wrap round."""
+    _, old_text, new_text = edit.split(" ")
+    old, new = int(old_text), int(new_text)
+
+    found = _all_sizes(case)
+
+    def substitute(size: int) -> int:
+        if size == old:
+            return new
+        rest, remainder = divmod(size, old)
+        if remainder or rest < 2 or rest not in found:
+            return size
+        return new * (new if rest == old else rest)
+
+    inputs = [_cut(value, substitute, old, new) if isinstance(value, torch.Tensor) else value for value in case.inputs]
+    gm = without_fakes(case.gm)
+    for node in gm.graph.nodes:
+        if node.op in ("call_function", "call_method"):
+            _resize_arguments(node, substitute)
+    gm.recompile()
+    return Case(gm, inputs)
+
+
+def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:
+    """A copy of the graph without recorded fake values."""
+    graph = copy.deepcopy(gm.graph)
+    for node in graph.nodes:
+        for name in ("val", "example_value", "tensor_meta", "unbacked_bindings"):
+            node.meta.pop(name, None)
+    module = fx.GraphModule(gm, graph)
+    module.meta = dict(gm.meta)
+    return module
+
+
+def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tensor:
+    if value.layout is not torch.strided:
+        return value
+    shape = [substitute(size) for size in value.shape]
+    small = value.detach()
+    for dim, size in enumerate(shape):
+        small = small.narrow(dim, 0, min(size, small.shape[dim]))
+    if not small.is_floating_point() and not small.is_complex() and small.dtype is not torch.bool and small.numel():
+        most = int(small.max())
+        if new <= most < old:
+            small = small % new
+    order = sorted(range(value.dim()), key=lambda dim: (value.stride(dim), -dim))
+    strides, step = [0] * value.dim(), 1
+    for dim in order:
+        strides[dim] = 0 if value.stride(dim) == 0 and value.shape[dim] > 1 else step
+        step *= shape[dim] if strides[dim] else 1
+    out = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
+    out.copy_(small)
+    return out.requires_grad_(value.requires_grad)
+
+
+def _resize_arguments(node: fx.Node, substitute: Any) -> None:
+    """Replaces sizes where the operator's schema declares a size (SymInt), or anywhere in a method that takes sizes."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        if node.op == "call_function" or node.target in _SIZE_METHODS:
+            node.args = map_aggregate(node.args, lambda value: _size(value, substitute))
+            node.kwargs = map_aggregate(node.kwargs, lambda value: _size(value, substitute))
+        return
+    sized = {argument.name for argument in schema.arguments if "SymInt" in argument.real_type.str()}
+    names = [argument.name for argument in schema.arguments]
+    node.args = tuple(
+        map_aggregate(value, lambda part: _size(part, substitute)) if name in sized else value
+        for name, value in zip(names, node.args, strict=False)
+    )
+    node.kwargs = {
+        name: map_aggregate(value, lambda part: _size(part, substitute)) if name in sized else value
+        for name, value in node.kwargs.items()
+    }
+
+
+def _size(value: Any, substitute: Any) -> Any:
+    return substitute(value) if type(value) is int else value

@@ -1,0 +1,150 @@
+# pyright: basic
+"""What the children of the fork server do for the minifier: record values once, then build and judge one candidate each.
+
+A folder of its own (`work`) holds what the first child leaves for the others: the index of values, their tensors, the atoms.
+Every function takes and returns plain JSON values.
+
+>>> server.call("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "candidate": None, "rung": "inductor", ...})
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import fx
+
+from ..dumps import live
+from ..dumps.store import SavedGraph, load_graph
+from ..toolkit import _torch
+from ..toolkit.atoms import Atoms
+from ..toolkit.eager_values import record_values
+from ..toolkit.isolation.child import mark
+from ..toolkit.judge import judge
+from ..toolkit.live_case import live_case
+from ..toolkit.prune import prune
+from ..toolkit.spec import ReplaySpec
+from ..toolkit.spill import load_values, save_values
+from ..toolkit.subgraph import build
+from ..toolkit.subspec import candidate_spec
+from ..toolkit.surroundings import in_force
+from ..toolkit.values import input_bytes
+from .fxproblem import loose_outputs
+from .passes import PASSES, Case
+from .problem import Candidate
+
+ATOMS = "atoms.json"
+
+
+def prepare(payload: dict[str, Any]) -> dict[str, Any]:
+    """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole."""
+    mark("eager")
+    work = Path(payload["work"])
+    case = live_case(load_graph(payload["case"]), seed=payload["seed"])
+    with _torch.settings(case.spec.config), in_force(case.spec):
+        torch.manual_seed(payload["seed"])
+        values = record_values(case.gm, case.inputs, work)
+    atoms = Atoms.of(case.gm, values)
+    save_values(values, work)
+    (work / ATOMS).write_text(json.dumps(atoms.to_json()))
+    return {
+        "atoms": atoms.to_json(),
+        "nodes": len(case.gm.graph.nodes),
+        "input_bytes": input_bytes(case.inputs),
+        "notes": case.notes,
+    }
+
+
+def probe(payload: dict[str, Any]) -> dict[str, Any]:
+    """Builds one candidate (None: the original) and judges it: size, signature or None, verdict in words."""
+    mark("build")
+    try:
+        gm, inputs, spec = _load(payload)
+    except Invalid as error:
+        return {"invalid": str(error)}
+    size = {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs)}
+    outcome = judge(gm, inputs, spec, payload["rung"], payload["check"], seed=payload["seed"])
+    return size | {"signature": msgspec.to_builtins(outcome.signature), "verdict": outcome.verdict, "seconds": outcome.seconds}
+
+
+def outputs(payload: dict[str, Any]) -> dict[str, Any]:
+    """What a candidate returns, and which of that it could do without (see fxproblem.loose_outputs)."""
+    gm, _, _ = _load(payload)
+    returned, loose = loose_outputs(gm, Atoms.from_json(json.loads((Path(payload["work"]) / ATOMS).read_text())))
+    return {"returned": returned, "loose": loose}
+
+
+def propose(payload: dict[str, Any]) -> dict[str, Any]:
+    """The edits that one pass proposes for a candidate, in rounds."""
+    gm, inputs, spec = _load(payload)
+    with in_force(spec):
+        return {"rounds": PASSES[payload["pass"]].propose(Case(gm, inputs))}
+
+
+def emit(payload: dict[str, Any]) -> dict[str, Any]:
+    """Writes a candidate as a case folder at `out`."""
+    gm, inputs, spec = _load(payload)
+    record = load_graph(payload["case"]).record
+    live.save_graph(gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs)
+    return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec)}
+
+
+class Invalid(Exception):
+    """A candidate that cannot be built."""
+
+
+def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
+    saved = load_graph(payload["case"])
+    if payload["candidate"] is None:
+        case = live_case(saved, seed=payload["seed"])
+        return case.gm, case.inputs, case.spec
+    candidate = Candidate.from_json(payload["candidate"])
+    module, inputs, spec = _build(saved, Path(payload["work"]), candidate)
+    case = Case(module, inputs)
+    for edit in candidate.edits:
+        try:
+            with in_force(spec):
+                case = PASSES[edit.partition(" ")[0]].apply(case, edit)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise Invalid(f"{edit}: {error}") from error
+    if candidate.edits:
+        _renew_values(case)
+    return case.gm, case.inputs, spec
+
+
+def _renew_values(case: Case) -> None:
+    """Gives every node of an edited case the fake value that it has now."""
+    try:
+        fakes, mode = _torch.shared_fakes(case.gm, case.inputs, dynamic=False)
+        _torch.propagate(case.gm, fakes, mode)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise Invalid(f"the edited case does not propagate: {error}") from error
+
+
+def _build(saved: SavedGraph, work: Path, candidate: Candidate) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
+    atoms = Atoms.from_json(json.loads((work / ATOMS).read_text()))
+    values = load_values(work)
+    names = {name for atom in candidate.keep | candidate.bypass for name in atoms.nodes[atom]}
+    returned = {atoms.order[position] for position in candidate.returned or ()}
+    returned |= {name for atom in candidate.keep if (name := atoms.returns[atom]) is not None}
+    record = prune(saved.record, names, returned)
+    gm, _, _ = live.fake_module(record, saved.tensors, where=str(saved.path))
+    values.inputs = [
+        value for node, value in zip(_inputs(saved), values.inputs, strict=True)
+        if any(item.op == "placeholder" and item.name == node for item in record.graph.nodes)
+    ]  # fmt: skip
+    spec = ReplaySpec.of(saved.record)
+    try:
+        module, inputs = build(
+            gm, atoms, values, candidate.keep, bypass=candidate.bypass, returned=candidate.returned, joint=spec.training_joint
+        )
+    except (RuntimeError, ValueError) as error:
+        raise Invalid(str(error)) from error
+    return module, inputs, candidate_spec(spec, _inputs(saved), module)
+
+
+def _inputs(saved: SavedGraph) -> list[str]:
+    return [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]

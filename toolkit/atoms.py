@@ -1,0 +1,169 @@
+# pyright: basic
+"""Atoms: what a minifier keeps or drops as one.
+
+An atom is one node, except: a multi-output op with its getitems; nodes that share memory where one is read after a write to it;
+producers of values that cannot be inputs, with their users; the mode switches of a Dynamo graph. Returning a placeholder or
+an attribute is an atom too.
+
+>>> atoms = Atoms.of(gm, record_values(gm, inputs))
+>>> atoms.nodes[0], atoms.parents[1]
+(('sin',), [0])
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from .values import Held, Values, leaves, opaque
+
+COMPUTE = ("call_function", "call_method", "call_module")
+
+
+@dataclass
+class Atoms:
+    """The atoms of one graph: which nodes each holds, what each reads, and how they look. Numbered in graph order."""
+
+    nodes: list[tuple[str, ...]] = field(default_factory=list)
+    returns: list[str | None] = field(default_factory=list)
+    """The placeholder or attribute whose return this atom is, or None."""
+    parents: list[list[int]] = field(default_factory=list)
+    labels: list[Hashable] = field(default_factory=list)
+    bypasses: list[list[int]] = field(default_factory=list)
+    twins: dict[str, list[str]] = field(default_factory=dict)
+    """For a node that may be bypassed: its arguments of the same shape, stride, dtype and device."""
+    of_node: dict[str, int] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    """The names of all nodes of the graph, in order."""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @classmethod
+    def of(cls, gm: fx.GraphModule, values: Values) -> Atoms:
+        """The atoms of a graph whose values were recorded."""
+        atoms = cls(order=[node.name for node in gm.graph.nodes])
+        compute = [node for node in gm.graph.nodes if node.op in COMPUTE]
+        groups = _groups(gm.graph, compute, values)
+        for node in compute:
+            members = groups[node.name]
+            if members[0] == node.name:
+                for member in members:
+                    atoms.of_node[member] = len(atoms.nodes)
+                atoms.nodes.append(tuple(members))
+                atoms.returns.append(None)
+        by_name = {node.name: node for node in gm.graph.nodes}
+        for number, members in enumerate(atoms.nodes):
+            atoms._describe(number, [by_name[member] for member in members], values)
+        for node in output_nodes(gm.graph):
+            if node.op in ("placeholder", "get_attr"):
+                atoms.nodes.append(())
+                atoms.returns.append(node.name)
+                atoms.parents.append([])
+                atoms.labels.append("return")
+                atoms.bypasses.append([])
+        return atoms
+
+    def positions(self, names: Iterable[str]) -> list[int]:
+        """Where the named nodes stand in the graph."""
+        wanted = set(names)
+        return [position for position, name in enumerate(self.order) if name in wanted]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for another process; labels become texts."""
+        plain = {name: getattr(self, name) for name in ("nodes", "returns", "parents", "bypasses", "twins", "of_node", "order")}
+        return plain | {"labels": [repr(label) for label in self.labels]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Atoms:
+        """The inverse of to_json."""
+        return cls(**{**data, "nodes": [tuple(nodes) for nodes in data["nodes"]]})
+
+    def _describe(self, number: int, members: list[fx.Node], values: Values) -> None:
+        before = {self.of_node[a.name] for node in members for a in node.all_input_nodes if a.name in self.of_node}
+        self.parents.append(sorted(parent for parent in before if parent < number))
+        self.labels.append(tuple((node.op, target_text(node), _looks(values.tree(node.name))) for node in members))
+        twins: list[str] = []
+        if len(members) == 1 and not values.written(members[0].name) and members[0].name not in values.writes:
+            twins = _twins(members[0], values)
+        if twins:
+            self.twins[members[0].name] = twins
+        self.bypasses.append(sorted({self.of_node[twin] for twin in twins if twin in self.of_node} & before))
+
+
+def target_text(node: fx.Node) -> str:
+    """A node's target as one string."""
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", None) or str(target)
+
+
+def output_nodes(graph: fx.Graph) -> list[fx.Node]:
+    """The distinct nodes that a graph returns, in order."""
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    found: dict[fx.Node, None] = {}
+    fx.node.map_arg(output.args[0], lambda node: found.setdefault(node))
+    return list(found)
+
+
+def _looks(tree: Any) -> Hashable:
+    return tuple((held.shape, held.dtype) for held in leaves(tree)) if not isinstance(tree, Held) else (tree.shape, tree.dtype)
+
+
+def _twins(node: fx.Node, values: Values) -> list[str]:
+    tree = values.tree(node.name)
+    if not isinstance(tree, Held):
+        return []
+    twins: list[str] = []
+    for argument in node.all_input_nodes:
+        if argument.op in COMPUTE:
+            other = values.tree(argument.name)
+            if isinstance(other, Held) and other.kind == tree.kind and not values.written(argument.name):
+                twins.append(argument.name)
+    return twins
+
+
+def _groups(graph: fx.Graph, compute: list[fx.Node], values: Values) -> dict[str, list[str]]:
+    """Node name -> the names of all nodes that must stay with it, in graph order."""
+    leader = {node.name: node.name for node in compute}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    def unite(names: Iterable[str]) -> None:
+        roots = [find(name) for name in names if name in leader]
+        for root in roots[1:]:
+            leader[find(root)] = find(roots[0])
+
+    for node in compute:
+        tree = values.tree(node.name)
+        if isinstance(tree, (list, tuple)) and any(True for _ in leaves(tree)):
+            unite([node.name, *(user.name for user in node.users if user.target is operator.getitem)])
+        if opaque(tree):
+            unite([node.name, *(user.name for user in node.users)])
+    for storage in _read_after_write(graph, values):
+        unite(node.name for node in compute if storage in values.memory[node.name] | values.writes.get(node.name, frozenset()))
+    unite(node.name for node in compute if _switches_mode(node))
+    groups: dict[str, list[str]] = {}
+    for node in compute:
+        groups.setdefault(find(node.name), []).append(node.name)
+    return {name: members for members in groups.values() for name in members}
+
+
+def _read_after_write(graph: fx.Graph, values: Values) -> set[int]:
+    """Storages read through a node that is older than the last write to them."""
+    found: set[int] = set()
+    for (_, name), version in values.read.items():
+        if version != values.produced[name]:
+            found |= values.memory[name]
+    return found
+
+
+def _switches_mode(node: fx.Node) -> bool:
+    return node.op == "call_function" and not node.users and getattr(node.target, "__module__", None) == "torch._C"

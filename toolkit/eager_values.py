@@ -1,0 +1,150 @@
+# pyright: basic
+"""Runs a graph once and keeps what every node computed, as `values.Values`.
+
+Each tensor is cloned with its strides and overlap, at the point of use. The graph, its attributes, its modules and the inputs are
+not changed: the run works on copies, under a copy of the random state.
+
+>>> values = record_values(gm, inputs)
+>>> values.tree("sin").load()
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .copying import clone_inputs
+from .spill import write_storage
+from .values import OPAQUE, PLAIN, Held, Values, compact
+
+
+def record_values(gm: fx.GraphModule, inputs: Sequence[Any], spill: Path | None = None) -> Values:
+    """Runs the graph once on copies of the inputs and keeps what every node computed. The caller's random state is kept."""
+    cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
+    with torch.random.fork_rng(devices=cuda):
+        recorder = _Recorder(gm, list(inputs), spill)
+        recorder.run(*clone_inputs(inputs), enable_io_processing=False)
+    return recorder.values
+
+
+class _Recorder(fx.Interpreter):
+    """Interprets node by node; notices writes by schema and by tensor version counters."""
+
+    def __init__(self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None) -> None:
+        super().__init__(gm)
+        self.extra_traceback = False
+        self.values = Values(inputs)
+        self._spill = spill
+        self._storages: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._versions: dict[int, int] = {}
+        self._attributes: dict[str, Any] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        before: dict[fx.Node, int] = {}
+        for node in n.all_input_nodes:
+            self._note_read(n, node)
+            before[node] = sum(_version(tensor) for tensor in _tensors(self.env[node]))
+        result = super().run_node(n)
+        written: set[int] = set()
+        declared = set(_written_arguments(n))
+        for node in n.all_input_nodes:
+            value = self.env.get(node)
+            if node in declared or sum(_version(tensor) for tensor in _tensors(value)) != before[node]:
+                written |= self._memory(value)
+        if written:
+            self.values.writes[n.name] = frozenset(written)
+            for storage in written:
+                self._versions[storage] = self._versions.get(storage, 0) + 1
+        if n.op != "output":
+            self.values.memory[n.name] = frozenset(self._memory(result))
+            version = self._version_of(n.name)
+            self.values.produced[n.name] = version
+            if n.op not in ("placeholder", "get_attr"):
+                self.values.trees[n.name, version] = self._hold(result, f"{n.name}.{version}")
+        return result
+
+    def fetch_attr(self, target: str) -> Any:
+        if target not in self._attributes:
+            value = super().fetch_attr(target)
+            self._attributes[target] = clone_inputs([value])[0] if isinstance(value, torch.Tensor) else value
+        return self._attributes[target]
+
+    def call_module(self, target: str, args: Any, kwargs: Any) -> Any:
+        submodule = super().fetch_attr(target)
+        return copy.deepcopy(submodule)(*args, **kwargs)
+
+    def _note_read(self, user: fx.Node, node: fx.Node) -> None:
+        version = self._version_of(node.name)
+        self.values.read[user.name, node.name] = version
+        if version != self.values.produced[node.name] and (node.name, version) not in self.values.trees:
+            self.values.trees[node.name, version] = self._hold(self.env[node], f"{node.name}.{version}")
+
+    def _version_of(self, name: str) -> int:
+        return sum(self._versions.get(storage, 0) for storage in self.values.memory[name])
+
+    def _memory(self, value: Any) -> set[int]:
+        found: set[int] = set()
+        for tensor in _tensors(value):
+            # A weak reference keeps the storage's address from being used again, but not its bytes.
+            reference = StorageWeakRef(tensor.untyped_storage()) if tensor.layout is torch.strided else tensor
+            key = reference.cdata if isinstance(reference, StorageWeakRef) else id(tensor)
+            self._alive.append(reference)
+            if key not in self._storages:
+                self._storages[key] = len(self._storages)
+            found.add(self._storages[key])
+        return found
+
+    def _hold(self, value: Any, name: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._hold_tensor(value, name)
+        if isinstance(value, (list, tuple)):
+            parts = [self._hold(part, f"{name}.{i}") for i, part in enumerate(value)]
+            return parts if isinstance(value, list) else tuple(parts)
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return value.node.hint
+        return value if isinstance(value, PLAIN) else OPAQUE
+
+    def _hold_tensor(self, value: torch.Tensor, name: str) -> Held:
+        kept = compact(value)
+        plain = kept.layout is torch.strided
+        held = Held(
+            tuple(kept.shape), kept.stride() if plain else (), kept.storage_offset() if plain else 0,
+            kept.dtype, kept.device, kept.requires_grad, kept,
+        )  # fmt: skip
+        if self._spill is not None and plain and not kept.is_quantized:
+            held.path = self._spill / f"{name}.safetensors"
+            held.tensor = None
+            write_storage(kept.detach(), held.path)
+        return held
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _written_arguments(node: fx.Node) -> Iterator[fx.Node]:
+    """The arguments that an operator's own schema declares as written to."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None or not getattr(schema, "is_mutable", False):
+        return
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+            for part in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(part, fx.Node):
+                    yield part

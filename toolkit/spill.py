@@ -1,0 +1,143 @@
+# pyright: basic
+"""Recorded values in files: one safetensors file per storage, and an index in JSON. No pickle.
+
+A process that builds a small candidate loads only the tensors that the candidate needs.
+
+>>> save_values(values, folder)
+>>> load_values(folder).tree("sin").load()
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .values import OPAQUE, Held, Values
+
+INDEX = "values.json"
+
+
+def read_storage(path: Path, device: torch.device) -> torch.Tensor:
+    """The bytes of one spilled storage."""
+    from safetensors.torch import load_file
+
+    return load_file(path)["value"].to(device)
+
+
+def spill_inputs(inputs: Sequence[Any], folder: Path) -> list[Any]:
+    """The inputs with their tensors in files, one file per storage."""
+    written: dict[int, Path] = {}
+    held: list[Any] = []
+    for value in inputs:
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
+            held.append(value)
+            continue
+        key = value.untyped_storage()._cdata
+        if key not in written:
+            written[key] = folder / f"input.{len(written)}.safetensors"
+            write_storage(value.detach(), written[key])
+        held.append(Held(
+            tuple(value.shape), value.stride(), int(value.storage_offset()), value.dtype, value.device,
+            value.requires_grad, None, written[key], isinstance(value, torch.nn.Parameter),
+        ))  # fmt: skip
+    return held
+
+
+def load_inputs(inputs: Sequence[Any]) -> list[Any]:
+    """Real inputs for spilled ones (others as they are); those of one storage share it."""
+    storages: dict[Path, torch.Tensor] = {}
+    loaded: list[Any] = []
+    for value in inputs:
+        if isinstance(value, Held) and value.path is not None:
+            if value.path not in storages:
+                storages[value.path] = read_storage(value.path, value.device)
+            value = value.on(storages[value.path])
+        loaded.append(value)
+    return loaded
+
+
+def write_storage(tensor: torch.Tensor, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    storage = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+    save_file({"value": storage.cpu()}, path)
+
+
+def save_values(values: Values, folder: Path) -> None:
+    """Writes the index of values whose tensors were spilled to `folder`, and the inputs with their storages."""
+    data = {
+        "inputs": [_plain(value) for value in spill_inputs(values.inputs, folder)],
+        "trees": [[name, version, _plain(tree)] for (name, version), tree in values.trees.items()],
+        "produced": values.produced,
+        "read": [[user, name, version] for (user, name), version in values.read.items()],
+        "memory": {name: sorted(storages) for name, storages in values.memory.items()},
+        "writes": {name: sorted(storages) for name, storages in values.writes.items()},
+    }
+    (folder / INDEX).write_text(json.dumps(data))
+
+
+def load_values(folder: Path) -> Values:
+    """The values that `save_values` wrote; no tensor is read yet."""
+    data = json.loads((folder / INDEX).read_text())
+    return Values(
+        [_live(value, folder) for value in data["inputs"]],
+        {(name, version): _live(tree, folder) for name, version, tree in data["trees"]},
+        data["produced"],
+        {(user, name): version for user, name, version in data["read"]},
+        {name: frozenset(storages) for name, storages in data["memory"].items()},
+        {name: frozenset(storages) for name, storages in data["writes"].items()},
+    )
+
+
+_NAMED = (torch.dtype, torch.layout, torch.memory_format)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Held):
+        if value.path is None:
+            raise TypeError(f"a tensor of {value.dtype} with this layout cannot be kept in a file yet")
+        place = value.path.name
+        return {"held": [value.shape, value.stride, value.offset, str(value.dtype), str(value.device),
+                         value.requires_grad, place, value.parameter]}  # fmt: skip
+    if isinstance(value, (list, tuple)):
+        return {"list" if isinstance(value, list) else "tuple": [_plain(part) for part in value]}
+    if value is OPAQUE:
+        return {"opaque": True}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, slice):
+        return {"slice": [_plain(part) for part in (value.start, value.stop, value.step)]}
+    if isinstance(value, _NAMED):
+        return {"torch": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"an input of type {type(value).__name__} cannot be kept in a file")
+
+
+def _live(value: Any, folder: Path) -> Any:
+    if not isinstance(value, dict):
+        return value
+    [(tag, body)] = value.items()
+    if tag == "held":
+        shape, stride, offset, dtype, device, grad, place, parameter = body
+        named = getattr(torch, dtype.removeprefix("torch."))
+        return Held(
+            tuple(shape), tuple(stride), offset, named, torch.device(device), grad, None, folder / place, parameter
+        )
+    if tag in ("list", "tuple"):
+        parts = [_live(part, folder) for part in body]
+        return parts if tag == "list" else tuple(parts)
+    if tag == "opaque":
+        return OPAQUE
+    if tag == "slice":
+        return slice(*(_live(part, folder) for part in body))
+    if tag == "complex":
+        return complex(*body)
+    return getattr(torch, body) if tag == "torch" else torch.device(body)
