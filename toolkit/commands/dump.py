@@ -42,9 +42,9 @@ def dump(
     for name, value in (("--when", when), ("--on-failure", on_failure)):
         if value is not None:
             raise UsageError(f"{name} is not built yet", "", f"leave {name} out")
-    words = launch.command_line(command)
     asked = [stage.strip() for stage in stages.split(",") if stage.strip()]
     options = checked(Options(run="", inputs=inputs, stages=check_stages(asked), keep_cache=keep_cache, wrapped=True))
+    words = launch.command_line(command)
     run = _make_run(output, options, list(command))
     options.run = str(run.path.absolute())
     with tempfile.NamedTemporaryFile(prefix="graphdbg-seen-") as seen:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,13 +33,11 @@ class Done:
 
 
 class Runner:
-    """Runs scripts with one Inductor cache folder; `forget` empties what makes a compile warm, and keeps the toolchain."""
+    """Runs scripts with one Inductor cache folder; `forget` empties what makes a compile warm, and keeps binaries."""
 
-    def __init__(self, folder: Path, shared: Path) -> None:
+    def __init__(self, folder: Path, cache: Path) -> None:
         self.folder = folder
-        self.cache = folder / "cache"
-        ignored = shutil.ignore_patterns(*COMPILER_CACHES, "locks", "lock")
-        shutil.copytree(shared, self.cache, ignore=ignored, dirs_exist_ok=True)
+        self.cache = cache
 
     def forget(self) -> None:
         for name in COMPILER_CACHES:
@@ -63,6 +63,15 @@ class Runner:
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory, warm_inductor_cache: Path) -> Runner:
-    """A fresh working folder and cache for one test module."""
-    return Runner(tmp_path_factory.mktemp("recorder"), warm_inductor_cache)
+def runner(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, warm_inductor_cache: Path
+) -> Iterator[Runner]:
+    """A fresh working folder for one test module, and a cache of its own that later test runs find again."""
+    cache = warm_inductor_cache.with_name(f"{warm_inductor_cache.name}-{request.module.__name__.rpartition('.')[2]}")
+    cache.mkdir(exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any(entry.is_dir() for entry in cache.iterdir()):
+            ignored = shutil.ignore_patterns(*COMPILER_CACHES, "locks", "lock")
+            shutil.copytree(warm_inductor_cache, cache, ignore=ignored, dirs_exist_ok=True)
+        yield Runner(tmp_path_factory.mktemp("recorder"), cache)

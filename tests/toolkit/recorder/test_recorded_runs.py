@@ -146,3 +146,16 @@ def test_autocast_is_in_the_ambient_state(cold):
     run = graphdbg.open_run(cold.run)
     found = [saved.record.ambient.autocast for saved in run.graphs() if saved.stage == "dynamo"]
     assert {"cpu": "bfloat16"} in found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["automatic", "lstm", "convnet", "eager", "mode"])
+def test_more_kinds_of_models(runner, kind):
+    runner.forget()
+    cold = runner.dump(f"cold-{kind}", "--", str(_script()), kind)
+    plain = runner.script("models.py", kind)
+    warm = runner.dump(f"warm-{kind}", "--", str(_script()), kind)
+    assert plain.code == 0, plain.stderr
+    assert cold.stdout == warm.stdout == plain.stdout
+    assert cold.graphs() == warm.graphs()
+    assert "not recorded" not in cold.stderr
