@@ -1,5 +1,6 @@
 """Writing files so that a reader sees either nothing or the whole: temporary name in the same folder, fsync, rename.
 
+Folders are not synced: after a power cut the newest files may be missing, but none is half there.
 Must not know what the bytes mean. Names that start with `.tmp-` are unfinished work of somebody and are ignored by every reader.
 
 >>> write_file(Path("run/run.json"), b"{}")
@@ -7,7 +8,6 @@ Must not know what the bytes mean. Names that start with `.tmp-` are unfinished 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -27,17 +27,15 @@ def temporary_beside(path: Path) -> Path:
     return path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(4).hex()}-{next(_counter)}"
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes renames inside `folder` durable; file systems that cannot sync a folder are left alone."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _sync_files(folder: Path) -> None:
+    """Syncs every file below a folder; after all were written, so that the first sync carries most of the others' data."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            descriptor = os.open(Path(parent) / name, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _write_and_sync(path: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -56,14 +54,6 @@ def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> 
         raise
     except OSError:  # a file system without hard links: whole only once written, but still never overwritten
         _write_and_sync(path, parts)
-
-
-def write_new(path: Path, data: bytes) -> None:
-    """Writes and syncs a file inside a folder that nobody sees yet (see `new_folder`)."""
-    try:
-        _write_and_sync(path, (data,))
-    except OSError as error:
-        raise _cannot_write(path, error) from error
 
 
 def _cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
@@ -91,7 +81,6 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclus
                 temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
     return True
@@ -101,7 +90,8 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclus
 def new_folder(path: Path) -> Generator[Path]:
     """Yields an empty hidden folder that becomes `path` when the block ends well, and vanishes when it raises.
 
-    Raises UsageError when `path` exists: nothing is ever overwritten.
+    The block writes files plainly; they are synced before the folder is renamed. Raises UsageError when `path` exists: nothing
+    is ever overwritten; EnvironmentLackError when the disk refuses.
     """
     if path.exists():
         raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
@@ -113,14 +103,12 @@ def new_folder(path: Path) -> Generator[Path]:
         raise _cannot_write(path, error) from error
     try:
         yield temporary
-        sync_folder(temporary)
         # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was lost.
         if path.exists():
             raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
-        try:
-            temporary.rename(path)
-        except OSError as error:
-            raise _cannot_write(path, error) from error
+        _sync_files(temporary)
+        temporary.rename(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    sync_folder(path.parent)

@@ -21,7 +21,7 @@ from .process import FILE as PROCESS_FILE
 from .process import Liveness, ProcessRecord, liveness
 from .reading import read_record
 from .schema import FORMAT
-from .sidecar import HEAD, read_head
+from .sidecar import TABLE, read_table
 from .writer import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
 
 
@@ -137,9 +137,9 @@ def _row(process: Process, local: str, name: str) -> Row:
     state = process.states[local]
     path = process.path / GRAPHS_FOLDER / local
     nodes = state.nodes
-    if nodes is None and local in process.saved and (path / HEAD).exists():
+    if nodes is None and local in process.saved and (path / TABLE).exists():  # a journal that lost its line
         try:
-            nodes = read_head(path / HEAD).nodes
+            nodes = len(read_table(path / TABLE))
         except GraphdbgError as error:
             process.damage.append(str(error))
     lost = state.status in journal.IN_FLIGHT and process.liveness == "dead"

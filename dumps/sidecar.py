@@ -1,7 +1,7 @@
 """What tables show of a graph, as columns beside graph.json, so that `ls`, `show` and the TUI never parse a whole graph.json.
 
-`head.json` is a line for `ls`; `table.msgpack` holds the columns with interned strings. Both are derived and can be rebuilt from
-the record at any time; nothing may read them as the truth.
+`table.msgpack` holds the columns with interned strings. It is derived and can be rebuilt from the record at any time; nothing may
+read it as the truth. (`ls` does not need it either: the journal says how many nodes a graph has.)
 
 >>> table = build(record)
 >>> table.row(0).name
@@ -20,10 +20,9 @@ import msgspec
 
 from .errors import GraphdbgError, UnreadableError
 from .expr import evaluate
-from .reading import read_bytes, read_record, refuse_format
+from .reading import read_bytes, refuse_format
 from .schema import FORMAT, Arg, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
 
-HEAD = "head.json"
 TABLE = "table.msgpack"
 
 ITEM_BYTES = {
@@ -34,16 +33,6 @@ ITEM_BYTES = {
 
 _TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$', re.MULTILINE)
-
-
-class Head(msgspec.Struct, kw_only=True):
-    """head.json: what `ls` needs when the journal does not say it."""
-
-    format: int
-    id: str
-    stage: str
-    nodes: int
-    inputs: int = 0
 
 
 class Row(msgspec.Struct):
@@ -237,17 +226,9 @@ def build(record: GraphRecord) -> Table:
     return table
 
 
-def head(record: GraphRecord) -> Head:
-    """The line that `ls` needs."""
-    nodes = record.graph.nodes
-    return Head(
-        format=FORMAT, id=record.id, stage=record.stage, nodes=len(nodes), inputs=sum(n.op == "placeholder" for n in nodes)
-    )  # fmt: skip
-
-
-def files(record: GraphRecord) -> dict[str, bytes]:
-    """The sidecar's files by name."""
-    return {HEAD: msgspec.json.encode(head(record)), TABLE: msgspec.msgpack.encode(build(record))}
+def encode(record: GraphRecord) -> bytes:
+    """The bytes of table.msgpack."""
+    return msgspec.msgpack.encode(build(record))
 
 
 def read_table(path: Path) -> Table:
@@ -289,8 +270,3 @@ def _inconsistency(table: Table) -> str:
     if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(table.inputs)):
         return "a node uses a later node"
     return ""
-
-
-def read_head(path: Path) -> Head:
-    """Reads head.json; raises UnreadableError for a file that is damaged or newer."""
-    return read_record(path, Head)

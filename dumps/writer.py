@@ -22,9 +22,10 @@ from pathlib import Path
 import msgspec
 
 from . import ids, process, sidecar
-from .atomic import new_folder, write_file, write_new
+from .atomic import new_folder, write_file
 from .errors import EnvironmentLackError, GraphdbgError, UsageError
 from .journal import Journal
+from .output import say
 from .reading import read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .tensors import TensorSink, TensorStore
@@ -190,8 +191,9 @@ class ProcessWriter:
             raise UsageError(f"{path} does not exist", "save the graph first")
         return path
 
-    def _note(self, local: str, error: GraphdbgError) -> None:
-        self.journal.event("note", graph=local, message=f"no {PROGRAM_FILE}: {error}")
+    def _note(self, local: str, error: Exception) -> None:
+        what = "" if isinstance(error, GraphdbgError) else f"{type(error).__name__}: "
+        self.journal.event("note", graph=local, message=f"no {PROGRAM_FILE}: {what}{error}")
 
 
 def _stored(record: GraphRecord | None, inputs: InputsRecord | None = None) -> Iterator[str]:
@@ -214,23 +216,27 @@ def _copy_storages(names: Iterator[str], source: TensorSink | None, target: Tens
                 target.put(source.get(name))
 
 
-def _files(record: GraphRecord, on_failure: Callable[[GraphdbgError], None]) -> Iterator[tuple[str, bytes]]:
+def _files(record: GraphRecord, on_failure: Callable[[Exception], None]) -> Iterator[tuple[str, bytes]]:
     """The files of a graph's folder; graph.json last, so that an amended graph is never newer than what is derived from it."""
-    yield from sidecar.files(record).items()
-    try:
-        from .emit import program  # late: emitting is large, and most of a run's readers never need it
+    yield sidecar.TABLE, sidecar.encode(record)
+    from .emit import program  # late: only writers need it
 
-        yield PROGRAM_FILE, program(record).encode("utf-8", "backslashreplace")
-    except GraphdbgError as error:
+    try:
+        text = program(record)
+    except Exception as error:  # noqa: BLE001 - a graph must not be lost because its program cannot be written; it is told
         on_failure(error)
-    except ImportError as error:
-        on_failure(GraphdbgError("no emitter", str(error)))
+    else:
+        yield PROGRAM_FILE, text.encode("utf-8", "backslashreplace")
     yield GRAPH_FILE, encode(record)
+
+
+def _say_no_program(error: Exception) -> None:
+    say(f"graphdbg: no {PROGRAM_FILE} was written: {error}")
 
 
 def write_graph_folder(
     path: Path, record: GraphRecord, inputs: InputsRecord | None = None, tensors: TensorSink | None = None,
-    *, on_failure: Callable[[GraphdbgError], None] = lambda _: None,
+    *, on_failure: Callable[[Exception], None] = _say_no_program,
 ) -> None:  # fmt: skip
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
@@ -241,6 +247,6 @@ def write_graph_folder(
         if tensors is not None:
             _copy_storages(_stored(record, inputs), tensors, TensorStore(folder / TENSORS_FOLDER))
         for name, data in _files(record, on_failure):
-            write_new(folder / name, data)
+            (folder / name).write_bytes(data)
         if inputs is not None:
-            write_new(folder / INPUTS_FILE, encode(inputs))
+            (folder / INPUTS_FILE).write_bytes(encode(inputs))

@@ -42,7 +42,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 def test_saving_what_was_loaded_gives_the_same_bytes(tmp_path: Path) -> None:
     write_graph_folder(tmp_path / "one", chain())
     write_graph_folder(tmp_path / "two", load_graph(tmp_path / "one").record)
-    for name in ("graph.json", "head.json", "table.msgpack"):
+    for name in ("graph.json", "graph.py", "table.msgpack"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
