@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -18,6 +19,7 @@ from typing import Any, cast
 from ...dumps.errors import GraphdbgError
 from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, SymValue, TensorValue
 
+_WIDTH = 120
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z", re.ASCII)
 _EXPRESSION = re.compile(r"[\w\s+*/%().,<>=!&|~-]*\Z", re.ASCII)
 _INFIX = {
@@ -93,7 +95,7 @@ class _Writer:
         outer, self.names = self.names, dict(self.names)
         parameters: list[str] = []
         lines: list[str] = []
-        uses = _last_uses(body)
+        uses = _uses(body)
         for node in body.nodes:
             own = self.names[node.name] = _safe(identifier(node.name, "the node name"))
             if node.op == "placeholder":
@@ -110,7 +112,7 @@ class _Writer:
             parameters = self.parameters + self.constants
             lines = [*self._symbols(body, lines), *lines]
         self.names = outer
-        return f"def {name}({', '.join(parameters)}):\n" + "\n".join(_indent(line) for line in lines)
+        return _header(name, parameters) + "\n" + "\n".join(_indent(line) for line in lines)
 
     def _attribute(self, body: GraphBody, node: NodeRecord, parameters: list[str], depth: int) -> list[str]:
         own = self.names[node.name]
@@ -180,7 +182,7 @@ class _Writer:
             return f'float("{body}")'
         if tag == "complex":
             return f"complex({self.value(body[0])}, {self.value(body[1])})"
-        if tag in ("dtype", "layout", "memory_format"):
+        if tag in ("dtype", "layout", "memory_format", "qscheme"):
             return f"torch.{identifier(str(body).removeprefix('torch.'), f'the {tag}')}"
         if tag == "device":
             return f"torch.device({quoted(str(body))})"
@@ -190,6 +192,8 @@ class _Writer:
             return self.target(body)
         if tag == "ellipsis":
             return "..."
+        if tag == "string":
+            return quoted(self.record.strings[int(body)])
         raise CannotExpressError(f"an argument of kind {tag!r} ({str(body)[:60]}) has no plain form")
 
     def expression(self, text: str) -> str:
@@ -234,7 +238,16 @@ def symbol_homes(body: GraphBody) -> Mapping[str, tuple[str, int | None]]:
     return homes
 
 
-def _last_uses(body: GraphBody) -> dict[str, int]:
+def _header(name: str, parameters: list[str]) -> str:
+    """The `def` line, broken where it is long."""
+    line = f"def {name}({', '.join(parameters)}):"
+    if len(line) <= _WIDTH:
+        return line
+    rows = textwrap.wrap(", ".join(parameters) + ",", _WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([f"def {name}(", *(f"    {row}" for row in rows), "):"])
+
+
+def _uses(body: GraphBody) -> dict[str, int]:
     """How often each node is used, found in the encoded arguments."""
     uses: dict[str, int] = {}
 

@@ -19,6 +19,9 @@ CONFIG_MODULES = {
     "inductor": "torch._inductor.config", "dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config",
 }  # fmt: skip
 
+SET_BY_TORCH = {"functorch": ("unlift_effect_tokens", "selective_decompose"), "inductor": ("fx_graph_cache",)}
+"""Settings that torch.compile itself changes while it compiles (2.13.0); a plain torch.compile changes them again."""
+
 _INNER_KWARGS = ("static_input_idxs", "is_inference", "is_backward", "cudagraphs")
 
 
@@ -29,6 +32,8 @@ def config_lines(config: Mapping[str, Mapping[str, Arg]]) -> tuple[list[str], li
     for room, values in config.items():
         module = CONFIG_MODULES.get(room, room)
         for key, value in values.items():
+            if key in SET_BY_TORCH.get(room, ()):
+                continue
             if module not in CONFIG_MODULES.values():
                 notes.append(f"the setting {room}.{key}")
                 continue

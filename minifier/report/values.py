@@ -80,13 +80,12 @@ def source_of(
 ) -> Source:
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept."""
     writer = _Writer(way, read, dict(hints or {}))
-    groups: dict[int, int] = {}
+    groups: dict[int, list[Slot]] = {}
     for slot in slots:
         if isinstance(slot.value, TensorValue) and slot.value.storage is not None:
-            groups[slot.value.storage] = groups.get(slot.value.storage, 0) + 1
-    for slot in slots:
-        shared = isinstance(slot.value, TensorValue) and slot.value.storage in groups and groups[slot.value.storage] > 1
-        writer.source.expressions.append(writer.slot(slot, shared))
+            groups.setdefault(slot.value.storage, []).append(slot)
+    writer.shared = {group: members for group, members in groups.items() if len(members) > 1}
+    writer.source.expressions += [writer.slot(slot) for slot in slots]
     return writer.source
 
 
@@ -96,14 +95,15 @@ class _Writer:
     def __init__(self, way: Way, read: Read | None, hints: dict[str, float]) -> None:
         self.way, self.read, self.hints = way, read, hints
         self.source = Source()
+        self.shared: dict[int, list[Slot]] = {}
         self.bases: dict[int, str] = {}
         self.files: dict[str, str] = {}
 
-    def slot(self, slot: Slot, shared: bool) -> str:
+    def slot(self, slot: Slot) -> str:
         """One slot as an expression."""
         value = slot.value
         if isinstance(value, TensorValue):
-            text = self._tensor(slot, value, shared)
+            text = self._tensor(slot, value)
             return f"{text}.requires_grad_()" if slot.requires_grad else text
         if slot.scalar is not None:
             return repr(slot.scalar)
@@ -115,7 +115,7 @@ class _Writer:
             raise CannotExpressError(f"nothing is known of the input {slot.name!r}", "", "record with --inputs first")
         raise CannotExpressError(f"the input {slot.name!r} is a {type(value).__name__}, which has no plain form")
 
-    def _tensor(self, slot: Slot, value: TensorValue, shared: bool) -> str:
+    def _tensor(self, slot: Slot, value: TensorValue) -> str:
         if value.layout != "strided":
             raise CannotExpressError(
                 f"the input {slot.name!r} has the layout {value.layout}, which has no plain form yet"
@@ -124,13 +124,21 @@ class _Writer:
             raise CannotExpressError(
                 f"the input {slot.name!r} has the dtype {value.dtype}, which has no plain form yet"
             )
-        shape, stride = [self._size(d) for d in value.shape], [self._size(d) for d in value.stride]
-        offset = self._size(value.offset)
+        if value.conj or value.neg or value.quantizer:
+            raise CannotExpressError(
+                f"the input {slot.name!r} is quantised or lazily conjugated, which has no plain form yet"
+            )
+        shape, stride, offset = self._form(value)
+        shared = value.storage is not None and value.storage in self.shared
         if self.way != "seeded" and slot.stored is not None and slot.stored.storage and self.read is not None:
-            return self._kept(slot.stored, shape, stride, offset, value)
+            return self._kept(slot.stored, value, alone=not shared)
         if shared:
-            return self._view(self._base(slot, value, shape, stride, offset), shape, stride, offset)
+            return self._view(self._base(slot, value), shape, stride, offset)
         return self._seeded(slot, value, shape, stride, offset)
+
+    def _form(self, value: TensorValue) -> tuple[list[int], list[int], int]:
+        """Shape, stride and offset as numbers."""
+        return [self._size(d) for d in value.shape], [self._size(d) for d in value.stride], self._size(value.offset)
 
     def _size(self, dim: int | str) -> int:
         if isinstance(dim, int):
@@ -155,13 +163,18 @@ class _Writer:
             return f"{self._generate(slot, value, small)}.expand({', '.join(map(str, shape))})"
         return self._view(self._generate(slot, value, [extent(shape, stride, offset)]), shape, stride, offset)
 
-    def _base(self, slot: Slot, value: TensorValue, shape: list[int], stride: list[int], offset: int) -> str:
-        group = value.storage if value.storage is not None else -1
-        size = extent(shape, stride, offset)
-        if group not in self.bases:
-            self.bases[group] = f"base{len(self.bases)}"
-            self.source.statements.append(f"{self.bases[group]} = {self._generate(slot, value, [size])}")
-        return self.bases[group]
+    def _base(self, slot: Slot, value: TensorValue) -> str:
+        """The name of the storage that several inputs view, as a flat tensor of the dtype of the first."""
+        assert value.storage is not None
+        members = [other.value for other in self.shared[value.storage] if isinstance(other.value, TensorValue)]
+        width = ITEM_SIZES[members[0].dtype]
+        sizes = [extent(*self._form(member)) * ITEM_SIZES[member.dtype] for member in members]
+        sizes += [self._size(member.storage_bytes) for member in members if member.storage_bytes is not None]
+        if value.storage not in self.bases:
+            self.bases[value.storage] = name = f"base{len(self.bases)}"
+            self.source.statements.append(f"{name} = {self._generate(slot, members[0], [-(-max(sizes) // width)])}")
+        name = self.bases[value.storage]
+        return name if value.dtype == members[0].dtype else f"{name}.view(torch.{value.dtype})"
 
     def _generate(self, slot: Slot, value: TensorValue, shape: list[int]) -> str:
         """A call that makes a contiguous tensor of that shape, in the value range that was seen."""
@@ -172,7 +185,9 @@ class _Writer:
         device = "" if value.device == "cpu" else f", device={quoted(value.device)}"
         size = f"({sizes}{',' if len(shape) == 1 else ''})" if shape else "()"
         if low is not None and low == high and dtype != "bool":
-            return f"torch.full({size}, {low!r}{kind or ', dtype=torch.float32'}{device})"
+            if low in (0, 1):
+                return f"torch.{'ones' if low else 'zeros'}({sizes}{kind}{device})"
+            return f"torch.full({size}, {low!r}{kind}{device})"
         self.source.seeded = True
         if dtype == "bool":
             return f"torch.randint(0, 2, {size}, dtype=torch.bool{device})"
@@ -184,13 +199,14 @@ class _Writer:
             return f"torch.{maker}({sizes}{device}).to(torch.{dtype})"
         return f"torch.{maker}({sizes}{kind}{device})"
 
-    def _kept(self, stored: StoredTensor, shape: list[int], stride: list[int], offset: int, value: TensorValue) -> str:
+    def _kept(self, stored: StoredTensor, value: TensorValue, *, alone: bool) -> str:
         """The recorded bytes: written out when they are few, else read from the file beside the program."""
         assert self.read is not None
         data = bytes(self.read(stored.storage))
+        shape, stride, offset = self._form(stored.value)
         count = prod(shape)
         device = "" if value.device == "cpu" else f".to({quoted(value.device)})"
-        plain = offset == 0 and stride == contiguous(shape)
+        plain = alone and offset == 0 and stride == contiguous(shape)
         if self.way == "literal" and count <= SMALL_ELEMENTS and plain and value.dtype in _FORMATS:
             return _literal(data, shape, value.dtype) + device
         if stored.storage not in self.files:
