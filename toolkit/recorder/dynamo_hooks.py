@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import roles
-from ._torch import backend_options, counter, forced_lazy_graph_off, is_serializable
+from ._torch import backend_options, counter, forced_lazy_graph_off, is_serializable, undisabled
 from .caches import bypassed
 from .flight import Flight, Graph, flying
 from .observe import watch_callable
@@ -60,5 +60,5 @@ def _watched(session: Session, output_graph: Any, graph: Graph | None, compiled:
         if getattr(output_graph, "package", None) is not None or is_serializable(compiled):
             session.note(f"first run of {graph.id} not observed: its compiled form is saved by a precompile package")
             return compiled
-        return watch_callable(session, [graph], forced_lazy_graph_off(compiled))
+        return watch_callable(session, [graph], undisabled(forced_lazy_graph_off(compiled)))
     return compiled

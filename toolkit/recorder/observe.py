@@ -125,6 +125,8 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
         return watching.call(compiled, inputs, arguments)
 
     functools.update_wrapper(run, compiled, updated=("__dict__",) if hasattr(compiled, "__code__") else ())
+    for name in [name for name in vars(run) if name.startswith("_torchdynamo")]:
+        delattr(run, name)  # they say that `run` is a wrapper of Dynamo's own, which older versions would take off
     if getattr(compiled, "_boxed_call", False):
         run._boxed_call = True  # type: ignore[attr-defined]
     return run

@@ -68,9 +68,7 @@ class Reader(nn.Module):
 
 def lstm():
     torch.manual_seed(0)
-    torch._dynamo.config.allow_rnn = True
     train("lstm", Reader(), lambda step: torch.randn(2, 3, 4), steps=2)
-    torch._dynamo.config.allow_rnn = False
 
 
 def convnet():
