@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import kernels, roles
-from ._torch import counter, tracing_facts
+from ._torch import counter, is_fake, tracing_facts
 from .caches import bypassed
 from .flight import Flight, Graph, current, flying, here, level
 from .observe import watch_inductor
@@ -152,6 +152,8 @@ def compile_fx_inner(original: Callable[..., Any]) -> Callable[..., Any]:
             facts: dict[str, Any] = {}
             with session.guarded("compile kwargs"):
                 facts = {**{key: _plain(value) for key, value in kwargs.items() if key not in _NOT_KEPT}, **tracing_facts(kind)}
+            with session.guarded("example inputs"):
+                _restride(gm, example_inputs)
             graphs = _inner_graphs(session, flight, gm, kind, facts)
             here.inner.append((kind, facts))
             hits = counter("inductor", "fxgraph_cache_hit")
@@ -168,6 +170,15 @@ def compile_fx_inner(original: Callable[..., Any]) -> Callable[..., Any]:
         return compiled
 
     return wrapper
+
+
+def _restride(gm: Any, example_inputs: Any) -> None:
+    """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a backward is
+    given, which AOTAutograd tells in the example inputs alone. Inductor does the same a moment later."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(placeholders, example_inputs, strict=True):
+        if is_fake(value):
+            node.meta["val"] = value
 
 
 def _inner_graphs(session: Session, flight: Flight, gm: Any, kind: str, facts: dict[str, Any]) -> list[Graph]:
