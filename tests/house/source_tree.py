@@ -19,13 +19,20 @@ ROOMS = ("dumps", "toolkit", "minifier", "tui")
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module: `graphdbg.`-less name for our own, the full name for others, and where it stands."""
+    """One imported module: `graphdbg.`-less name for our own, the full name for others, and where it stands.
+
+    `place` is "top", "function" or, under `if TYPE_CHECKING`, "typing".
+    """
 
     module: str
     ours: bool
     relative: bool
-    top_level: bool
+    place: str
     line: int
+
+    @property
+    def top_level(self) -> bool:
+        return self.place == "top"
 
 
 @dataclass(frozen=True)
@@ -46,36 +53,38 @@ class Module:
 
     @cached_property
     def imports(self) -> list[Import]:
-        return [item for node, top in _walk(self.tree, True) for item in self._read(node, top)]
+        return [item for node, place in _walk(self.tree, "top") for item in self._read(node, place)]
 
-    def _read(self, node: ast.Import | ast.ImportFrom, top_level: bool) -> Iterator[Import]:
+    def _read(self, node: ast.Import | ast.ImportFrom, place: str) -> Iterator[Import]:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield _import(alias.name, False, top_level, node.lineno)
+                yield _import(alias.name, False, place, node.lineno)
         elif node.level == 0:
             for alias in node.names:
-                yield _import(f"{node.module}.{alias.name}", False, top_level, node.lineno)
+                yield _import(f"{node.module}.{alias.name}", False, place, node.lineno)
         else:
             package = self.package
             start = package[: len(package) - (node.level - 1)] + (node.module.split(".") if node.module else [])
             for alias in node.names:
-                yield Import(".".join([*start, alias.name]), True, True, top_level, node.lineno)
+                yield Import(".".join([*start, alias.name]), True, True, place, node.lineno)
 
 
-def _import(name: str, relative: bool, top_level: bool, line: int) -> Import:
+def _import(name: str, relative: bool, place: str, line: int) -> Import:
     ours = name == "graphdbg" or name.startswith("graphdbg.")
-    return Import(name.partition(".")[2] if ours else name, ours, relative, top_level, line)
+    return Import(name.partition(".")[2] if ours else name, ours, relative, place, line)
 
 
-def _walk(tree: ast.AST, top_level: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """All import statements; `top_level` is false inside functions and under `if TYPE_CHECKING`."""
+def _walk(tree: ast.AST, place: str) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+    """All import statements with their place."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node, top_level
+            yield node, place
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _walk(node, "typing")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _walk(node, "function")
         else:
-            checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from _walk(node, top_level and not checking and not function)
+            yield from _walk(node, place)
 
 
 def modules(*rooms: str) -> list[Module]:
