@@ -45,7 +45,7 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, as_json:
         say(f"graphdbg: {graph} does not fail under {rung} on this machine, so there is nothing to report.")
         say(f"See its inputs and numbers with: graphdbg replay {graph} --rung {rung}")
         return 1
-    original = known.original_nodes if known else None
+    original = known.original.nodes if known and known.original else None
     if original is None:
         say(f"{graph} is not minimised; for a smaller report: graphdbg minify {graph}")
     done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True)

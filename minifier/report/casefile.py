@@ -1,7 +1,7 @@
 """case.json beside a minimised case: how it fails, under which rung, and what it was reduced from.
 
-Written by whoever minimised it, read by `report`, so that a report needs no second hunt for the failure. A case folder without it
-is judged anew.
+`minify` writes it, with more in it than a report needs; what is not known here is ignored. A case folder without it is judged
+anew. Must not take a word of it for an instruction: only the failure and some numbers are read.
 
 >>> read(Path("small/case")).rung
 'inductor'
@@ -13,32 +13,36 @@ from pathlib import Path
 
 import msgspec
 
-from ...dumps.atomic import write_file
-from ...dumps.reading import decode_record, read_bytes
+from ...dumps.errors import UnreadableError
+from ...dumps.reading import read_bytes
 from ...toolkit.signature import Signature
 
 NAME = "case.json"
-FORMAT = 1
 
 
-class CaseFile(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The failure of a case. `original_nodes` counts all nodes of the graph that it was reduced from; None: not reduced."""
+class Original(msgspec.Struct):
+    """The graph that a case was reduced from."""
 
-    format: int = FORMAT
-    signature: Signature | None = None
+    nodes: int
+    input_bytes: int = 0
+
+
+class CaseFile(msgspec.Struct, kw_only=True):
+    """The failure of a case, and where it came from; `original` None: not reduced."""
+
+    signature: Signature
     rung: str = "inductor"
-    original: str = ""
-    original_nodes: int | None = None
     check: str = "auto"
     seed: int = 0
+    original: Original | None = None
 
 
 def read(folder: Path) -> CaseFile | None:
     """The file of a case folder; None when there is none. Raises UnreadableError for a damaged one."""
     path = folder / NAME
-    return decode_record(read_bytes(path), CaseFile, str(path)) if path.is_file() else None
-
-
-def write(folder: Path, case: CaseFile) -> None:
-    """Writes the file whole."""
-    write_file(folder / NAME, msgspec.json.encode(case) + b"\n")
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(read_bytes(path), type=CaseFile)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableError(f"cannot read {path}", str(error), "minify the graph again") from error
