@@ -255,5 +255,6 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
     if not isinstance(source, str) or not source:
         return
     with session.guarded("generated code"):
+        files = kernels.split(source)
         for graph in graphs:
-            session.writer().save_code(graph.id, kernels.split(source))
+            session.writer().save_code(graph.id, files)

@@ -159,3 +159,19 @@ def test_more_kinds_of_models(runner, kind):
     assert cold.stdout == warm.stdout == plain.stdout
     assert cold.graphs() == warm.graphs()
     assert "not recorded" not in cold.stderr
+
+
+ODD = ("direct", "threads", "cond", "nested", "freezing", "empty", "custom_function", "modes", "user_aot_backend")
+
+
+@pytest.mark.slow
+def test_unusual_ways_to_compile(runner):
+    odd = str(_script().with_name("odd.py"))
+    done = runner.dump("odd", "--", odd, *ODD)
+    plain = runner.python(odd, *ODD)
+    assert plain.code == 0, plain.stderr
+    assert done.stdout == plain.stdout
+    assert "not recorded, " not in done.stderr, done.stderr
+    graphs = done.graphs()
+    assert {"x0_0/inference", "x0_0/post_grad_inference", "x1_0/inference"} <= graphs
+    assert not any(path.endswith("joint.3") for path in graphs), "joint graphs of nested regions have no entry of their own"
