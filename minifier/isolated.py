@@ -105,8 +105,11 @@ class _Session:
 
     def run(self, budget: Budget, jobs: int, on_event: Callable[[Event], None] | None, stack: ExitStack) -> Minified:
         """Sanity, search, verification. On Ctrl-C raises Interrupted whose result says where the case lies."""
-        repeats = self._sanity()
-        self.oracle.prepare()
+        with ThreadPoolExecutor(SANITY) as beside:
+            prepared = beside.submit(self.oracle.prepare)
+            repeats = self._sanity(beside)
+            prepared.result()
+        self.oracle.find_hints()
         executor = stack.enter_context(ThreadPoolExecutor(jobs)) if jobs > 1 else None
 
         def show(event: Event) -> None:
@@ -127,38 +130,35 @@ class _Session:
             raise
         return self._finish(result, VERIFY)
 
-    def _sanity(self) -> int:
+    def _sanity(self, beside: ThreadPoolExecutor) -> int:
         """Judges the original until it is clear whether and how surely it fails; returns how often negatives are asked."""
-        failures = 0
-        wanted = SANITY
-        answer = self.whole
-        while self.queries < wanted:
-            answer = self._recalled() or self._judged()
-            failures += answer.verdict is Verdict.SAME
-            self.queries += 1
-            if answer.verdict is Verdict.SAME:
-                self.whole = answer
-            elif self.queries < SANITY_MOST and answer.verdict is not Verdict.INVALID:
-                wanted = SANITY_MOST
-        if not failures:
-            why = answer.detail or "it passed"
+        first = [beside.submit(self._original, run) for run in range(SANITY)]
+        answers = [future.result() for future in first]
+        flaky = any(answer.verdict is not Verdict.SAME for answer in answers)
+        if flaky and answers[0].verdict is not Verdict.INVALID:
+            answers += [self._original(run) for run in range(SANITY, SANITY_MOST)]
+        self.queries = len(answers)
+        failing = [answer for answer in answers if answer.verdict is Verdict.SAME]
+        if not failing:
+            why = answers[0].detail or "it passed"
             raise DoesNotFailError(
                 f"the case does not fail under {self.oracle.rung}", why, "see what fails with graphdbg replay RUN"
             )
-        self.narrate(f"{self.whole.signature}; {failures} of {self.queries} runs of the original fail")
-        if failures == self.queries:
+        self.whole = failing[0]
+        self.narrate(f"{self.whole.signature}; {len(failing)} of {len(answers)} runs of the original fail")
+        if not flaky:
             return 1
-        self.notes.append(f"flaky: the original failed in {failures} of {self.queries} runs; negatives are repeated")
+        self.notes.append(f"flaky: the original failed in {len(failing)} of {len(answers)} runs; negatives are repeated")
         return FLAKY_REPEATS
 
-    def _recalled(self) -> Answer | None:
-        # The signature cannot be had from the journal's text, so a resumed run judges the original once more.
-        return self.journal.recall("original", self.queries) if self.oracle.signature is not None else None
-
-    def _judged(self) -> Answer:
-        answer, _ = self.oracle.original()
-        if not self.journal.has("original", self.queries):
-            self.journal.write("original", self.queries, answer)
+    def _original(self, run: int) -> Answer:
+        """One judgement of the original. The first is made even when resuming: the signature to look for comes from it."""
+        known = self.journal.recall("original", run) if run else None
+        if known is not None:
+            return known
+        answer = self.oracle.original()
+        if not self.journal.has("original", run):
+            self.journal.write("original", run, answer)
         return answer
 
     def _outputs(self, engine: Engine, state: Candidate) -> Candidate:

@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any
 
 from ..dumps.errors import UnreadableError, UsageError
@@ -31,6 +32,7 @@ class Journal:
         self.path = path
         self._known: dict[tuple[str, int], Answer] = {}
         self.torn = False
+        self._lock = Lock()
         whole = {"format": FORMAT, **header}
         if path.exists() and path.stat().st_size:
             if not resume:
@@ -93,9 +95,11 @@ class Journal:
         })
 
     def _append(self, event: dict[str, Any]) -> None:
-        self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = json.dumps(event, ensure_ascii=False).encode() + b"\n"
+        with self._lock:
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file; every line is on the disk already."""

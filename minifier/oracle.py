@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from ..dumps import errors
@@ -51,6 +52,7 @@ class Oracle:
     atoms: dict[str, Any] = field(default_factory=dict[str, Any])
     notes: list[str] = field(default_factory=list[str])
     hints: Sequence[int] = ()
+    _lock: Lock = field(default_factory=Lock)
 
     def prepare(self) -> None:
         """Runs the case eagerly once in a child and reads its atoms. Raises UsageError where eager itself fails."""
@@ -60,8 +62,6 @@ class Oracle:
             why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
             raise errors.UsageError("cannot minify this graph", f"running it eagerly, to record its values, failed: {why}")
         self.atoms, self.notes = reply.value["atoms"], reply.value["notes"]
-        if self.signature is not None:
-            self.hints = self._named(f"{self.signature.detail} {self.signature.raw}")
 
     def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
         """One query. `candidate` None is the whole case, or that of another folder."""
@@ -80,15 +80,23 @@ class Oracle:
         detail = value.get("verdict", "") if signature is None else signature.raw or text
         return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds), signature
 
-    def original(self) -> tuple[Answer, Signature | None]:
-        """Judges the whole case; the first failure seen sets the signature, the time limit and the hints."""
+    def original(self) -> Answer:
+        """Judges the whole case; the first failure seen sets the signature and the time limit. Safe to call from threads."""
         answer, signature = self.judge(None)
-        if signature is not None and signature.kind not in NO_VERDICT and self.signature is None:
-            self.signature = signature
-            if signature.kind != "hang":
-                self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * answer.seconds))
-            answer = Answer(Verdict.SAME, answer.signature, answer.nodes, answer.input_bytes, answer.detail, answer.seconds)
-        return answer, signature
+        with self._lock:
+            if signature is None or signature.kind in NO_VERDICT:
+                return answer
+            if self.signature is None:
+                self.signature = signature
+                if signature.kind != "hang":
+                    self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * answer.seconds))
+            same = self._same(signature, self.signature)
+        return replace(answer, verdict=Verdict.SAME if same else Verdict.OTHER)
+
+    def find_hints(self) -> None:
+        """Notes the atoms that the failure names. After `prepare` and `original`."""
+        if self.signature is not None:
+            self.hints = self._named(f"{self.signature.detail} {self.signature.raw}")
 
     def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
         """Another task of `tasks` about a candidate that is known to fail."""

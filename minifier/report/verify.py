@@ -10,7 +10,9 @@ toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), ne
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +87,7 @@ def run_command(
             from ...toolkit.isolation.cache import plant
 
             plant(folders["cache"], seed)
+            _place_headers(folders)
         started = time.monotonic()
         code, output = _run(command, _environment(folders), folders["cwd"], limit_s)
         if after is not None:
@@ -110,6 +113,16 @@ def toolchain_seed() -> Path | None:
 
     folder = seed_folder()
     return folder if folder.exists() else None
+
+
+def _place_headers(folders: Mapping[str, Path]) -> None:
+    """Inductor looks for its precompiled header in TMPDIR/torchinductor_<user>, whatever its cache folder is (torch 2.13.0)."""
+    made = folders["cache"] / "precompiled_headers"
+    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    if made.is_dir():
+        home = folders["tmp"] / f"torchinductor_{user}"
+        home.mkdir()
+        made.rename(home / made.name)
 
 
 def _environment(folders: Mapping[str, Path]) -> dict[str, str]:

@@ -18,27 +18,32 @@ if TYPE_CHECKING:
 
 def connect(engine: Engine, state: Candidate, within: Collection[int], core: Collection[int]) -> Candidate | None:
     """`core` joined by cheapest paths inside `within`, bypassed if that fails, else whole; None where neither fails."""
-    joined = join(engine, within, core)
+    joined = join(engine, within, core, state.bypass)
     if joined is None:
         return None
-    free = frozenset(atom for atom in joined - set(core) if engine.problem.bypasses(atom))
-    bypassed = replace(state, keep=frozenset(joined - free), bypass=state.bypass | free)
-    whole = state.keeping(joined)
+    path = joined - set(core) - state.bypass
+    free = frozenset(atom for atom in path if not joined.isdisjoint(engine.problem.bypasses(atom)))
+    bypassed = replace(state, keep=frozenset(joined - free - state.bypass), bypass=state.bypass | free)
+    whole = state.keeping(joined - state.bypass)
     tries = [bypassed, whole] if free else [whole]
     found = engine.first(tries)
     return None if found is None else tries[found]
 
 
-def join(engine: Engine, within: Collection[int], core: Collection[int]) -> set[int] | None:
-    """`core` and the atoms on cheapest dependence paths between its members; None where it is connected already."""
+def join(engine: Engine, within: Collection[int], core: Collection[int], gone: Collection[int]) -> set[int] | None:
+    """`core` and the atoms on cheapest dependence paths between its members; None where it is connected already.
+
+    `gone` are atoms that are bypassed already.
+    """
     order = sorted(core)
     inside = {*within, *core}
     joined = {order[-1]}
     added = False
     for atom in reversed(order[:-1]):
         path = cheapest_path(
-            engine.neighbours, joined, atom, inside, lambda other: 1 if engine.problem.bypasses(other) else 4
-        )
+            engine.neighbours, joined, atom, inside,
+            lambda other: 0 if other in gone else 1 if engine.problem.bypasses(other) else 4,
+        )  # fmt: skip
         added = added or bool(path)
         joined |= {atom, *(path or ())}
     return joined if added else None

@@ -37,15 +37,13 @@ def reduce_chunks(engine: Engine, state: Candidate) -> Candidate:
         smaller, dense_left = reduce_units(engine, state, units)
         gained = len(smaller.keep) < len(state.keep) * 3 / 4
         state = smaller
-        if dense_left or not gained or state.bypass:
+        if dense_left or not gained:
             break
     return state
 
 
 def reduce_atoms(engine: Engine, state: Candidate) -> Candidate:
     """C, then D where the case turns out to be dense."""
-    if state.bypass:
-        return state
     smaller, core = reduce_units(engine, state, [frozenset([atom]) for atom in sorted(state.keep)])
     return dense(engine, smaller, core) if core else smaller
 
@@ -64,11 +62,11 @@ def reduce_units(engine: Engine, state: Candidate, units: Sequence[Unit]) -> tup
     while rest:
         if engine.ask(_of(state, core)):
             return _of(state, core), []
-        if len(core) > 1 and (joined := connect(engine, state, _atoms(rest), _atoms(core))) is not None:
+        if len(core) > 1 and (joined := connect(engine, state, _atoms(rest) | state.bypass, _atoms(core))) is not None:
             return joined, []
         if len(core) == 1:
             rest = _slice_of(engine, state, core, rest)
-        rest = _by_distance(engine, core, rest)
+        rest = _by_distance(engine, state, core, rest)
         needed = _gallop(engine, state, core, rest)
         fruitless = fruitless + 1 if needed == len(rest) and needed > 1 else 0
         core.append(rest[needed - 1])
@@ -80,15 +78,15 @@ def reduce_units(engine: Engine, state: Candidate, units: Sequence[Unit]) -> tup
 
 def _slice_of(engine: Engine, state: Candidate, core: list[Unit], rest: list[Unit]) -> list[Unit]:
     """Only the units that lead to the anchor, where they fail together with it."""
-    reaching = backward_slice(engine.neighbours, _atoms(core), _atoms(rest))
+    reaching = backward_slice(engine.neighbours, _atoms(core), _atoms(rest) | state.bypass)
     units = [unit for unit in rest if unit & reaching]
     if 0 < len(units) < len(rest) and engine.ask(_of(state, [*units, *core])):
         return units
     return rest
 
 
-def _by_distance(engine: Engine, core: list[Unit], rest: list[Unit]) -> list[Unit]:
-    near = distances(engine.neighbours, _atoms(core), _atoms([*rest, *core]))
+def _by_distance(engine: Engine, state: Candidate, core: list[Unit], rest: list[Unit]) -> list[Unit]:
+    near = distances(engine.neighbours, _atoms(core), _atoms([*rest, *core]) | state.bypass)
     far = engine.problem.size + 1
     return sorted(rest, key=lambda unit: (min(near.get(atom, far) for atom in unit), max(unit)))
 

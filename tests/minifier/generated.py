@@ -110,7 +110,9 @@ def needs_path(start: int, end: int) -> Failure:
             if atom in candidate.keep:
                 through = shape.parents[atom]
             elif atom in candidate.bypass:
-                through = shape.bypasses(atom)[:1]
+                twins = shape.bypasses(atom)
+                alive = [twin for twin in twins if twin in candidate.keep or twin in candidate.bypass]
+                through = (alive or twins)[:1]
             else:
                 continue
             if any(parent in reached for parent in through):
