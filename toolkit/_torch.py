@@ -106,14 +106,19 @@ def warm_toolchain() -> None:
         post_grad.lazy_init()  # patterns, traced on fake tensors; with the same arguments as Inductor, or it registers them twice
 
 
-def has_cpp_compiler() -> bool:
-    """Whether a C++ compiler that Inductor would use is on the path; no public call tells which one that is."""
-    try:
-        from torch._inductor.cpp_builder import get_cpp_compiler
+def cpp_compiler() -> str | None:
+    """The path of the C++ compiler that Inductor would use, None when there is none; no public call tells which one that is."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
 
-        return shutil.which(get_cpp_compiler()) is not None
+    try:
+        return shutil.which(get_cpp_compiler())
     except Exception:  # noqa: BLE001  torch raises its own InvalidCxxCompiler, whose home has moved between versions
-        return False
+        return None
+
+
+def has_cpp_compiler() -> bool:
+    """Whether Inductor can compile for the CPU at all."""
+    return cpp_compiler() is not None
 
 
 def compiler_version() -> str:
@@ -230,14 +235,31 @@ def compile_inner(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
 ) -> Callable[[list[Any]], Any]:
     """Compiles one graph with Inductor's inner compiler; `torch._inductor.compile` is public but starts from the top."""
+    return compile_inner_with_strides(gm, fakes, mode, kwargs)[0]
+
+
+def compile_inner_with_strides(
+    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
+) -> tuple[Callable[[list[Any]], Any], list[Any]]:
+    """The same, with the strides that the compiled graph's outputs will have (None where it does not say)."""
+    from torch._guards import TracingContext
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.utils import BoxedBool
 
     given = {name: kwargs[name] for name in _INNER_KWARGS if name in kwargs}
     if isinstance(kwargs.get("cudagraphs"), bool):
         given["cudagraphs"] = BoxedBool(kwargs["cudagraphs"])
-    with compiling(mode, kwargs.get("bw_donated_idxs")):
-        return compile_fx_inner(gm, list(fakes), **given)
+    with compiling(mode, kwargs.get("bw_donated_idxs")), TracingContext.report_output_strides() as strides:
+        compiled = compile_fx_inner(gm, list(fakes), **given)
+    return compiled, list(strides or ())
+
+
+def restrided(fake: Any, stride: Any) -> Any:
+    """A fake tensor with the strides that a forward gave the real one, as AOTAutograd restrides a backward's inputs."""
+    if not isinstance(fake, torch.Tensor) or stride is None or tuple(stride) == tuple(fake.stride()):
+        return fake
+    with fake.fake_mode:  # type: ignore[attr-defined]
+        return fake.as_strided(fake.size(), tuple(stride))
 
 
 def joint_passes(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
@@ -265,6 +287,31 @@ def partition(
         inductor_config.patch(use_joint_graph_passes=passes and inductor_config.use_joint_graph_passes),
     ):
         return partition_fn(gm, list(fakes), **given)
+
+
+def donated_inputs(forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> list[int] | None:
+    """The places of the backward's inputs that alias nothing the user holds, whose memory Inductor may reuse.
+
+    AOTAutograd works it out between partitioning and compiling; there is no public call. None where this torch has none.
+    """
+    import torch._functorch.config as functorch_config
+    from torch._functorch._aot_autograd import graph_compile
+
+    collect = getattr(graph_compile, "collect_fw_donated_buffer_idxs", None)
+    if collect is None or not getattr(functorch_config, "donated_buffer", False):
+        return None
+
+    def values(nodes: Sequence[Any]) -> list[Any]:
+        return [node.meta.get("val") if isinstance(node, fx.Node) else None for node in nodes]
+
+    outputs = forward.graph.output_node().args[0]
+    saved = [node for node in outputs[kept:] if isinstance(node, fx.Node)]
+    free = collect(
+        values(forward.graph.find_nodes(op="placeholder")), values(outputs[:kept]), values(backward.graph.output_node().args[0]),
+        values(saved),
+    )  # fmt: skip
+    places = {node.name: index for index, node in enumerate(backward.graph.find_nodes(op="placeholder"))}
+    return sorted(places[saved[index].name] for index in free if saved[index].name in places)
 
 
 def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_grad: bool) -> Callable[..., Any]:

@@ -9,10 +9,11 @@ The same procedure serves eager, float64 and every rung, so that their lists can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import fx
 
 
 class Execution(NamedTuple):
@@ -48,14 +49,45 @@ def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, see
     return Execution(_detached(outputs), list(gradients), inputs)
 
 
-def changed_inputs(before: Sequence[int | None], after: Sequence[Any]) -> list[int]:
-    """The places of the inputs whose version counter moved (see `versions`)."""
-    return [index for index, (old, new) in enumerate(zip(before, versions(after), strict=True)) if old != new]
+def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
+    """The places of the tensors whose bits are not what they were; version counters miss what compiled kernels write."""
+    return [
+        index for index, (old, new) in enumerate(zip(before, after, strict=True))
+        if isinstance(old, torch.Tensor) and not same_bits(old, new)
+    ]  # fmt: skip
 
 
-def versions(inputs: Sequence[Any]) -> list[int | None]:
-    """The version counters of the tensors among inputs; None for other values, and for inference tensors, which have none."""
-    return [None if not isinstance(one, torch.Tensor) or one.is_inference() else one._version for one in inputs]
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same values, NaN being equal to NaN."""
+    a, b = one.detach(), other.detach()
+    if a.layout != torch.strided or a.is_quantized:
+        return True  # not looked into
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+class Attributes:
+    """The constants and buffers that a graph holds, put back between runs of a graph that writes into them."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        held = {
+            id(value): value
+            for _, value in _held_tensors(gm)
+            if value.layout == torch.strided and not value.is_quantized
+        }
+        self._kept = [(value, value.detach().clone()) for value in held.values()]
+
+    def restore(self) -> None:
+        """Makes every held tensor what it was at the start."""
+        for value, kept in self._kept:
+            if not same_bits(value, kept):
+                with torch.no_grad():
+                    value.detach().copy_(kept)
+
+
+def _held_tensors(gm: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:
+    for part in gm.modules():
+        yield from part.named_buffers(recurse=False)
+        yield from ((name, value) for name, value in vars(part).items() if isinstance(value, torch.Tensor))
 
 
 def _tangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

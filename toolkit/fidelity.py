@@ -79,22 +79,27 @@ def compare(saved: SavedGraph, watched: Watched) -> str:
 
 
 def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
-    """The graphs of the same compile id that this one's compile must produce: (stage, graph), or why there are none."""
+    """What this graph's compile must produce, as recorded: (stage, graph) for the post-grad graphs and the graphs that hold
+    their code, in order of compilation; or why there are none.
+    """
     if saved.run is None:
         return "a case by itself has no recorded compile"
     compile_id, _, stage = saved.local_id.partition("/")
     stage, _, number = stage.partition(".")
-    same = {
-        graph.local_id: graph for graph in saved.run.graphs()
+    mine = [
+        graph for graph in saved.run.graphs()
         if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_id
-    }  # fmt: skip
-    suffix = f".{number}" if number else ""
+    ]  # fmt: skip
+    by_id = {graph.local_id: graph for graph in mine}
+    kinds = _KINDS.get(stage)
+    numbers = [number] if kinds else _forwards_of(saved, mine)
     found: list[tuple[str, SavedGraph]] = []
-    for kind in _KINDS.get(stage, ("forward", "backward", "inference")):
-        for name in (f"post_grad_{kind}", kind):
-            graph = same.get(f"{compile_id}/{name}{suffix}")
-            if graph is not None:
-                found.append((name, graph))
+    for kind in kinds or ("forward", "inference", "backward"):
+        for suffix in numbers:
+            for name in (f"post_grad_{kind}", kind):
+                graph = by_id.get(f"{compile_id}/{name}" + (f".{suffix}" if suffix else ""))
+                if graph is not None:
+                    found.append((name, graph))
     if not any(name.startswith("post_grad") for name, _ in found):
         return "the recording has no post-grad graph of this compile"
     return found
@@ -104,6 +109,22 @@ _KINDS = {
     "forward": ("forward",), "backward": ("backward",), "inference": ("inference",), "joint": ("forward", "backward"),
     "post_grad_forward": ("forward",), "post_grad_backward": ("backward",), "post_grad_inference": ("inference",),
 }  # fmt: skip
+
+
+def _forwards_of(saved: SavedGraph, mine: Sequence[SavedGraph]) -> list[str]:
+    """The numbers (".N") of the forward or inference graphs captured after a Dynamo graph and before the next one.
+
+    Numbers count per stage, and not each Dynamo graph comes to a forward; a backward has its forward's number.
+    """
+    order = [graph.local_id for graph in mine]
+    stage = saved.stage
+    numbers: list[str] = []
+    for graph in mine[order.index(saved.local_id) + 1 :]:
+        if graph.stage == stage:
+            break
+        if graph.stage in ("forward", "inference"):
+            numbers.append(graph.local_id.partition("/")[2].partition(".")[2])
+    return numbers
 
 
 def _code(graph: SavedGraph) -> list[Path]:

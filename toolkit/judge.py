@@ -24,7 +24,7 @@ from torch import fx
 from . import _torch
 from .copying import clone_inputs, copy_graph
 from .eager import GraphRunError, draws_from_generator, run_graph
-from .execution import Execution, changed_inputs, execute, versions
+from .execution import Attributes, Execution, changed_inputs, execute, same_bits
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
 from .numerics import Difference, compare, output_errors
@@ -56,7 +56,11 @@ def judge(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: str
 
     `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `_torch.watching_compiles`).
     """
-    with _torch.settings(spec.config) as lost, _torch.no_caches(), in_force(spec):  # a backward compiles when it first runs
+    with (
+        _torch.settings(spec.config) as lost,
+        _torch.no_caches(),
+        in_force(spec),
+    ):  # a backward compiles when it first runs
         outcome = _Case(gm, list(inputs), spec, rung_named(rung), CHECKS[check], seed, watch).outcome(keep_outputs)
     outcome.rung = rung
     outcome.notes = [*lost, *outcome.notes]
@@ -76,6 +80,9 @@ class _Case:
     watch: Watch
     seconds: float = 0.0
     step: str = ""
+
+    def __post_init__(self) -> None:
+        self.attributes = Attributes(self.gm)
 
     @property
     def backward(self) -> bool:
@@ -110,14 +117,14 @@ class _Case:
 
     def _execute(self, run: Any, inputs: list[Any], gm: fx.GraphModule) -> Execution:
         parameters = [one for one in gm.parameters() if one.requires_grad] if self.backward else []
+        self.attributes.restore()
         return execute(run, inputs, seed=self.seed, backward=self.backward, parameters=parameters)
 
     def _eager(self) -> tuple[Execution | None, list[int], Signature | None]:
         inputs = clone_inputs(self.inputs)
-        before = versions(inputs)
         try:
             first = self._execute(lambda given: run_graph(self.gm, given), inputs, self.gm)
-            changed = changed_inputs(before, first.inputs)
+            changed = changed_inputs(self.inputs, first.inputs)
             if not self.compared:
                 return first, changed, None
             poisoned = self._execute(
@@ -170,7 +177,7 @@ class _Case:
         for index, (before, after) in enumerate(zip(self.inputs, got.inputs, strict=True)):
             if index in changed or not isinstance(before, torch.Tensor):
                 continue
-            if compare(None, [before.detach()], [after.detach()], check=("accuracy", "nan")):
+            if not same_bits(before, after):
                 return Difference(
                     "metadata", -1, "mutation", None, f"input {index} is changed in place; eager leaves it as it was"
                 )

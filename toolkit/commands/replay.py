@@ -63,7 +63,10 @@ def _graphs(run: Run) -> list[SavedGraph]:
             "nothing was compiled, or nothing could be saved",
             f"see graphdbg ls {run.path}",
         )
-    return graphs
+    kept = [graph for graph in graphs if graph.status != "skipped"]
+    if len(kept) < len(graphs):
+        say(f"left out: {len(graphs) - len(kept)} graphs that the compiler itself gave up (Dynamo started over)")
+    return kept
 
 
 def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool) -> dict[str, Any]:

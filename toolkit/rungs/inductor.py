@@ -77,11 +77,22 @@ def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec
     static = kwargs.get("static_lifetime_input_indices") or ()
     wanted = [node.name for node in backward.graph.nodes if node.op == "placeholder"]
     needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
-    run_forward = _flat(_torch.compile_inner(forward, _values(forward), mode, {"static_input_idxs": list(static)}))
+    donated = _torch.donated_inputs(forward, backward, kept)
+    static_forward = {"static_input_idxs": list(static)}
+    compiled, strides = _torch.compile_inner_with_strides(forward, _values(forward), mode, static_forward)
+    run_forward = _flat(compiled)
+    laid_out = dict(zip(made, strides, strict=False))
+    fakes_backward = [
+        _torch.restrided(value, laid_out.get(name)) for name, value in zip(wanted, _values(backward), strict=True)
+    ]
     _set_visible(backward, range(len(_output_args(backward))))
     tangents = sum("tangents" in name for name in wanted)
-    static_backward = {"is_backward": True, "static_input_idxs": list(range(len(wanted) - tangents))}
-    run_backward = _flat(_torch.compile_inner(backward, _values(backward), mode, static_backward))
+    static_backward = {
+        "is_backward": True,
+        "static_input_idxs": list(range(len(wanted) - tangents)),
+        "bw_donated_idxs": donated,
+    }
+    run_backward = _flat(_torch.compile_inner(backward, fakes_backward, mode, static_backward))
 
     def run(inputs: list[Any]) -> list[Any]:
         known = dict(zip(names, inputs, strict=True))
