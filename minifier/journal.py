@@ -1,7 +1,7 @@
 """The minifier's journal: one fsynced JSON line per query, so that nothing asked once is asked again after a kill.
 
-The first line names what the answers depend on (graph, check, rung, torch, device, configuration, signature version). A journal of
-something else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken from it.
+The first line names what the answers depend on (graph, check, rung, torch, seed, signature version). A journal of something
+else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken from it.
 
 >>> journal = Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"})
 >>> journal.write("0-2", 0, Answer(Verdict.SAME, nodes=5))
@@ -57,7 +57,8 @@ class Journal:
                 answer = _answer(event)
                 self._known[event["case"], event["run"]] = answer
             except (ValueError, KeyError, TypeError) as error:
-                raise UnreadableError(f"cannot read {self.path}, line {number}", str(error), "start anew with another -o") from error
+                what = f"cannot read {self.path}, line {number}"
+                raise UnreadableError(what, str(error), "start anew with another -o") from error
         file = self.path.open("r+b")
         file.truncate(len(data) - len(tail))
         file.seek(0, os.SEEK_END)

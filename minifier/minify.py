@@ -1,7 +1,7 @@
 """The minifier's public function: a graph, its inputs, and what "fails" means; the smallest case that fails the same way.
 
-With a check by name every query runs in a child of its own (`oracle`); with a callable the caller's process runs it, one call after
-the other. torch is imported only where a live graph is given or wanted.
+With a check by name every query runs in a child of its own (`oracle`); with a callable the caller's process runs it, one call
+after the other. torch is imported only where a live graph is given or wanted.
 
 >>> result = minify(gm, inputs, check="accuracy", rung="inductor", jobs=2)
 >>> result.module, result.inputs, result.queries, result.history

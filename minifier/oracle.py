@@ -1,11 +1,13 @@
 """The isolated oracle: a Problem whose every query is a fresh child of the fork server. Imports no torch.
 
-The first query judges the original and gives the signature to look for and the time limit. A candidate is SAME where its failure's
-signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not build, eager refuses
-it or is not deterministic).
+The first query judges the original and gives the signature to look for and the time limit. A candidate is SAME where its
+failure's signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not build,
+eager refuses it or is not deterministic).
 
 >>> with ForkServer(preload=PRELOAD) as server:
-...     oracle = Oracle.prepare(case_folder, server, work)
+...     oracle = Oracle(case_folder, work, server)
+...     oracle.original().signature
+...     oracle.prepare()
 ...     oracle.test(Candidate.of([3])).verdict
 """
 
@@ -19,8 +21,8 @@ from threading import Lock
 from typing import Any
 
 from ..dumps import errors
-from ..toolkit.isolation import ForkServer
 from ..toolkit.isolation import Answer as Reply
+from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
 from .problem import Answer, Candidate, Verdict
@@ -69,7 +71,7 @@ class Oracle:
         if case is not None:
             payload["case"] = str(case)
         reply = self.server.call(f"{TASKS}:probe", payload, self.limit_s)
-        value: dict[str, Any] = reply.value if isinstance(reply.value, dict) else {}
+        value: dict[str, Any] = reply.value or {}
         if "invalid" in value:
             return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds), None
         if candidate is None:

@@ -26,7 +26,7 @@ from ..toolkit.isolation.child import mark
 from ..toolkit.judge import judge
 from ..toolkit.live_case import live_case
 from ..toolkit.prune import prune
-from ..toolkit.spec import ReplaySpec
+from ..toolkit.spec import FULL_STAGES, ReplaySpec
 from ..toolkit.spill import load_values, save_values
 from ..toolkit.subgraph import build
 from ..toolkit.subspec import candidate_spec
@@ -88,6 +88,10 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     """Writes a candidate as a case folder at `out`."""
     gm, inputs, spec = _load(payload)
     record = load_graph(payload["case"]).record
+    if payload["candidate"] is not None and payload["candidate"]["edits"]:
+        fakes, mode = _torch.shared_fakes(gm, inputs, dynamic=False)
+        with in_force(spec), mode:
+            _Renew(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
     live.save_graph(gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs)
     return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec)}
 
@@ -110,18 +114,21 @@ def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpe
                 case = PASSES[edit.partition(" ")[0]].apply(case, edit)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise Invalid(f"{edit}: {error}") from error
-    if candidate.edits:
-        _renew_values(case)
     return case.gm, case.inputs, spec
 
 
-def _renew_values(case: Case) -> None:
+class _Renew(fx.Interpreter):
     """Gives every node of an edited case the fake value that it has now."""
-    try:
-        fakes, mode = _torch.shared_fakes(case.gm, case.inputs, dynamic=False)
-        _torch.propagate(case.gm, fakes, mode)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise Invalid(f"the edited case does not propagate: {error}") from error
+
+    def __init__(self, gm: fx.GraphModule, key: str) -> None:
+        super().__init__(gm)
+        self.key = key
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.op != "output":
+            n.meta[self.key] = value
+        return value
 
 
 def _build(saved: SavedGraph, work: Path, candidate: Candidate) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:

@@ -39,10 +39,10 @@ def build(
 ) -> tuple[fx.GraphModule, list[Any]]:
     """The graph of the kept atoms and its inputs: original ones as the caller gave them, recorded ones for what was dropped.
 
-    `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of nodes in the original graph that are
-    returned in place of the original outputs and sinks. `joint`: the graph is a training joint graph, which the
-    partitioner reads by names: inputs that stand for values behind the tangents are named tangents_..., and the outputs
-    of the backward come last. Raises where FX finds the result malformed.
+    `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of nodes
+    in the original graph that are returned in place of the original outputs and sinks. `joint`: the graph is a training
+    joint graph, which the partitioner reads by names: inputs that stand for values behind the tangents are named
+    tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
     """
     return _Builder(gm, atoms, values, keep, bypass, joint).build(returned)
 
@@ -51,7 +51,8 @@ def depends_on_tangents(graph: fx.Graph) -> set[str]:
     """The names of all nodes of a joint graph that depend on a tangent: its backward."""
     found: set[str] = set()
     for node in graph.nodes:
-        if (node.op == "placeholder" and "tangents" in node.name) or any(argument.name in found for argument in node.all_input_nodes):
+        tangent = node.op == "placeholder" and "tangents" in node.name
+        if tangent or any(argument.name in found for argument in node.all_input_nodes):
             found.add(node.name)
     return found
 
@@ -187,7 +188,10 @@ class _Builder:
             if tree is self.values.trees.get((node.name, self.values.produced[node.name])):
                 placeholder.meta = {key: node.meta[key] for key in KEPT_META if key in node.meta}
             tensor = tree.load()
-            inputs.append(clone_inputs([tensor])[0] if self.values.written(node.name) else tensor)
+            if self.values.written(node.name):
+                # A leaf that requires grad cannot be written to in place.
+                tensor = clone_inputs([tensor.detach()])[0]
+            inputs.append(tensor)
             return placeholder
         if isinstance(tree, (list, tuple)):
             parts = [self._input(part, f"{label}_{i}", node, inputs) for i, part in enumerate(tree)]

@@ -21,7 +21,9 @@ from . import Case
 
 SMALL = (2, 1)
 MOST_SIZES = 24
-_SIZE_METHODS = frozenset({"view", "reshape", "expand", "split", "chunk", "unflatten", "new_zeros", "new_empty", "new_full", "repeat"})
+_SIZE_METHODS = frozenset({
+    "view", "reshape", "expand", "split", "chunk", "unflatten", "new_zeros", "new_empty", "new_full", "repeat"
+})  # fmt: skip
 
 
 def propose(case: Case) -> list[list[str]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..problem import Candidate
-from .neighbourhood import cheapest_path
+from .neighbourhood import cheapest_path, components
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -35,15 +35,13 @@ def join(engine: Engine, within: Collection[int], core: Collection[int], gone: C
 
     `gone` are atoms that are bypassed already.
     """
-    order = sorted(core)
+    first, *others = components(engine.neighbours, core)
     inside = {*within, *core}
-    joined = {order[-1]}
+    price = {atom: 0 if atom in gone else 1 if engine.problem.bypasses(atom) else 4 for atom in inside}
+    joined = first
     added = False
-    for atom in reversed(order[:-1]):
-        path = cheapest_path(
-            engine.neighbours, joined, atom, inside,
-            lambda other: 0 if other in gone else 1 if engine.problem.bypasses(other) else 4,
-        )  # fmt: skip
+    for part in others:
+        path = cheapest_path(engine.neighbours, joined, part, inside, price.__getitem__)
         added = added or bool(path)
-        joined |= {atom, *(path or ())}
+        joined = {*joined, *part, *(path or ())}
     return joined if added else None

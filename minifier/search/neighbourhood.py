@@ -74,11 +74,11 @@ def _renumber(colours: dict[int, Hashable]) -> dict[int, int]:
 
 
 def cheapest_path(
-    graph: Neighbours, sources: Collection[int], target: int, within: Collection[int], cost: Callable[[int], int]
+    graph: Neighbours, sources: Collection[int], targets: Collection[int], within: Collection[int], cost: Callable[[int], int]
 ) -> list[int] | None:
-    """The atoms strictly between the sources and `target` on the cheapest dependence path (all edges one way), or None.
+    """The atoms strictly between sources and targets on the cheapest dependence path (all edges one way), or None.
 
-    Both directions are tried: down from the sources to the target, and up.
+    Both directions are tried: down from the sources to a target, and up.
     """
     best: tuple[int, list[int]] | None = None
     for onward in (graph.children, graph.parents):
@@ -87,22 +87,37 @@ def cheapest_path(
         before: dict[int, int] = {}
         while queue:
             spent, atom = heapq.heappop(queue)
-            if atom == target:
+            if atom in targets:
+                if best is None or spent < best[0]:
+                    best = spent, _walk_back(before, atom)
                 break
             if spent > total[atom]:
                 continue
             for other in onward[atom]:
                 if other not in within:
                     continue
-                price = spent + (0 if other == target else cost(other))
+                price = spent + (0 if other in targets else cost(other))
                 if other not in total or price < total[other]:
                     total[other], before[other] = price, atom
                     heapq.heappush(queue, (price, other))
-        if target in before and (best is None or total[target] < best[0]):
-            path: list[int] = []
-            atom = before[target]
-            while atom in before:
-                path.append(atom)
-                atom = before[atom]
-            best = total[target], path
     return None if best is None else best[1]
+
+
+def _walk_back(before: dict[int, int], atom: int) -> list[int]:
+    path: list[int] = []
+    atom = before[atom]
+    while atom in before:
+        path.append(atom)
+        atom = before[atom]
+    return path
+
+
+def components(graph: Neighbours, atoms: Collection[int]) -> list[set[int]]:
+    """The connected components of a set of atoms, edges taken both ways; the one with the last atom first."""
+    left = set(atoms)
+    found: list[set[int]] = []
+    while left:
+        part = set(distances(graph, [max(left)], left))
+        left -= part
+        found.append(part)
+    return found

@@ -1,14 +1,15 @@
 """C. Anchored binary reduction: find the last needed unit, then the others one after the other, nearest first.
 
-A unit is a set of atoms that goes or stays together: chunks of a large case (`reduce_chunks`), then single atoms (`reduce_atoms`).
-The smallest failing prefix ends with a needed unit. From there the rest is ordered by distance to what is known to be needed, the smallest
-failing prefix of that order ends with the next needed unit, and everything after it is dropped: m needed units
-cost about m * log2(n) queries.
+A unit is a set of atoms that goes or stays together: chunks of a large case (`reduce_chunks`), then single atoms
+(`reduce_atoms`). The smallest failing prefix ends with a needed unit. From there the rest is ordered by distance to what is
+known to be needed; the smallest failing prefix of that order ends with the next needed unit, and everything after it is dropped.
+So m needed units cost about m * log2(n) queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..problem import Candidate
@@ -33,7 +34,7 @@ def reduce_chunks(engine: Engine, state: Candidate) -> Candidate:
     while len(state.keep) > FEW:
         atoms = sorted(state.keep)
         edges = [round(len(atoms) * part / CHUNKS) for part in range(CHUNKS + 1)]
-        units = [frozenset(atoms[low:high]) for low, high in zip(edges, edges[1:], strict=False)]
+        units = [frozenset(atoms[low:high]) for low, high in pairwise(edges)]
         smaller, dense_left = reduce_units(engine, state, units)
         gained = len(smaller.keep) < len(state.keep) * 3 / 4
         state = smaller

@@ -2,8 +2,8 @@
 
     python tests/bench/bench_minifier.py [--graphs mlp,forward,backward,joint] [--seeds 5] [--width 16]
 
-A planted bug is a set of nodes (by the position of the op among its kind): one op, a dependence chain of three, two far
-ops, five scattered ones, or the first relu wherever it is. A candidate fails while it holds all of them, joined as in the original.
+A planted bug is a set of nodes: one op, a dependence chain of three, two far ops, five scattered ones, or any relu. A
+candidate fails while it computes all of them, joined as in the original.
 """
 
 from __future__ import annotations

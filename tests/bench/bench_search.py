@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "minifier"))
 
-from generated import (  # noqa: E402
+from generated import (
     Failure,
     Generated,
     Shape,
@@ -28,9 +28,9 @@ from generated import (  # noqa: E402
     unless,
 )
 
-from graphdbg.minifier.engine import Engine  # noqa: E402
-from graphdbg.minifier.problem import Candidate  # noqa: E402
-from graphdbg.minifier.search.tiers import TIERS  # noqa: E402
+from graphdbg.minifier.engine import Engine
+from graphdbg.minifier.problem import Candidate
+from graphdbg.minifier.search.tiers import TIERS
 
 Make = Callable[[Shape, int], Failure]
 
@@ -92,10 +92,8 @@ def main() -> None:
                     median = [statistics.median(column) for column in zip(*rows, strict=True)]
                     worst = max(row[1] for row in rows)
                     took = (time.perf_counter() - began) / len(rows)
-                    print(
-                        f"{size:5} {topology:12} {kind:22} {median[0]:6g} / {median[1]:g} (worst {worst}) / {median[2]:.1f}   {took:.2f} s",
-                        flush=True,
-                    )
+                    found = f"{median[0]:6g} / {median[1]:g} (worst {worst}) / {median[2]:.1f}"
+                    print(f"{size:5} {topology:12} {kind:22} {found}   {took:.2f} s", flush=True)
 
 
 if __name__ == "__main__":

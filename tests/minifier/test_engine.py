@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.minifier.budget import Budget
 from graphdbg.minifier.engine import Engine, Interrupted
@@ -16,7 +17,7 @@ from graphdbg.minifier.search.tiers import TIERS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from generated import Generated, needs, transformer  # noqa: E402
+from generated import Generated, needs, transformer
 
 WHOLE = Candidate.of(range(300))
 

@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from graphdbg.minifier.engine import Engine, Result
 from graphdbg.minifier.problem import Candidate, Verdict
 from graphdbg.minifier.search.tiers import TIERS, gentle
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from generated import (  # noqa: E402
+from generated import (
     Failure,
     Generated,
     Shape,

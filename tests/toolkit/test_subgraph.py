@@ -1,0 +1,227 @@
+"""Any subset of atoms is a valid graph that computes what the whole graph computed (the K-encoding)."""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.toolkit.atoms import Atoms
+from graphdbg.toolkit.eager_values import record_values
+from graphdbg.toolkit.spill import load_values, save_values
+from graphdbg.toolkit.subgraph import build
+from graphdbg.toolkit.values import compact, input_bytes
+
+Made = tuple[fx.GraphModule, list[Any]]
+
+
+def dynamo_graph(f: Callable[..., Any], *inputs: Any) -> Made:
+    """The graph that Dynamo makes of a function, and its real inputs."""
+    seen: list[Made] = []
+
+    def backend(gm: fx.GraphModule, _: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            seen.append((gm, [a.clone() if isinstance(a, torch.Tensor) else a for a in args]))
+            return gm(*args)
+
+        return run
+
+    torch._dynamo.reset()
+    torch.compile(f, backend=backend)(*inputs)
+    return seen[0]
+
+
+def pure() -> Made:
+    def f(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x @ w)
+        spread, mean = torch.std_mean(y, 1)
+        z = (y.t() - mean) / spread
+        return z.t(), x, torch.cat([z, z[:, :2]], 1).expand(2, -1, -1)
+
+    inputs = [torch.randn(4, 6), torch.randn(6, 5)]
+    return make_fx(f)(*inputs), inputs
+
+
+def written_in_the_middle() -> Made:
+    def f(x: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.sin()
+        row = y[0]
+        before = y * 2
+        row.add_(1.0)
+        after = y * 3
+        state.copy_(after)
+        return before, after, state + 1
+
+    inputs = [torch.randn(3, 4), torch.zeros(3, 4)]
+    return make_fx(f)(*inputs), inputs
+
+
+def modules() -> Made:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU(inplace=True))
+    return fx.symbolic_trace(model.train()), [torch.randn(3, 4)]
+
+
+def lists_and_methods() -> Made:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        a, b = x.chunk(2, dim=-1)
+        pieces = torch.split(a * b, 2)
+        y = torch.cat(pieces, 0).view(x.shape[0], -1)
+        with torch.no_grad():
+            z = y.sum()
+        return y * z + x.size(0)
+
+    return dynamo_graph(f, torch.randn(4, 6))
+
+
+def autocast() -> Made:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ x
+        return y.float().relu()
+
+    return dynamo_graph(f, torch.randn(4, 4))
+
+
+def dynamic() -> Made:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        n = x.size(0) * 2
+        return x.repeat(2, 1).view(n, -1).sin() * n
+
+    return dynamo_graph(torch.compile(f, dynamic=True), torch.randn(3, 4))
+
+
+MAKERS = [pure, written_in_the_middle, modules, lists_and_methods, autocast, dynamic]
+
+
+def run(gm: fx.GraphModule, inputs: list[Any]) -> dict[str, Any]:
+    """Every value of one run, by node name."""
+    found: dict[str, Any] = {}
+
+    class Keep(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if isinstance(value, torch.Tensor):
+                found[n.name] = value.detach().clone()
+            return value
+
+    Keep(gm).run(*[compact(v) if isinstance(v, torch.Tensor) else v for v in inputs], enable_io_processing=False)
+    return found
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_every_subset_computes_what_the_whole_did(make: Callable[[], Made]) -> None:
+    torch.manual_seed(0)
+    gm, inputs = make()
+    copies = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
+    state = {name: value.clone() for name, value in gm.state_dict().items()}
+    values = record_values(gm, inputs)
+    atoms = Atoms.of(gm, values)
+    rng = random.Random(0)
+    subsets = [set(range(len(atoms))), *({atom} for atom in range(len(atoms)))]
+    subsets += [{atom for atom in range(len(atoms)) if rng.random() < 0.5} for _ in range(30)]
+    for keep in filter(None, subsets):
+        module, given = build(gm, atoms, values, keep)
+        assert len(given) == sum(node.op == "placeholder" for node in module.graph.nodes)
+        for name, value in run(module, given).items():
+            recorded = values.trees.get((name, values.produced.get(name, -1)))
+            if recorded is not None and make is not autocast:  # out of its region an op computes in another dtype
+                torch.testing.assert_close(value, recorded.load().detach(), equal_nan=True, msg=f"{name} in {keep}")
+        kept = {name for atom in keep for name in atoms.nodes[atom]}
+        there = {node.name for node in module.graph.nodes if node.op not in ("placeholder", "output", "get_attr")}
+        assert there == kept
+    for before, after in zip(copies, inputs, strict=True):
+        assert not isinstance(before, torch.Tensor) or torch.equal(before, after)
+    assert all(torch.equal(value, state[name]) for name, value in gm.state_dict().items())
+
+
+def test_multi_output_op_and_its_items_are_one_atom() -> None:
+    gm, inputs = pure()
+    atoms = Atoms.of(gm, record_values(gm, inputs))
+    assert any(set(nodes) >= {"std_mean", "getitem", "getitem_1"} or len(nodes) >= 3 for nodes in atoms.nodes)
+
+
+def test_a_value_is_recorded_as_each_reader_saw_it() -> None:
+    gm, inputs = written_in_the_middle()
+    values = record_values(gm, inputs)
+    atoms = Atoms.of(gm, values)
+    for name in ("mul", "mul_1"):
+        module, given = build(gm, atoms, values, {atoms.of_node[name]})
+        torch.testing.assert_close(module(*given)[0], gm(*[v.clone() for v in inputs])[name == "mul_1"])
+
+
+def test_dropped_lists_become_lists_of_inputs_and_numbers_become_constants() -> None:
+    gm, inputs = lists_and_methods()
+    atoms = Atoms.of(gm, values := record_values(gm, inputs))
+    cat = next(name for name in atoms.order if name.startswith(("y", "cat")) and atoms.of_node.get(name) is not None)
+    module, given = build(gm, atoms, values, {atoms.of_node[cat]})
+    assert all(isinstance(value, torch.Tensor) for value in given)
+    module(*given)
+
+
+def test_bypassed_atom_hands_its_input_on() -> None:
+    gm = make_fx(lambda x: x.sin().neg().cos())(torch.randn(3))
+    values = record_values(gm, [torch.randn(3)])
+    atoms = Atoms.of(gm, values)
+    module, given = build(gm, atoms, values, {0, 2}, bypass={1})
+    assert [node.name for node in module.graph.nodes] == ["x_1", "sin", "cos", "output"]
+    torch.testing.assert_close(module(*given)[0], given[0].sin().cos())
+
+
+def test_recorded_values_keep_strides_overlap_and_no_more_memory_than_needed() -> None:
+    column = torch.arange(12.0).reshape(3, 4)[:, 1]
+    overlapping = torch.arange(6.0).as_strided((4, 3), (1, 1))
+    for value in (column, overlapping, torch.ones(1).expand(5, 5), torch.empty(0, 3)):
+        kept = compact(value)
+        assert (kept.shape, kept.stride()) == (value.shape, value.stride())
+        assert torch.equal(kept, value)
+    assert input_bytes([torch.ones(1).expand(5, 5), 7]) == 4
+    assert compact(torch.arange(1000.0)[500:503]).untyped_storage().nbytes() <= 16 + 12
+
+
+def test_values_survive_their_files(tmp_path: Path) -> None:
+    for number, make in enumerate((pure, written_in_the_middle, lists_and_methods)):
+        gm, inputs = make()
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        values = record_values(gm, inputs, folder)
+        save_values(values, folder)
+        loaded = load_values(folder)
+        atoms = Atoms.from_json(Atoms.of(gm, values).to_json())
+        assert atoms.nodes == Atoms.of(gm, loaded).nodes
+        for atom in range(len(atoms)):
+            first, second = (build(gm, atoms, which, {atom}) for which in (values, loaded))
+            assert first[0].code == second[0].code
+            for one, other in zip(first[1], second[1], strict=True):
+                assert not isinstance(one, torch.Tensor) or (torch.equal(one, other) and one.stride() == other.stride())
+
+
+def test_aliased_inputs_stay_aliased_through_files(tmp_path: Path) -> None:
+    base = torch.zeros(4)
+    gm = make_fx(lambda a, b: a.add_(1) + b)(base[:2].clone(), base[:2].clone())
+    inputs = [base[:2], base[:2]]
+    values = record_values(gm, inputs, tmp_path)
+    save_values(values, tmp_path)
+    loaded = load_values(tmp_path)
+    module, given = build(gm, Atoms.of(gm, loaded), loaded, range(len(Atoms.of(gm, loaded))))
+    given[0].add_(1)
+    assert given[1][0] == 1
+    assert base.sum() == 0
+    assert module is not gm
+
+
+def test_returned_positions_replace_outputs() -> None:
+    gm, inputs = pure()
+    values = record_values(gm, inputs)
+    atoms = Atoms.of(gm, values)
+    number = next(n for n, nodes in enumerate(atoms.nodes) if len(nodes) >= 3)
+    first = atoms.nodes[number][1]
+    module, _ = build(gm, atoms, values, {number}, returned=atoms.positions([first]))
+    items = [node for node in module.graph.nodes if node.target is operator.getitem]
+    assert [node.name for node in items] == [first]
