@@ -20,7 +20,7 @@ from typing import Any
 
 from ... import __version__
 from ...dumps.atomic import write_file
-from ...dumps.errors import UsageError
+from ...dumps.errors import RefusedError, UsageError
 from ...dumps.output import say
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
@@ -107,7 +107,7 @@ def emit_report(
     found = None
     try:
         found = _search(case, times, redactor, narrate)
-    except CannotExpressError as error:
+    except (CannotExpressError, RefusedError) as error:
         report.notes.append(f"no repro.py: {error}")
     if found:
         _write_program(report, found, redactor)

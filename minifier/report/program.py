@@ -1,7 +1,7 @@
-"""A graph record as a plain Python function of torch calls, for a repro that needs nothing but torch.
+"""A graph record as one plain Python function of torch calls, for a repro that a stranger reads and runs.
 
-It must not import torch, and must not let a string of the record reach the program unless it is an identifier, a dotted name
-under a known root, or goes through repr(): the program is executed. What has no plain form raises CannotExpressError.
+`dumps.emit` writes a graph as a module class; this is the shorter form: constants are parameters, subgraphs inner functions.
+Must not import torch, and nothing of a record reaches the program but what `dumps.python_text` has checked: it is executed.
 
 >>> program_of(record).source
 'def graph(x):\\n    relu = torch.ops.aten.relu.default(x)\\n    return (relu,)'
@@ -9,32 +9,27 @@ under a known root, or goes through repr(): the program is executed. What has no
 
 from __future__ import annotations
 
-import keyword
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.expr import symbols as symbols_of
+from ...dumps.python_text import Writer, identifier, is_identifier, target
 from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, SymValue, TensorValue
+from ...dumps.torchside.allowlist import DENIED_METHODS, DUNDER_METHODS
 
 _WIDTH = 120
-_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z", re.ASCII)
-_EXPRESSION = re.compile(r"[\w\s+*/%().,<>=!&|~-]*\Z", re.ASCII)
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
     "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
-_BUILTINS = frozenset({"getattr", "max", "min", "int", "float", "bool", "len", "sum", "abs", "round", "tuple", "list"})
-_SYMBOL_FUNCTIONS = {
-    "FloorDiv": "//",
-    "CleanDiv": "//",
-    "PythonMod": "%",
-    "Mod": "%",
-    "IntTrueDiv": "/",
-    "PowByNatural": "**",
-}
+_WORDS = """torch sys math operator json subprocess traceback graph compiled configure make_inputs run main print range slice
+    float int max min len abs sum round bool complex getattr divmod pow tuple list"""
+_TAKEN = frozenset(_WORDS.split())
+"""Names that the program needs for itself; a node of such a name gets an underscore."""
 
 
 class CannotExpressError(GraphdbgError):
@@ -47,29 +42,18 @@ class Program:
 
     source: str
     parameters: list[str]
-    constants: list[str] = field(default_factory=list[str])
+    constants: dict[str, str] = field(default_factory=dict[str, str])
     imports: set[str] = field(default_factory=set[str])
 
 
 def program_of(record: GraphRecord, name: str = "graph") -> Program:
-    """Renders the record's graph as `def graph(inputs..., constants...)`; raises CannotExpressError."""
-    writer = _Writer(record)
-    source = writer.function(record.graph, name)
-    return Program(source, writer.parameters, writer.constants, writer.imports)
+    """Renders the record's graph as `def graph(inputs..., constants...)`.
 
-
-def identifier(text: str, what: str) -> str:
-    """The text itself when it is a plain identifier that hides nothing the program uses; else CannotExpressError."""
-    if not text.isidentifier() or not text.isascii() or keyword.iskeyword(text) or text.startswith("__"):
-        raise CannotExpressError(f"{what} {text!r} is not a plain identifier")
-    return text
-
-
-def dotted(text: str, what: str) -> str:
-    """The text itself when it is a dotted name of plain identifiers without dunders; else CannotExpressError."""
-    if not _DOTTED.match(text) or any(keyword.iskeyword(part) or part.startswith("__") for part in text.split(".")):
-        raise CannotExpressError(f"{what} {text!r} is not a dotted name")
-    return text
+    `constants` maps a parameter to the name of its tensor in the record. Raises CannotExpressError or RefusedError.
+    """
+    function = _Function(record)
+    source = function.text(record.graph, name)
+    return Program(source, function.parameters, function.constants, _imports(source))
 
 
 def quoted(value: bool | float | str | None) -> str:
@@ -80,148 +64,128 @@ def quoted(value: bool | float | str | None) -> str:
     return text
 
 
-class _Writer:
-    """Renders one record; gathers parameters, constants and imports on the way."""
+def dotted(text: str, what: str) -> str:
+    """The text itself when it is a dotted name of plain identifiers without dunders; else CannotExpressError."""
+    if not all(is_identifier(part) and not part.startswith("__") for part in text.split(".")):
+        raise CannotExpressError(f"{what} {text!r} is not a dotted name")
+    return text
+
+
+class _Arguments(Writer):
+    """The room's own taste: double quotes, sizes as tuples; long texts from the record's table."""
+
+    strings: list[str]
+
+    def argument(self, arg: Arg) -> str:
+        return quoted(arg) if isinstance(arg, str) else super().argument(arg)
+
+    def _tagged(self, tag: str, body: Any) -> str:
+        if tag == "size":
+            return super()._tagged("tuple", body)
+        if tag == "string":
+            return quoted(self.strings[int(body)])
+        text = super()._tagged(tag, body)
+        return text.replace("'", '"') if tag in ("device", "float") else text
+
+
+class _Function:
+    """Renders one graph; gathers parameters and constants on the way."""
 
     def __init__(self, record: GraphRecord) -> None:
         self.record = record
         self.parameters: list[str] = []
-        self.constants: list[str] = []
-        self.imports: set[str] = set()
+        self.constants: dict[str, str] = {}
         self.names: dict[str, str] = {}
+        self.symbols: dict[str, str] = {}
 
-    def function(self, body: GraphBody, name: str, depth: int = 0) -> str:
-        """One `def`, its subgraphs as nested functions first."""
+    def text(self, body: GraphBody, name: str, depth: int = 0) -> str:
+        """One `def`, its subgraphs as inner functions before their first use."""
         outer, self.names = self.names, dict(self.names)
         parameters: list[str] = []
         lines: list[str] = []
-        uses = _uses(body)
+        used = set(_used(body))
         for node in body.nodes:
-            own = self.names[node.name] = _safe(identifier(node.name, "the node name"))
             if node.op == "placeholder":
-                parameters.append(own)
-            elif node.op == "get_attr":
-                lines += self._attribute(body, node, parameters, depth)
-            elif node.op == "output":
-                lines.append(f"return {self.value(node.args[0]) if node.args else None}")
-            else:
-                target = "_" if not uses.get(node.name) else own
-                lines.append(f"{target} = {self._call(node)}" if target != "_" else self._call(node))
+                parameters.append(self._name(node))
         if depth == 0:
-            self.parameters = [p for p in parameters if p not in self.constants]
-            parameters = self.parameters + self.constants
-            lines = [*self._symbols(body, lines), *lines]
+            lines += self._symbols(body)
+        for node in body.nodes:
+            if node.op == "get_attr":
+                lines += self._attribute(body, node, depth)
+            elif node.op == "output":
+                lines.append(f"return {self._arguments(node).argument(node.args[0]) if node.args else None}")
+            elif node.op != "placeholder":
+                call = self._call(node)
+                lines.append(f"{self._name(node)} = {call}" if node.name in used else call)
+        if depth == 0:
+            self.parameters = parameters
+            parameters = [*parameters, *self.constants]
         self.names = outer
-        return _header(name, parameters) + "\n" + "\n".join(_indent(line) for line in lines)
+        return "\n".join([*_header(name, parameters), *(f"    {line}" for line in lines)])
 
-    def _attribute(self, body: GraphBody, node: NodeRecord, parameters: list[str], depth: int) -> list[str]:
-        own = self.names[node.name]
+    def _name(self, node: NodeRecord) -> str:
+        name = identifier(node.name, f"node {node.name[:60]}")
+        self.names[node.name] = f"{name}_" if name in _TAKEN or name in self.symbols.values() else name
+        return self.names[node.name]
+
+    def _attribute(self, body: GraphBody, node: NodeRecord, depth: int) -> list[str]:
+        own = self._name(node)
         if node.target in body.subgraphs:
-            return self.function(body.subgraphs[node.target], own, depth + 1).splitlines()
-        if node.target in body.attrs:
-            if depth:
-                raise CannotExpressError(f"the constant {node.target!r} of a nested graph has no plain form yet")
-            self.constants.append(own)
-            parameters.append(own)
-            return []
-        raise CannotExpressError(f"the attribute {node.target!r} is not stored")
+            return self.text(body.subgraphs[node.target], own, depth + 1).splitlines()
+        if node.target not in body.attrs:
+            raise CannotExpressError(f"the attribute {node.target!r} is not stored")
+        if depth:
+            raise CannotExpressError(f"the constant {node.target!r} of a nested graph has no plain form yet")
+        self.constants[own] = node.target
+        return []
+
+    def _arguments(self, node: NodeRecord) -> _Arguments:
+        writer = _Arguments(self.names, symbols=self.symbols, where=f"node {node.name}")
+        writer.strings = self.record.strings
+        return writer
 
     def _call(self, node: NodeRecord) -> str:
-        args = [self.value(arg) for arg in node.args]
-        named = [f"{identifier(key, 'the argument name')}={self.value(arg)}" for key, arg in node.kwargs.items()]
+        writer, where = self._arguments(node), f"node {node.name}"
+        args = [writer.argument(arg) for arg in node.args]
+        named = [f"{identifier(key, where)}={writer.argument(arg)}" for key, arg in node.kwargs.items()]
         if node.op == "call_method":
-            method = identifier(node.target, "the method name")
-            return f"{args[0]}.{method}({', '.join(args[1:] + named)})"
+            return f"{args[0]}.{_method(node.target, where)}({', '.join(args[1:] + named)})"
         if node.op == "call_module":
-            raise CannotExpressError(f"node {node.name!r} calls the module {node.target!r}, which has no plain form")
+            raise CannotExpressError(
+                f"node {node.name!r} calls the module {node.target!r}, which has no plain form yet"
+            )
         root, _, last = node.target.rpartition(".")
-        if root in ("operator", "_operator") and not named:
+        if root in ("operator", "_operator") and len(args) == 2 and not named:
             if last == "getitem":
                 return f"{args[0]}[{_index(node.args[1], args[1])}]"
-            if last in _INFIX and len(args) == 2:
+            if last in _INFIX:
                 return f"{_operand(args[0])} {_INFIX[last]} {_operand(args[1])}"
-        return f"{self.target(node.target)}({', '.join(args + named)})"
+        return f"{target(dotted(node.target, 'the target'), where)}({', '.join(args + named)})"
 
-    def target(self, text: str) -> str:
-        """The Python name of a target string."""
-        name = dotted(text, "the target")
-        root, _, rest = name.partition(".")
-        if root == "torch":
-            self.imports.add(_module_of(name))
-            return name
-        if root in ("operator", "_operator", "math"):
-            module = "math" if root == "math" else "operator"
-            self.imports.add(module)
-            return f"{module}.{rest}"
-        if root == "builtins":
-            if rest not in _BUILTINS:
-                raise CannotExpressError(f"the target {text!r} is not allowed in a repro")
-            return rest
-        return f"torch.ops.{name}"
-
-    def value(self, arg: Arg) -> str:
-        """An encoded argument as an expression."""
-        if arg is None or isinstance(arg, (bool, int, float, str)):
-            return quoted(arg)
-        if isinstance(arg, list):
-            return f"[{', '.join(self.value(item) for item in cast('list[Arg]', arg))}]"
-        ((tag, body),) = cast("dict[str, Any]", arg).items()
-        return self._tagged(tag, body)
-
-    def _tagged(self, tag: str, body: Any) -> str:
-        if tag == "node":
-            return self.names[body]
-        if tag in ("tuple", "size"):
-            items = [self.value(item) for item in body]
-            return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-        if tag == "dict":
-            return "{" + ", ".join(f"{self.value(key)}: {self.value(item)}" for key, item in body) + "}"
-        if tag in ("slice", "range"):
-            return f"{tag}({', '.join(self.value(item) for item in body)})"
-        if tag == "float":
-            return f'float("{body}")'
-        if tag == "complex":
-            return f"complex({self.value(body[0])}, {self.value(body[1])})"
-        if tag in ("dtype", "layout", "memory_format", "qscheme"):
-            return f"torch.{identifier(str(body).removeprefix('torch.'), f'the {tag}')}"
-        if tag == "device":
-            return f"torch.device({quoted(str(body))})"
-        if tag == "sym":
-            return self.expression(str(body[1]))
-        if tag == "function":
-            return self.target(body)
-        if tag == "ellipsis":
-            return "..."
-        if tag == "string":
-            return quoted(self.record.strings[int(body)])
-        raise CannotExpressError(f"an argument of kind {tag!r} ({str(body)[:60]}) has no plain form")
-
-    def expression(self, text: str) -> str:
-        """A symbol expression as Python over the symbols that the function binds at its start."""
-        if not _EXPRESSION.match(text):
-            raise CannotExpressError(f"the size expression {text!r} has no plain form yet")
-        for function, sign in _SYMBOL_FUNCTIONS.items():
-            text = re.sub(rf"\b{function}\(([^(),]+), ([^(),]+)\)", rf"((\1) {sign} (\2))", text)
-        for function in set(re.findall(r"\b([A-Za-z_]\w*)\(", text)):
-            if function not in ("Max", "Min"):
-                raise CannotExpressError(
-                    f"the size expression {text!r} calls {function!r}, which has no plain form yet"
-                )
-        return re.sub(r"\bM(ax|in)\(", lambda match: f"m{match[1]}(", text)
-
-    def _symbols(self, body: GraphBody, lines: list[str]) -> list[str]:
-        """`s0 = x.size(0)` for each symbol that the lines mention and no parameter is named after."""
-        text = "\n".join(lines)
-        bound = symbol_homes(body)
-        out: list[str] = []
-        for symbol in [symbol.name for symbol in self.record.symbols]:
-            if not re.search(rf"\b{re.escape(symbol)}\b", text) or symbol in self.names.values():
-                continue
-            if symbol not in bound:
+    def _symbols(self, body: GraphBody) -> list[str]:
+        """`s0 = x.size(0)` for each symbol that an argument mentions, unless a parameter is named after it."""
+        homes = symbol_homes(body)
+        lines: list[str] = []
+        for symbol in sorted(set(_mentioned(body))):
+            if symbol not in homes:
                 raise CannotExpressError(f"the symbol {symbol!r} is the size of no input")
-            node, dim = bound[symbol]
-            out.append(f"{symbol} = {self.names[node]}" + ("" if dim is None else f".size({dim})"))
-        return out
+            home, dim = homes[symbol]
+            own = self.names[home]
+            if dim is None and own == symbol:
+                self.symbols[symbol] = own
+                continue
+            self.symbols[symbol] = identifier(
+                symbol if symbol not in self.names.values() else f"{symbol}_size", "a symbol"
+            )
+            lines.append(f"{self.symbols[symbol]} = {own}" + ("" if dim is None else f".size({dim})"))
+        return lines
+
+
+def _method(name: str, where: str) -> str:
+    """The name of a Tensor method that a saved graph may call."""
+    if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS):
+        raise CannotExpressError(f"{where} calls the method {name[:60]!r}, which a repro may not")
+    return identifier(name, where)
 
 
 def symbol_homes(body: GraphBody) -> Mapping[str, tuple[str, int | None]]:
@@ -238,35 +202,40 @@ def symbol_homes(body: GraphBody) -> Mapping[str, tuple[str, int | None]]:
     return homes
 
 
-def _header(name: str, parameters: list[str]) -> str:
+def _tagged(arg: Arg) -> Iterator[tuple[str, Any]]:
+    """All (tag, content) of an encoded argument, nested ones too."""
+    if isinstance(arg, list):
+        for item in cast("list[Arg]", arg):
+            yield from _tagged(item)
+    elif isinstance(arg, dict):
+        for tag, content in cast("dict[str, Any]", arg).items():
+            yield tag, content
+            yield from _tagged(content)
+
+
+def _used(body: GraphBody) -> Iterator[str]:
+    """The names of nodes that are an argument of another."""
+    for node in body.nodes:
+        yield from (content for tag, content in _tagged([node.args, list(node.kwargs.values())]) if tag == "node")
+
+
+def _mentioned(body: GraphBody) -> Iterator[str]:
+    """The symbols in arguments, those of subgraphs too."""
+    for node in body.nodes:
+        for tag, content in _tagged([node.args, list(node.kwargs.values())]):
+            if tag == "sym":
+                yield from symbols_of(str(content[1]))
+    for subgraph in body.subgraphs.values():
+        yield from _mentioned(subgraph)
+
+
+def _header(name: str, parameters: list[str]) -> list[str]:
     """The `def` line, broken where it is long."""
     line = f"def {name}({', '.join(parameters)}):"
     if len(line) <= _WIDTH:
-        return line
+        return [line]
     rows = textwrap.wrap(", ".join(parameters) + ",", _WIDTH - 4, break_long_words=False, break_on_hyphens=False)
-    return "\n".join([f"def {name}(", *(f"    {row}" for row in rows), "):"])
-
-
-def _uses(body: GraphBody) -> dict[str, int]:
-    """How often each node is used, found in the encoded arguments."""
-    uses: dict[str, int] = {}
-
-    def walk(arg: Arg) -> None:
-        if isinstance(arg, list):
-            for item in cast("list[Arg]", arg):
-                walk(item)
-        elif isinstance(arg, dict):
-            ((tag, content),) = cast("dict[str, Any]", arg).items()
-            if tag == "node":
-                uses[content] = uses.get(content, 0) + 1
-            else:
-                walk(content)
-
-    for node in body.nodes:
-        walk(node.args)
-        for arg in node.kwargs.values():
-            walk(arg)
-    return uses
+    return [f"def {name}(", *(f"    {row}" for row in rows), "):"]
 
 
 def _index(arg: Arg, text: str) -> str:
@@ -275,23 +244,10 @@ def _index(arg: Arg, text: str) -> str:
 
 
 def _operand(text: str) -> str:
-    """An operand in parentheses unless it is one word."""
-    return text if re.match(r"[\w.]+\Z", text) else f"({text})"
+    """An operand in parentheses unless it is one word or has some."""
+    return text if re.match(r"[\w.]+\Z|\([^()]*\)\Z", text) else f"({text})"
 
 
-def _module_of(name: str) -> str:
-    """The module to import for a torch function: `torch` knows all of its public submodules."""
-    return "torch._C" if name.startswith("torch._C.") else "torch"
-
-
-def _safe(name: str) -> str:
-    """A parameter or variable name that hides no module of the program."""
-    return (
-        f"{name}_"
-        if name in ("torch", "sys", "math", "operator", "graph", "print", "range", "slice", "float", *_BUILTINS)
-        else name
-    )
-
-
-def _indent(line: str) -> str:
-    return f"    {line}" if line else line
+def _imports(source: str) -> set[str]:
+    """Modules of torch that `import torch` leaves out."""
+    return {"torch.fft"} if "torch.fft." in source else set()

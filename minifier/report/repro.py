@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ...dumps.hints import numbers
 from . import templates
 from .case import Case
 from .checks import PART, check_blocks, constant_block
@@ -85,7 +86,7 @@ def candidates(case: Case) -> Iterator[Script]:
 def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
     """One program."""
     record = case.record
-    hints = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
+    hints = numbers(record, case.inputs)
     slots = slots_of(record, case.inputs, program.constants, grad=case.grad)
     source = source_of(slots, way, case.read, hints)
     settings, notes = config_lines(record.config)
@@ -142,7 +143,8 @@ def _imports(body: str, program: Program) -> str:
     if "Path(" in body:
         lines.append("from pathlib import Path")
     lines += ["", "try:", "    import torch"]
-    lines += [f"    import {module}" for module in CONFIG_MODULES.values() if f"{module}." in body]
+    lines += [f"    import {module}" for module in sorted(program.imports)]
+    lines += [f"    import {module}" for module in sorted(CONFIG_MODULES.values()) if f"{module}." in body]
     if "TorchDispatchMode" in body:
         lines.append("    from torch.utils._python_dispatch import TorchDispatchMode")
         lines.append("    from torch.utils._pytree import tree_map")

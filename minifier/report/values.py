@@ -17,6 +17,8 @@ from typing import Literal
 
 import msgspec
 
+from ...dumps.hints import numbers, size
+from ...dumps.index_bounds import bounds
 from ...dumps.schema import GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
 from .program import CannotExpressError, quoted
 
@@ -48,6 +50,8 @@ class Slot:
     statistics: Mapping[str, float | int | None] | None = None
     stored: StoredTensor | None = None
     requires_grad: bool = False
+    bound: int | None = None
+    """Exclusive upper limit of an integer tensor that holds indices."""
 
 
 @dataclass
@@ -60,18 +64,23 @@ class Source:
     seeded: bool = False
 
 
-def slots_of(record: GraphRecord, inputs: InputsRecord | None, constants: Sequence[str], *, grad: bool) -> list[Slot]:
-    """The placeholders in order, then the constants by node name; `grad`: inputs keep requires_grad."""
+def slots_of(
+    record: GraphRecord, inputs: InputsRecord | None, constants: Mapping[str, str], *, grad: bool
+) -> list[Slot]:
+    """The placeholders in order, then the constants (parameter -> name of its tensor); `grad`: inputs keep requires_grad."""
     seen = {item.name: item for item in record.inputs} | {item.name: item for item in (inputs.inputs if inputs else [])}
+    limits = bounds(record, numbers(record, inputs))
     slots: list[Slot] = []
     for node in record.graph.nodes:
         if node.op == "placeholder":
             item = seen.get(node.name) or InputRecord(name=node.name)
             value = item.value if item.value is not None else node.value
             wants = grad and isinstance(node.value, TensorValue) and node.value.requires_grad
-            slots.append(Slot(node.name, value, item.scalar, item.statistics, item.stored, wants))
-    attrs = {node.name: record.graph.attrs[node.target] for node in record.graph.nodes if node.name in constants}
-    slots += [Slot(name, attrs[name].value, stored=attrs[name] if attrs[name].storage else None) for name in constants]
+            limit = limits.get(node.name)
+            slots.append(Slot(node.name, value, item.scalar, item.statistics, item.stored, wants, limit))
+    for parameter, name in constants.items():
+        held = record.graph.attrs[name]
+        slots.append(Slot(parameter, held.value, stored=held if held.storage else None))
     return slots
 
 
@@ -143,11 +152,10 @@ class _Writer:
     def _size(self, dim: int | str) -> int:
         if isinstance(dim, int):
             return dim
-        if dim in self.hints:
-            return int(self.hints[dim])
-        from ...dumps import expr
-
-        return int(expr.evaluate(dim, self.hints))
+        number = size(dim, self.hints)
+        if number is None:
+            raise CannotExpressError(f"the size {dim!r} has no number")
+        return number
 
     def _seeded(self, slot: Slot, value: TensorValue, shape: list[int], stride: list[int], offset: int) -> str:
         """A generator call whose result has the wanted strides; the plainest of the forms that do."""
@@ -192,7 +200,8 @@ class _Writer:
         if dtype == "bool":
             return f"torch.randint(0, 2, {size}, dtype=torch.bool{device})"
         if dtype.startswith(("int", "uint")):
-            first, last = int(low or 0), int(high) if high is not None else min(7, _LIMITS.get(dtype, 8) - 1)
+            likely = slot.bound - 1 if slot.bound is not None else min(7, _LIMITS.get(dtype, 8) - 1)
+            first, last = int(low or 0), int(high) if high is not None else likely
             return f"torch.randint({first}, {last + 1}, {size}{'' if dtype == 'int64' else kind}{device})"
         maker = "rand" if low is not None and low >= 0 else "randn"
         if dtype.startswith("float8"):

@@ -118,7 +118,10 @@ def toolchain_seed() -> Path | None:
 def _place_headers(folders: Mapping[str, Path]) -> None:
     """Inductor looks for its precompiled header in TMPDIR/torchinductor_<user>, whatever its cache folder is (torch 2.13.0)."""
     made = folders["cache"] / "precompiled_headers"
-    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    try:
+        user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    except (KeyError, OSError):  # a uid without a name: the header is made anew
+        return
     if made.is_dir():
         home = folders["tmp"] / f"torchinductor_{user}"
         home.mkdir()

@@ -1,0 +1,56 @@
+"""Nothing of home folders, users, scratch folders or credentials leaves; the program's own words stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdbg.minifier.report.redact import Redactor
+
+REDACTOR = Redactor(
+    home="/home/ann", user="ann", folders=[("/opt/venv/lib/site-packages", "<site-packages>"), ("/tmp", "<tmp>")]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('File "/home/ann/work/train.py", line 3', 'File "~/work/train.py", line 3'),
+        ("/home/bob/data and /Users/eve/x", "~/data and ~/x"),
+        ("/home/annex/x", "~/x"),
+        ("/srv/home/ann/x", "/srv/home/<user>/x"),
+        ("/opt/venv/lib/site-packages/torch/x.py", "<site-packages>/torch/x.py"),
+        ("/tmp/torchinductor_ann/ab/cab.py", "<tmp>/torchinductor_<user>/ab/cab.py"),
+        ("/tmpfiles/x", "/tmpfiles/x"),
+        (r"C:\Users\Ann\model.py", r"~\model.py"),
+        ("annotate(ann, planning)", "annotate(ann, planning)"),
+        ("https://ann:hunter22@host/x", "https://<secret>@host/x"),
+        ("token ghp_abcdefghijklmnopqrstuvwxyz0123", "token <secret>"),
+        ("hf_abcdefghijklmnopqrst", "<secret>"),
+        ("AKIAABCDEFGHIJKLMNOP", "<secret>"),
+        ("postgres?password=hunter2&x=1", "postgres?password=<secret>&x=1"),
+        ("y = q@k.transpose(-1, -2)", "y = q@k.transpose(-1, -2)"),
+    ],
+)
+def test_text(text: str, wanted: str) -> None:
+    assert REDACTOR.text(text) == wanted
+
+
+def test_a_short_or_common_user_name_is_left_alone_outside_homes() -> None:
+    assert Redactor(home="/root", user="root", folders=[]).text("/data/root/x root") == "/data/root/x root"
+
+
+def test_redacting_twice_changes_nothing() -> None:
+    once = REDACTOR.text("/home/ann/x /tmp/y https://a:b@c")
+    assert REDACTOR.text(once) == once
+
+
+def test_leaks_names_what_is_left() -> None:
+    assert REDACTOR.leaks("/home/ann/x /home/eve") == ["/home/ann", "/home/ann", "/home/eve"]
+    assert REDACTOR.leaks(REDACTOR.text("/home/ann/x /home/eve")) == []
+
+
+def test_this_machine() -> None:
+    redactor = Redactor()
+    text = redactor.text(f"{redactor.home}/project/train.py and {__file__}")
+    assert redactor.home not in text
+    assert redactor.leaks(text) == []
