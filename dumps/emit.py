@@ -43,6 +43,9 @@ _WORDS = """self torch math operator constant max min int float bool len abs rou
 _TAKEN = frozenset(_WORDS.split())
 """Names that the program needs for itself; a node of such a name gets an underscore."""
 _CHECKPOINT = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
+_WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
+"""Higher-order ops that look at the FX graph of what they are given."""
+_OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", *OP_HOMES})
 _INDENT = "    "
 
 
@@ -58,6 +61,7 @@ def program(record: GraphRecord) -> str:
     parts = [
         "\n".join(head), "import json", "import math", "import operator", "import pathlib", "import sys", "", "import torch",
         *[f"import {name}" for name in _modules(record)], "", "",
+        f"LIBRARIES = {_libraries(record.graph)!r}", "", "",
         forward_source(record), "", "", inputs_source(record), "", constants_source(record), "",
         f"SETTINGS = {settings!r}", "", "", RUNTIME,
     ]  # fmt: skip
@@ -187,8 +191,10 @@ class _Class:
         lines: list[str] = []
         for path in self.body.attrs:
             lines.append(f"{self._member(path)} = constant({self.prefix + path!r})")
+        wanted = any(node.target in _WANT_GRAPHS for node in self.body.nodes)
         for path, owner in self.owners.items():
-            lines.append(f"{self._member(path)} = {owner}()")
+            made = f"torch.fx.symbolic_trace({owner}())" if wanted else f"{owner}()"
+            lines.append(f"{self._member(path)} = {made}")
         for path, module in self.body.modules.items():
             member = self._member(path)
             lines.append(f"{member} = {self._leaf(module, path)}")
@@ -336,6 +342,18 @@ def _modules(record: GraphRecord) -> list[str]:
 
     walk(record.graph)
     return sorted(name for name in found if all(is_identifier(part) for part in name.split(".")))
+
+
+def _libraries(body: GraphBody) -> list[str]:
+    """Ops of libraries that the program cannot import by itself, as dotted names."""
+    found = {
+        ".".join(node.target.split(".")[:2])
+        for node in body.nodes
+        if node.op == "call_function" and node.target.split(".")[0] not in _OWN_OPS
+    }
+    for subgraph in body.subgraphs.values():
+        found.update(_libraries(subgraph))
+    return sorted(found)
 
 
 def _one_line(text: str) -> str:

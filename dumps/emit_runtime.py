@@ -100,6 +100,10 @@ def show(name, value):
 
 
 def main():
+    for name in LIBRARIES:
+        library, op = name.split(".")
+        if not hasattr(getattr(torch.ops, library), op):
+            raise SystemExit(f"torch.ops.{name} is not registered: import the library that defines it at the top of this file")
     torch.manual_seed(0)
     graph, values = Graph(), inputs()
     import contextlib

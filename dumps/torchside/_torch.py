@@ -33,7 +33,7 @@ HigherOrderOperator = _ops.HigherOrderOperator
 __all__ = [
     "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload",
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
-    "disable_current_modes", "higher_order_ops", "int_oo", "neg_view", "node_source", "op_schemas",
+    "disable_current_modes", "higher_order_ops", "int_oo", "is_wrapped", "neg_view", "node_source", "op_schemas",
     "original_assumptions", "per_channel_quantized", "per_tensor_quantized", "pytree_keys", "raw_expr", "shapes",
     "storage_key", "sympy_functions", "tensor_metadata",
 ]  # fmt: skip
@@ -57,6 +57,11 @@ def op_schemas(qualified_name: str) -> list[Any]:
 def storage_key(tensor: torch.Tensor) -> int:
     """Equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare (2.13.0)."""
     return tensor.untyped_storage()._cdata
+
+
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of vmap's or grad's wrappers, which have a shape but no storage of their own (2.13.0)."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def backed_hints(env: Any) -> dict[Any, Any]:

@@ -70,7 +70,7 @@ class Decoder:
                 module, arguments, lambda stored, path=path: self.storages.load(stored, path), place
             )
             _install(root, path, live, where)
-        meta = MetaReader(arguments)
+        meta = MetaReader(arguments, fake=fake)
         meta.originals = self.originals
         graph = Graph()
         for record in body.nodes:

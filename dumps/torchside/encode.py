@@ -110,7 +110,7 @@ class _Encoder:
             return held[id(tensor)]
 
         arguments = ArgumentWriter(self.values, keep)
-        meta = MetaWriter(arguments, self.strings, self.originals)
+        meta = MetaWriter(ArgumentWriter(self.values), self.strings, self.originals)
         body.meta = meta.module(gm, self.lost)
         keys: Counter[str] = Counter()
         for node in gm.graph.nodes:

@@ -24,13 +24,13 @@ from .arguments import ArgumentReader, ArgumentWriter
 
 KEPT = words(
     """
-    ac_graph_id autograd_backward bucketing_sources_key cpu_offload_reload_node cudagraph_annotation custom
-    dequant_type dislike_padding dynamo_flat_name_to_original_fqn eager_input_vals has_backward_hook has_frozen_params
-    inductor_realize_to_strides is_gradient_acc is_wrapped low_precision_pointwise_barrier memory_budget
+    _allow_mixed_dtype_folding _numeric_debug_handle ac_graph_id autograd_backward bucketing_sources_key
+    bw_donated_idxs cpu_offload_reload_node cudagraph_annotation custom dequant_type dislike_padding
+    dynamo_flat_name_to_original_fqn eager_input_vals has_backward_hook has_frozen_params inductor_realize_to_strides
+    is_gradient_acc is_wrapped kpack low_precision_pointwise_barrier matrix_instr_nonkdim memory_budget
     mutated_named_buffers mutation_region_id only_clone_these_tensors original_output_strides partitioner_tag
-    quant_options recompute saved_for_offloading saved_for_quantization saved_tensor_with_no_vc_check should_fallback
-    tensor_dict user_cache_hash user_visible_output_idxs _allow_mixed_dtype_folding bw_donated_idxs kpack
-    matrix_instr_nonkdim waves_per_eu
+    quant_options quantization_tag recompute saved_for_offloading saved_for_quantization saved_tensor_with_no_vc_check
+    should_fallback tensor_dict torch_fn user_cache_hash user_visible_output_idxs waves_per_eu
     """
 )
 """Keys with a plain value (numbers, text, dtypes, SymInts, fake values, and lists and dicts of them)."""
@@ -45,7 +45,7 @@ HANDLED = words(
 
 IGNORED = words(
     """
-    creation_timestamp grapharg opt_ctx torch_fn _numeric_debug_handle numeric_debug_handle dynamo_compile_id
+    creation_timestamp grapharg opt_ctx numeric_debug_handle dynamo_compile_id
     backend_id steal_arg is_torch_exported locals_to_steal fake_tensor_prop hidden type_promoted graphdbg_value _stage
     node_info fusion_meta buf_meta value extra_options mutation_region_id_counter
     """
@@ -53,6 +53,9 @@ IGNORED = words(
 """Keys that the passes make for themselves, or that mean something inside one process only."""
 
 _SIZE_METHODS = ("size", "stride", "storage_offset", "numel", "dim")
+
+CARRIED_META = "graphdbg_meta"
+"""Key in node.meta of encoded metadata that needs fake values, on modules that were loaded without them."""
 
 STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
@@ -124,8 +127,13 @@ class MetaWriter:
         return kept
 
     def _plain(self, meta: dict[str, Any], kept: dict[str, Arg], lost: Counter[str]) -> None:
+        kept.update(meta.get(CARRIED_META, {}))
         for key, value in meta.items():
-            if key in HANDLED or key in IGNORED or value is None or key.startswith("graphdbg"):
+            if key in IGNORED or key.startswith("graphdbg"):
+                continue
+            if value is None and (key in KEPT or key in HANDLED):
+                kept[key] = None  # passes copy keys that are there, so a None that is there counts
+            if key in HANDLED or value is None:
                 continue
             if key not in KEPT:
                 lost[key] += 1
@@ -162,10 +170,11 @@ class MetaWriter:
 
 
 class MetaReader:
-    """Gives a rebuilt node its metadata back. With `values` false only what needs no fake value is restored."""
+    """Gives a rebuilt node its metadata back; with `fake` false only what needs no fake value."""
 
-    def __init__(self, arguments: ArgumentReader) -> None:
+    def __init__(self, arguments: ArgumentReader, *, fake: bool) -> None:
         self.arguments = arguments
+        self.fake = fake
         self.strings = arguments.strings
         self.originals: dict[str, str] = {}
         self._stacks: dict[int, str] = {}
@@ -207,7 +216,12 @@ class MetaReader:
                 node.meta["tensor_meta"] = tensor_metadata(value)
 
     def _restore(self, meta: dict[str, Any], key: str, value: Arg, where: str) -> None:
-        if key in ("source_fn_stack", "fwd_source_fn_stack"):
+        if value is None:
+            if key in KEPT or key in HANDLED:
+                meta[key] = None
+        elif not self.fake and _has_values(value):
+            meta.setdefault(CARRIED_META, {})[key] = value
+        elif key in ("source_fn_stack", "fwd_source_fn_stack"):
             meta[key] = [(_one_line(str(name), where), _one_line(str(kind), where)) for name, kind in _pairs(value, where)]
         elif key == "output_stack_traces":
             meta[key] = [None if item is None else self._stack(item["string"], where) for item in value]
@@ -252,6 +266,13 @@ class MetaReader:
         if not 0 <= index < len(self.strings):
             raise UnreadableError(where, f"it refers to text {index}, and there are {len(self.strings)}")
         return self.strings[index]
+
+
+def _has_values(value: Arg) -> bool:
+    """Whether encoded metadata holds fake values."""
+    if isinstance(value, list):
+        return any(_has_values(item) for item in value)
+    return isinstance(value, dict) and ("value" in value or any(_has_values(item) for item in value.values()))
 
 
 def _is_harmless(kind: str, name: str) -> bool:

@@ -17,7 +17,7 @@ import torch
 
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import ConstValue, Dim, OpaqueValue, SequenceValue, SymValue, TensorValue, Value
-from ._torch import FakeTensor, FakeTensorMode, neg_view, shapes, storage_key
+from ._torch import FakeTensor, FakeTensorMode, is_wrapped, neg_view, shapes, storage_key
 from .symbols import Symbols, SymbolWriter, is_symbolic
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
@@ -74,7 +74,7 @@ class ValueWriter:
     def count(self, value: object) -> None:
         """Takes note of the storages of a value."""
         if is_plain_tensor(value):
-            if value.layout is torch.strided:  # pyright: ignore
+            if value.layout is torch.strided and not is_wrapped(value):  # pyright: ignore
                 self._seen[storage_key(value)] += 1  # pyright: ignore
                 mode = getattr(value, "fake_mode", None)
                 if mode is not None and mode.shape_env is not None:
@@ -111,6 +111,8 @@ class ValueWriter:
             record.layout = str(tensor.layout).removeprefix("torch.")
             return record
         record.stride = [dim(stride) for stride in tensor.stride()]
+        if is_wrapped(tensor):
+            return record
         record.offset = dim(tensor.storage_offset())
         key = storage_key(tensor)
         if self._seen[key] > 1:
