@@ -1,0 +1,190 @@
+"""Whole programs: short, clean, executable, and asking for the recorded failure and no other."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.schema import Ambient, GraphRecord, InputRecord
+from graphdbg.dumps.tensors import MemoryTensors
+from graphdbg.minifier.report.checks import death_of, has_float_dtype, telling_part, tolerance
+from graphdbg.minifier.report.program import CannotExpressError
+from graphdbg.minifier.report.repro import Script, candidates
+from graphdbg.minifier.report.settings import ambient_lines, config_lines
+from graphdbg.toolkit.signature import Signature
+
+from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, stored, tensor
+
+FAILURES = {
+    "accuracy": ACCURACY,
+    "crash": CRASH,
+    "nan": Signature("nan", "compare", detail="nan"),
+    "stride": Signature("metadata", "compare", detail="stride"),
+    "dtype": Signature("metadata", "compare", detail="dtype"),
+    "signal": Signature("signal", "run", detail="SIGSEGV"),
+    "hang": Signature("hang", "compile"),
+}
+
+
+def first(record: GraphRecord, failure: Signature = ACCURACY, **more: object) -> Script:
+    """The plainest program."""
+    return next(candidates(case_of(record, failure, **more)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("stage", ["forward", "dynamo"])
+def test_programs_are_short_and_clean(kind: str, stage: str, tmp_path: Path) -> None:
+    for number, script in enumerate(candidates(case_of(relu_record(stage=stage), FAILURES[kind]))):
+        assert len(script.text.splitlines()) < 100
+        path = tmp_path / f"repro{number}.py"
+        path.write_text(script.text)
+        compile(script.text, str(path), "exec")
+    ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or shutil.which("ruff")
+    if ruff is None:
+        pytest.skip("ruff is not installed")
+    done = subprocess.run(
+        [ruff, "check", "--isolated", "--no-cache", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_imports_torch_alone() -> None:
+    for kind, failure in FAILURES.items():
+        text = first(relu_record(), failure).text
+        roots = {
+            line.split()[1].split(".")[0] for line in text.splitlines() if line.strip().startswith(("import ", "from "))
+        }
+        assert roots <= {"torch", "sys", "json", "math", "operator", "pathlib", "subprocess", "traceback"}, kind
+
+
+def test_the_first_lines_say_what_it_shows() -> None:
+    head = first(relu_record(versions={"torch": "2.13.0"})).text.split('"""')[1]
+    assert head.startswith("torch.compile gives a wrong result: repro for stage forward, rung inductor.")
+    assert "Shows: relative error 1" in head
+    assert "Seen on torch 2.13.0." in head
+    assert "Exit code: 1 while the bug is there" in head
+
+
+def test_a_hostile_message_cannot_leave_the_docstring() -> None:
+    raw = 'x"""\nimport os\n"""\\'
+    text = first(relu_record(), Signature("crash", "compile", 'E"""', raw, raw=raw)).text
+    compile(text, "repro.py", "exec")
+    assert not any(line.startswith("import os") for line in text.splitlines())
+
+
+def test_plain_torch_compile_is_tried_before_the_inner_compiler() -> None:
+    tried = [(script.entry, script.way) for script in candidates(case_of(relu_record()))]
+    assert tried == [("torch.compile", "seeded"), ("compile_fx_inner", "seeded")]
+    assert [s.entry for s in candidates(case_of(relu_record(stage="dynamo")))] == ["torch.compile"]
+
+
+def test_seeded_inputs_are_tried_before_stored_ones() -> None:
+    store = MemoryTensors()
+    inputs = {"x": InputRecord(name="x", value=tensor(4, 8), stored=stored(store, bytes(128), tensor(4, 8)))}
+    tried = [(s.entry, s.way) for s in candidates(case_of(relu_record(), inputs=inputs, store=store))]
+    assert tried == [
+        ("torch.compile", "seeded"),
+        ("compile_fx_inner", "seeded"),
+        ("torch.compile", "literal"),
+        ("compile_fx_inner", "literal"),
+    ]
+
+
+def test_dynamic_graphs_stay_dynamic() -> None:
+    from graphdbg.dumps.schema import SymbolRecord
+
+    script = first(relu_record(symbols=[SymbolRecord("s0", hint=3)]))
+    assert "dynamic=True" in script.text
+
+
+def test_another_rung_names_its_stock_backend() -> None:
+    assert 'backend="aot_eager_decomp_partition"' in first(relu_record(), rung="decomposed").text
+    with pytest.raises(CannotExpressError, match="torchscript"):
+        first(relu_record(), rung="torchscript")
+
+
+@pytest.mark.parametrize("kind", ["error", "nondeterministic", "memory"])
+def test_a_failure_without_a_check_is_named(kind: str) -> None:
+    with pytest.raises(CannotExpressError, match=kind):
+        first(relu_record(), Signature(kind))  # type: ignore[arg-type]
+
+
+def test_settings_are_assigned_or_named() -> None:
+    lines, notes = config_lines({
+        "inductor": {"cpp.simdlen": 256, "max_autotune": True, "post_grad_custom_pre_pass": {"opaque": ["function", "f"]},
+                     "x": {"tuple": [1, "a"]}, "d": {"dict": [["k", {"float": "inf"}]]}, "fx_graph_cache": False},
+        "other": {"y": 1},
+    })  # fmt: skip
+    assert lines == [
+        "torch._inductor.config.cpp.simdlen = 256",
+        "torch._inductor.config.max_autotune = True",
+        'torch._inductor.config.x = (1, "a",)',
+        'torch._inductor.config.d = {"k": float("inf")}',
+    ]
+    assert notes == [
+        "the setting torch._inductor.config.post_grad_custom_pre_pass, which is no plain value",
+        "the setting other.y",
+    ]
+    with pytest.raises(CannotExpressError):
+        config_lines({"inductor": {"x = 1; import os; y": 1}})
+
+
+def test_ambient_state_is_restored_where_it_differs() -> None:
+    ambient = Ambient(
+        autocast={"cpu": "bfloat16"}, deterministic=True, matmul_precision="high", default_dtype="float64"
+    )
+    lines = ambient_lines(case_of(record_of({}, [], [], stage="dynamo", ambient=ambient)))
+    assert lines == [
+        "torch.use_deterministic_algorithms(True, warn_only=False)",
+        'torch.set_float32_matmul_precision("high")',
+        "torch.set_default_dtype(torch.float64)",
+        'torch.set_autocast_enabled("cpu", True)',
+        'torch.set_autocast_dtype("cpu", torch.bfloat16)',
+    ]
+    forward = ambient_lines(case_of(record_of({}, [], [], stage="forward", ambient=ambient)))
+    assert forward[-1] == "torch.set_grad_enabled(False)"
+    assert not any("autocast" in line for line in forward)
+
+
+@pytest.mark.parametrize(
+    ("message", "raw", "part"),
+    [
+        ("‘compile’ was not declared in this scope", "", "‘compile’ was not declared in this scope"),
+        ("expected <name> of size [..] at <path>", "expected buf1 of size [4] at /tmp/x/y", "of size ["),
+        ("no lowering for aten.foo <n>", "no lowering for aten.foo 12", "no lowering for aten.foo"),
+        ("<n>", "12", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_telling_part_stands_in_the_raw_text(message: str, raw: str, part: str) -> None:
+    assert telling_part(message, raw) == part
+    assert part in (raw or message)
+
+
+def test_without_part_only_the_type_is_asked_for() -> None:
+    script = first(relu_record(), CRASH)
+    assert script.part
+    loose = script.without_part()
+    assert not loose.part
+    assert 'PART = ""' in loose.text
+
+
+def test_tolerance_and_reference() -> None:
+    half = record_of({"x": tensor(2, dtype="float16")}, [], [])
+    assert tolerance(half) == (4e-3, True)
+    assert tolerance(relu_record()) == (1e-5, False)
+    cast = record_of(
+        {"x": tensor(2)}, [call("y", "aten._to_copy.default", node("x"), dtype={"dtype": "float16"})], ["y"]
+    )
+    assert has_float_dtype(cast)
+    assert "Float64" in first(cast).text
+    assert "Float64" not in first(relu_record()).text
+
+
+def test_the_code_of_a_killed_child() -> None:
+    assert death_of(FAILURES["signal"]) == -11
+    assert death_of(FAILURES["hang"]) == "hang"
