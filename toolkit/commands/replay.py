@@ -34,17 +34,14 @@ def replay(graph: str, rung: str, seed: int, device: str | None, limit_s: float,
     FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run.
     Exit code: 0 nothing failed, 1 a failure was reproduced or no verdict was possible.
     """
-    import os
-
     from ...dumps.query import resolve
     from ...dumps.store import SavedGraph
-    from ..isolation import ForkServer
-    from ..replay import PRELOAD
+    from ..replay import server_for
 
     found = resolve(graph)
     graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check}
-    with ForkServer(threads=os.cpu_count() or 1, preload=PRELOAD) as server:
+    with server_for(rung) as server:
         rows = [_one(saved, options, server, tell=len(graphs) > 1) for saved in graphs]
     if isinstance(found, SavedGraph):
         _show_one(rows[0], as_json)
@@ -134,7 +131,8 @@ def _show_one(row: dict[str, Any], as_json: bool) -> None:
         from ..signature import Signature
 
         lines.append(f"signature  {msgspec.convert(row['signature'], Signature).text()}")
-    lines.append(f"seconds    {row['seconds']:.2f}")
+    if row["seconds"] is not None:
+        lines.append(f"seconds    {row['seconds']:.2f}")
     if row["fidelity"]:
         lines.append(f"fidelity   {row['fidelity']}")
     lines += [f"note       {note}" for note in row["notes"] or ()]

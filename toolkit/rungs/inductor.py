@@ -31,6 +31,8 @@ class Inductor(Rung):
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         mode = _torch.mode_of(gm, fake_inputs)
+        if spec.stage not in FULL_STAGES:
+            _flatten_outputs(gm)
         if spec.training_joint:
             return _joint(gm, fake_inputs, mode, spec)
         return _ENTRIES.get(spec.stage, _inner)(gm, fake_inputs, mode, spec)
@@ -114,6 +116,15 @@ def _values(gm: fx.GraphModule) -> list[Any]:
 
 def _output_args(gm: fx.GraphModule) -> Sequence[Any]:
     return next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0]
+
+
+def _flatten_outputs(gm: fx.GraphModule) -> None:
+    """The inner compiler takes a flat tuple of outputs; a graph of the caller's own may return one value or a nested one."""
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    made = output.args[0]
+    if not isinstance(made, (tuple, list)) or any(isinstance(value, (tuple, list, dict)) for value in made):
+        output.args = (tuple(_torch.tree_leaves(made, is_leaf=lambda value: value is None)),)
+        gm.recompile()
 
 
 def _set_visible(gm: fx.GraphModule, indices: Sequence[int]) -> None:
