@@ -12,8 +12,11 @@ import sys
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, NamedTuple
 
-CHECKED = ("2.13.0",)
-"""Versions of torch whose sources and behaviour the names below were checked against."""
+CHECKED = ("2.11.0", "2.13.0")
+"""Versions of torch on which recordings were made and compared with plain runs, on CPU and GPU (2.11.0) and CPU (2.13.0)."""
+
+READ = ("2.12.1", "2.14.1", "2.15.0")
+"""Versions in whose sources every name below was found with the same meaning, without running them."""
 
 
 class Hook(NamedTuple):

@@ -2,6 +2,7 @@
 
 Inputs are looked at before the call, so before any mutation. After the first run the compiled graph is as torch made it:
 Inductor's result gets its own callable back (no cost per step), others keep a closure that costs one branch. Holds no tensor.
+With the policy `all` every execution is watched; the inputs of the second lie beside inputs.json as inputs.2.json, and so on.
 
 >>> watch_inductor(session, graph, compiled_fx_graph)
 """
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps.atomic import write_file
 from ...dumps.schema import GraphBody, GraphRecord
+from ...dumps.writer import encode
 from ._torch import is_capturing, is_fake, undisturbed
 from .ambient import ambient
 from .flight import Graph, told
@@ -28,34 +31,38 @@ if TYPE_CHECKING:
 WHOLE = ("first", "all")
 
 
-class FirstRun:
-    """Watches one execution. `graphs` share it: an inference graph and its form after the joint passes run as one."""
+class Watch:
+    """Watches executions. `graphs` share them: an inference graph and its form after the joint passes run as one."""
 
     def __init__(self, session: Session, graphs: Sequence[Graph]) -> None:
         self.session = session
         self.graphs = [(graph.id, graph.stage, _inputs_only(graph.record)) for graph in graphs if graph.record is not None]
+        self.every = session.options.inputs == "all"
         self._lock = threading.Lock()
-        self._begun = False
+        self._count = 0
         for graph in graphs:
             graph.watched = True
             graph.record = None
 
-    def begin(self, inputs: Sequence[Any]) -> bool:
-        """Whether this call is the one to watch; a call with fake tensors or inside a CUDA graph capture is let pass."""
+    def begin(self, inputs: Sequence[Any]) -> int:
+        """The number of this execution, or 0 to let it pass: not to be watched, with fake tensors, or in a CUDA graph capture."""
         if any(map(is_fake, inputs)) or is_capturing():
-            return False
+            return 0
         with self._lock:
-            first, self._begun = not self._begun, True
-        return first
+            self._count += 1
+            return self._count if self._count == 1 or self.every else 0
 
-    def call(self, function: Callable[..., Any], inputs: Sequence[Any], arguments: tuple[Any, ...]) -> Any:
-        """Calls `function(*arguments)`, journalling `running` and the inputs before it, and `ran` or `failed` after it."""
+    def call(self, number: int, function: Callable[..., Any], inputs: Sequence[Any], arguments: tuple[Any, ...]) -> Any:
+        """Calls `function(*arguments)`; keeps the inputs before it and, of the first run, journals how it went."""
         session = self.session
         for local, _, record in self.graphs:
             with session.guarded(f"inputs of {local}"):
-                self._observe(local, record, inputs)
-            session.event("running", local)
+                self._observe(number, local, record, inputs)
+            if number == 1:
+                session.event("running", local)
         del inputs
+        if number > 1:
+            return function(*arguments)
         start = time.perf_counter()
         try:
             result = function(*arguments)
@@ -69,7 +76,7 @@ class FirstRun:
             session.event("ran", local, run_seconds=round(time.perf_counter() - start, 6))
         return result
 
-    def _observe(self, local: str, record: GraphRecord, inputs: Sequence[Any]) -> None:
+    def _observe(self, number: int, local: str, record: GraphRecord, inputs: Sequence[Any]) -> None:
         policy = self.session.options.inputs
         if policy == "none":
             return
@@ -78,9 +85,12 @@ class FirstRun:
         writer = self.session.writer()
         state = ambient(rng=policy in WHOLE)
         with undisturbed():
-            seen = live.observe(record, list(inputs), "first" if policy == "all" else policy, writer.tensors)
+            seen = live.observe(record, list(inputs), policy, writer.tensors)
         seen.ambient = state
-        writer.save_inputs(local, seen, writer.tensors)
+        if number == 1:
+            writer.save_inputs(local, seen, writer.tensors)
+        else:
+            write_file(writer.graph_path(local) / f"inputs.{number}.json", encode(seen))
 
 
 def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> Any:
@@ -90,17 +100,18 @@ def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
         return compiled
     if getattr(compiled, "current_callable", None) is None:
         return watch_callable(session, graphs, compiled)
-    first = FirstRun(session, graphs)
+    watch = Watch(session, graphs)
     original = compiled.current_callable
     weak = weakref.ref(compiled)
 
     def current_callable(inputs: list[Any]) -> Any:
-        if not first.begin(inputs):
+        number = watch.begin(inputs)
+        if number == 0:
             return original(inputs)
         owner = weak()
-        if owner is not None and owner.current_callable is current_callable:
+        if owner is not None and owner.current_callable is current_callable and not watch.every:
             owner.current_callable = original
-        return first.call(original, inputs, (inputs,))
+        return watch.call(number, original, inputs, (inputs,))
 
     compiled.current_callable = current_callable
     return compiled
@@ -111,18 +122,20 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     graphs = [graph for graph in graphs if not graph.watched]
     if not graphs or not callable(compiled):
         return compiled
-    first: FirstRun | None = FirstRun(session, graphs)
+    watch: Watch | None = Watch(session, graphs)
 
     def run(*arguments: Any, **keywords: Any) -> Any:
-        nonlocal first
-        watching = first
+        nonlocal watch
+        watching = watch
         if watching is None or keywords:
             return compiled(*arguments, **keywords)
         inputs = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list) else arguments
-        if not watching.begin(inputs):
+        number = watching.begin(inputs)
+        if number == 0:
             return compiled(*arguments)
-        first = None
-        return watching.call(compiled, inputs, arguments)
+        if not watching.every:
+            watch = None
+        return watching.call(number, compiled, inputs, arguments)
 
     functools.update_wrapper(run, compiled, updated=("__dict__",) if hasattr(compiled, "__code__") else ())
     for name in [name for name in vars(run) if name.startswith("_torchdynamo")]:
