@@ -1,0 +1,60 @@
+"""README, CONTRIBUTING and the Makefile say what is there: commands, options, rooms, targets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+
+from graphdbg import cli
+
+from .source_tree import ROOMS, ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def example_lines() -> list[str]:
+    """Each `graphdbg ...` line in a code block of README."""
+    blocks = re.findall(r"```\n(.*?)```", README, re.DOTALL)
+    lines = [line.split("#")[0].strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("graphdbg ")]
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_is_in_readme(name: str) -> None:
+    assert f"**`graphdbg {name}" in README
+
+
+@pytest.mark.parametrize("name", cli.PLANNED)
+def test_what_is_not_built_is_named_so(name: str) -> None:
+    (line,) = [line for line in README.splitlines() if line.startswith("Not built yet")]
+    assert f"`{name}`" in line
+
+
+@pytest.mark.parametrize("line", sorted(set(example_lines())))
+def test_every_example_uses_options_that_exist(line: str) -> None:
+    name, *words = shlex.split(line)[1:]
+    command = cli.graphdbg.get_command(click.Context(cli.graphdbg), name)
+    assert command is not None
+    command.make_context(name, words, resilient_parsing=False)
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "test-full", "test-gpu", "lint", "bench"])
+def test_the_makefile_has_the_targets(target: str) -> None:
+    assert re.search(rf"^{target}: ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_ci_runs_what_readme_names() -> None:
+    assert "make test" in README
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_contributing_maps_every_room() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [room for room in ROOMS if f"`{room}/`" not in text] == []
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"## {cli.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
