@@ -46,6 +46,8 @@ _CHECKPOINT = frozenset({"higher_order.tag_activation_checkpoint", "higher_order
 _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
 """Higher-order ops that look at the FX graph of what they are given."""
 _OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", *OP_HOMES})
+_PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_type", "device_put", "iota", "view_of"))
+"""Ops of `prims` that are registered by `import torch` alone."""
 _INDENT = "    "
 
 
@@ -335,7 +337,7 @@ def _modules(record: GraphRecord) -> list[str]:
             root = node.target.partition(".")[0] if node.op == "call_function" else ""
             if root == "higher_order":
                 found.add("torch._higher_order_ops")
-            elif node.target.startswith("prims.inductor_") or root not in ("prims", "_c10d_functional"):
+            elif node.target not in _PLAIN_PRIMS:
                 found.update(OP_HOMES.get(root, ())[-1:])
         for subgraph in body.subgraphs.values():
             walk(subgraph)

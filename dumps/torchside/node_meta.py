@@ -24,13 +24,15 @@ from .arguments import ArgumentReader, ArgumentWriter
 
 KEPT = words(
     """
-    _allow_mixed_dtype_folding _numeric_debug_handle ac_graph_id autograd_backward bucketing_sources_key
+    MODULE_TYPE _allow_mixed_dtype_folding _numeric_debug_handle ac_graph_id autograd_backward bucketing_sources_key
     bw_donated_idxs cpu_offload_reload_node cudagraph_annotation custom dequant_type dislike_padding
     dynamo_flat_name_to_original_fqn eager_input_vals has_backward_hook has_frozen_params inductor_realize_to_strides
-    is_gradient_acc is_wrapped kpack low_precision_pointwise_barrier matrix_instr_nonkdim memory_budget
-    mutated_named_buffers mutation_region_id only_clone_these_tensors original_output_strides partitioner_tag
-    quant_options quantization_tag recompute saved_for_offloading saved_for_quantization saved_tensor_with_no_vc_check
-    should_fallback tensor_dict torch_fn user_cache_hash user_visible_output_idxs waves_per_eu
+    is_backward is_functional_regenerated is_gradient_acc is_wrapped kpack low_precision_pointwise_barrier
+    matrix_instr_nonkdim memory_budget mutated_named_buffers mutation_region_id only_clone_these_tensors
+    original_device original_output_strides original_size original_stride partition_names partitioner_tag
+    produced_by_chunker quant_options quantization_tag recompute saved_for_offloading saved_for_quantization
+    saved_tensor_with_no_vc_check should_fallback should_offload tensor_dict torch_fn user_cache_hash
+    user_visible_output_idxs waves_per_eu
     """
 )
 """Keys with a plain value (numbers, text, dtypes, SymInts, fake values, and lists and dicts of them)."""
