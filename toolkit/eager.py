@@ -84,6 +84,23 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return None if draw is None else draw(*args, **kwargs)
 
 
+def draw_like_kernels(gm: fx.GraphModule) -> None:
+    """Changes Inductor's random prims in a graph into functions that draw what its kernels draw, for rungs that do not
+    compile them.
+    """
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and str(node.target) in _DRAWS:
+            node.target = _drawing(node.target)
+
+
+def _drawing(target: Any) -> Callable[..., Any]:
+    def draw_like_kernel(*args: Any, **kwargs: Any) -> Any:
+        value = drawn(target, args, kwargs)
+        return target(*args, **kwargs) if value is None else value
+
+    return draw_like_kernel
+
+
 class _Runner(fx.Interpreter):
     def __init__(self, gm: fx.GraphModule, poison: bool) -> None:
         super().__init__(gm)

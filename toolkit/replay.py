@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
-PRELOAD = ("graphdbg.toolkit.judge", "graphdbg.dumps.live", "graphdbg.toolkit.rungs.inductor")
+PRELOAD = (
+    "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
+    "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
+    "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
+)  # fmt: skip
 """What a server should import once for tasks of this module."""
 
 DEFAULT_LIMIT_S = 600.0
@@ -45,7 +49,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
     from .rungs import rung as known
 
     known(rung)  # a wrong name is the caller's mistake, told before anything starts
-    with _server(server) as used, tempfile.TemporaryDirectory(prefix="graphdbg-replay-") as folder:
+    with _server(server, rung) as used, tempfile.TemporaryDirectory(prefix="graphdbg-replay-") as folder:
         kept = Path(folder) / "outputs.pt" if outputs else None
         payload = {
             "path": str(saved.path.absolute()), "rung": rung, "seed": seed, "device": device, "check": check,
@@ -112,12 +116,18 @@ def _compiled(outcome: Outcome) -> bool:
     return not stopped and not outcome.verdict.startswith("skipped")
 
 
+def server_for(rung: str) -> ForkServer:
+    """A fork server with what replays under this rung need imported once."""
+    warm = "torch" if rung in ("eager", "nop") else "inductor"
+    return ForkServer(threads=os.cpu_count() or 1, warm=warm, preload=PRELOAD)
+
+
 @contextlib.contextmanager
-def _server(given: ForkServer | None) -> Iterator[ForkServer]:
+def _server(given: ForkServer | None, rung: str) -> Iterator[ForkServer]:
     if given is not None:
         yield given
         return
-    with ForkServer(threads=os.cpu_count() or 1, preload=PRELOAD) as own:
+    with server_for(rung) as own:
         yield own
 
 

@@ -119,8 +119,8 @@ class Server:
     def _prepare(self, settings: Settings) -> None:
         self.settings = settings
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
-        if settings.warm == "inductor":
-            self._warm_inductor(settings)
+        if settings.warm != "nothing":
+            self._warm(settings)
         for name in settings.preload:
             importlib.import_module(name)
         gc.collect()
@@ -128,11 +128,13 @@ class Server:
         if self.seed is None:
             self._be_ready()
 
-    def _warm_inductor(self, settings: Settings) -> None:
+    def _warm(self, settings: Settings) -> None:
         from .. import _torch
 
         cache_dir = Path(settings.cache_dir)
         self.notes += _torch.warm_imports(cache_dir)
+        if settings.warm == "torch":
+            return
         if not _torch.has_cpp_compiler():
             self.notes.append("no C++ compiler was found, so Inductor cannot compile for the CPU")
             return

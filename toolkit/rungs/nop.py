@@ -11,6 +11,7 @@ from typing import Any
 from torch import fx
 
 from .._torch import tree_leaves
+from ..eager import draw_like_kernels
 from ..spec import ReplaySpec
 from .base import Compiled, Rung
 
@@ -21,9 +22,9 @@ class Nop(Rung):
     name = "nop"
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        gm.graph.set_codegen(
-            fx.graph.CodeGen()
-        )  # flat in, flat out, whatever calling convention the recorded graph had
+        # Flat in, flat out, whatever calling convention the recorded graph had.
+        gm.graph.set_codegen(fx.graph.CodeGen())
+        draw_like_kernels(gm)
         gm.recompile()
         return lambda inputs: tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
 

@@ -1,0 +1,111 @@
+"""What the tests of isolation ask a forked child to do; imported there by name, so it needs nothing of the tests."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from graphdbg.toolkit.isolation.child import mark
+
+Payload = dict[str, Any]
+
+
+def echo(payload: Payload) -> Payload:
+    """Gives back what it got."""
+    return payload
+
+
+def nap(payload: Payload) -> float:
+    """Sleeps."""
+    time.sleep(payload["seconds"])
+    return payload["seconds"]
+
+
+def fail(payload: Payload) -> None:
+    """Raises."""
+    raise ValueError(payload["text"])
+
+
+def segfault(_payload: Payload) -> None:
+    """Reads address 0."""
+    mark("run")
+    print("just before", flush=True)
+    ctypes.string_at(0)
+
+
+def abort(_payload: Payload) -> None:
+    """Aborts."""
+    os.abort()
+
+
+def leave(payload: Payload) -> None:
+    """Ends the process behind Python's back."""
+    os._exit(payload["code"])
+
+
+def kill_itself(_payload: Payload) -> None:
+    """Dies of SIGKILL that nobody else sent."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def spin(_payload: Payload) -> None:
+    """Never ends, in Python."""
+    mark("compile")
+    while True:
+        pass
+
+
+def spin_in_c(_payload: Payload) -> None:
+    """Never ends, in C with the interpreter lock held and signals not looked at."""
+    re.match(r"(a+)+$", "a" * 40 + "b")
+
+
+def hang_with_child(payload: Payload) -> None:
+    """Never ends, and has started a program (as a compile starts g++)."""
+    process = subprocess.Popen(["sleep", "1000"])
+    with open(payload["pid_file"], "w") as file:  # noqa: PTH123
+        file.write(str(process.pid))
+    time.sleep(1000)
+
+
+def leave_orphan(payload: Payload) -> int:
+    """Ends, and leaves a program of another session behind."""
+    return subprocess.Popen(["sleep", "1000"], start_new_session=True).pid
+
+
+def hog(payload: Payload) -> int:
+    """Takes more memory than there is."""
+    held = [bytearray(64 << 20) for _ in range(payload["blocks"])]
+    return len(held)
+
+
+def shout(payload: Payload) -> None:
+    """Prints a lot, through Python and through a program."""
+    sys.stdout.write("first line\n")
+    for _ in range(payload["lines"]):
+        sys.stdout.write("x" * 99 + "\n")
+    sys.stdout.flush()
+    subprocess.run(["echo", "last line"], check=True)
+
+
+def environment(_payload: Payload) -> dict[str, str]:
+    """The variables that this process sees."""
+    return dict(os.environ)
+
+
+def no_json(_payload: Payload) -> object:
+    """A value without a JSON form."""
+    return object()
+
+
+def process_state(_payload: Payload) -> dict[str, Any]:
+    """What kind of process this is."""
+    import resource
+
+    return {"leader": os.getpgid(0) == os.getpid(), "core": resource.getrlimit(resource.RLIMIT_CORE)[0], "parent": os.getppid()}

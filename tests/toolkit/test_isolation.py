@@ -1,0 +1,229 @@
+"""Real servers and real children: what happens to a child is a verdict, and nothing is left afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.errors import EnvironmentLackError
+from graphdbg.toolkit.isolation import ForkServer
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tasks_can_be_imported() -> Iterator[None]:
+    sys.path.insert(0, str(HERE))
+    yield
+    sys.path.remove(str(HERE))
+
+
+@pytest.fixture
+def server() -> Iterator[ForkServer]:
+    with ForkServer(warm="nothing") as server:
+        yield server
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(what: Callable[[], bool], limit_s: float = 10.0) -> bool:
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if not what():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_value_comes_back(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:echo", {"n": [1, 2.5, "ü", None]}, limit_s=30)
+    assert (answer.status, answer.value) == ("done", {"n": [1, 2.5, "ü", None]})
+    assert answer.peak_bytes > 1 << 20
+    assert 0 < answer.seconds < 10
+
+
+def test_a_large_value_comes_back(server: ForkServer) -> None:
+    text = "x" * 5_000_000
+    assert server.call("isolated_tasks:echo", {"text": text}, limit_s=60).value == {"text": text}
+
+
+def test_a_value_without_json_form_says_so(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:no_json", {}, limit_s=30)
+    assert answer.status == "exception"
+    assert answer.error is not None
+    assert "no JSON form" in answer.error.message
+
+
+def test_an_exception_keeps_type_text_and_frames(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:fail", {"text": "no 7"}, limit_s=30)
+    assert answer.status == "exception"
+    assert answer.error is not None
+    assert (answer.error.type, answer.error.message) == ("ValueError", "no 7")
+    assert answer.error.frames[0] == "isolated_tasks:fail"
+    assert "line" in answer.error.traceback
+
+
+def test_a_task_that_does_not_exist_is_an_exception(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:nothing_like_it", {}, limit_s=30)
+    assert answer.error is not None
+    assert answer.error.type == "AttributeError"
+
+
+def test_a_segfault_tells_where_and_in_which_stage(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:segfault", {}, limit_s=30)
+    assert (answer.status, answer.signal, answer.stage) == ("signal", "SIGSEGV", "run")
+    assert "just before" in answer.output
+    assert "in segfault" in answer.output
+
+
+@pytest.mark.parametrize(("task", "name"), [("abort", "SIGABRT"), ("kill_itself", "SIGKILL")])
+def test_a_signal_is_named(server: ForkServer, task: str, name: str) -> None:
+    answer = server.call(f"isolated_tasks:{task}", {}, limit_s=30)
+    assert (answer.status, answer.signal) == ("signal", name)
+
+
+def test_leaving_through_the_back_door_is_noticed(server: ForkServer) -> None:
+    for code in (0, 3):
+        answer = server.call("isolated_tasks:leave", {"code": code}, limit_s=30)
+        assert answer.status == "exception"
+        assert answer.error is not None
+        assert answer.error.type == "ProcessExit"
+        assert f"code {code}" in answer.error.message
+
+
+def test_a_hang_is_ended_and_tells_where_it_hung(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:spin", {}, limit_s=0.5)
+    assert (answer.status, answer.stage) == ("timeout", "compile")
+    assert "in spin" in answer.output
+    assert answer.seconds < 10
+
+
+def test_a_hang_inside_c_is_ended(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:spin_in_c", {}, limit_s=0.5)
+    assert answer.status == "timeout"
+
+
+def test_a_hang_takes_the_programs_that_it_started_along(server: ForkServer, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    answer = server.call("isolated_tasks:hang_with_child", {"pid_file": str(pid_file)}, limit_s=2)
+    assert answer.status == "timeout"
+    assert gone(lambda: alive(int(pid_file.read_text())))
+
+
+def test_a_memory_hog_is_a_verdict() -> None:
+    with ForkServer(warm="nothing", memory_bytes=512 << 20) as server:
+        answer = server.call("isolated_tasks:hog", {"blocks": 100}, limit_s=60)
+        assert answer.status == "memory"
+        assert server.call("isolated_tasks:hog", {"blocks": 2}, limit_s=60).value == 2
+
+
+def test_output_is_kept_at_both_ends(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:shout", {"lines": 50_000}, limit_s=60)
+    assert answer.status == "done"
+    assert answer.output.startswith("first line\n")
+    assert answer.output.endswith("last line\n")
+    assert "bytes left out" in answer.output
+    assert len(answer.output) < 100_000
+
+
+def test_children_run_side_by_side(server: ForkServer) -> None:
+    server.call("isolated_tasks:echo", {}, limit_s=30)
+    began = time.monotonic()
+    pending = [server.submit("isolated_tasks:nap", {"seconds": 1.0}, limit_s=30) for _ in range(4)]
+    assert [one.result().value for one in pending] == [1.0] * 4
+    assert time.monotonic() - began < 3.0
+
+
+def test_a_child_is_bound_to_its_server(server: ForkServer) -> None:
+    state = server.call("isolated_tasks:process_state", {}, limit_s=30).value
+    assert state == {"leader": True, "core": 0, "parent": server.pid}
+
+
+def test_nobody_records_in_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHDBG", "somewhere")
+    monkeypatch.setenv("TORCH_TRACE", "somewhere")
+    with ForkServer(warm="nothing") as server:
+        seen = server.call("isolated_tasks:environment", {}, limit_s=30).value
+    assert not {name for name in seen if name.startswith("GRAPHDBG") or name == "TORCH_TRACE"}
+    assert seen["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
+    assert seen["OMP_NUM_THREADS"] == seen["MKL_NUM_THREADS"] == seen["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
+    assert seen["TORCHINDUCTOR_CACHE_DIR"] != os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+
+
+def test_closing_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    server = ForkServer(warm="nothing")
+    orphan = server.call("isolated_tasks:leave_orphan", {}, limit_s=30).value
+    waiting = server.submit("isolated_tasks:nap", {"seconds": 1000}, limit_s=2000)
+    pid = server.pid
+    assert pid is not None
+    assert list(tmp_path.iterdir())
+    server.close()
+    server.close()
+    assert waiting.result(10).status == "lost"
+    assert not alive(pid)
+    assert gone(lambda: alive(orphan))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(EnvironmentLackError, match="closed"):
+        server.call("isolated_tasks:echo", {})
+
+
+def test_a_given_cache_folder_stays(tmp_path: Path) -> None:
+    with ForkServer(tmp_path / "cache", warm="nothing") as server:
+        seen = server.call("isolated_tasks:environment", {}, limit_s=30).value
+    assert seen["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
+    assert (tmp_path / "cache").is_dir()
+
+
+def test_a_lost_server_is_told_and_replaced(server: ForkServer) -> None:
+    server.call("isolated_tasks:echo", {}, limit_s=30)
+    pending = server.submit("isolated_tasks:nap", {"seconds": 1000}, limit_s=2000)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGKILL)
+    assert pending.result(20).status == "lost"
+    assert server.call("isolated_tasks:echo", {"again": True}, limit_s=30).value == {"again": True}
+
+
+CLIENT = """
+import os, sys, tempfile
+tempfile.tempdir = {tmp!r}
+sys.path.insert(0, {here!r})
+from graphdbg.toolkit.isolation import ForkServer
+with ForkServer(warm="nothing") as server:
+    server.submit("isolated_tasks:hang_with_child", {{"pid_file": {pid_file!r}}}, limit_s=2000)
+    while not (os.path.exists({pid_file!r}) and os.path.getsize({pid_file!r})):
+        server.call("isolated_tasks:echo", {{}}, limit_s=30)
+    print(server.pid, flush=True)
+    server.call("isolated_tasks:nap", {{"seconds": 1000}}, limit_s=2000)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_the_client(tmp_path: Path, number: signal.Signals) -> None:
+    folder, pid_file = tmp_path / "tmp", tmp_path / "pid"
+    folder.mkdir()
+    program = textwrap.dedent(CLIENT).format(tmp=str(folder), here=str(HERE), pid_file=str(pid_file))
+    client = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert client.stdout is not None
+    server = int(client.stdout.readline())
+    program_of_child = int(pid_file.read_text())
+    assert alive(server)
+    client.send_signal(number)
+    client.wait(20)
+    client.stdout.close()
+    assert gone(lambda: alive(server))
+    assert gone(lambda: alive(program_of_child))
+    assert gone(lambda: any(folder.iterdir()))

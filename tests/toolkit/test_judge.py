@@ -1,0 +1,237 @@
+"""One graph under one rung, in this process: what is wrong with it is named, what is right is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.schema import Ambient
+from graphdbg.toolkit import philox
+from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.rungs import NAMES, rung
+from graphdbg.toolkit.rungs.inductor import RUNG as INDUCTOR
+from graphdbg.toolkit.spec import ReplaySpec, is_opaque, plain
+
+INFERENCE = ReplaySpec("inference")
+
+
+def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
+    return make_fx(function)(*inputs)
+
+
+def bug(kind: str, stage: str = "inference") -> ReplaySpec:
+    return ReplaySpec(stage, config={"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": kind}})
+
+
+X = torch.linspace(-1, 1, 64).reshape(8, 8)
+RELU = traced(lambda x: [torch.relu(x) * 2], X)
+
+
+@pytest.mark.parametrize("name", ["eager", "nop", "inductor"])
+def test_a_healthy_graph_is_ok(name: str) -> None:
+    outcome = judge(RELU, [X], INFERENCE, name, keep_outputs=True)
+    assert (outcome.ok, outcome.verdict, outcome.signature) == (True, "ok", None)
+    assert outcome.outputs is not None
+    assert torch.equal(outcome.outputs[0], X.relu() * 2)
+    assert outcome.errors[0].rung == pytest.approx(0.0, abs=1e-7)
+    assert outcome.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "stage"),
+    [("accuracy", "accuracy", "compare"), ("compile_error", "crash", "compile"), ("runtime_error", "crash", "run")],
+)
+def test_a_planted_fault_is_found_and_named(fault: str, kind: str, stage: str) -> None:
+    outcome = judge(RELU, [X], bug(fault), "inductor")
+    assert not outcome.ok
+    assert outcome.signature is not None
+    assert (outcome.signature.kind, outcome.signature.stage) == (kind, stage)
+    larger = traced(lambda x, w: [(x @ w).relu().sum(-1), x + 1], torch.randn(16, 4), torch.randn(4, 4))
+    again = judge(larger, [torch.randn(16, 4), torch.randn(4, 4)], bug(fault), "inductor")
+    assert again.signature is not None
+    assert outcome.signature.same_as(again.signature)
+
+
+def test_only_what_is_asked_is_compared() -> None:
+    assert judge(RELU, [X], bug("accuracy"), "inductor", check="crash").ok
+    assert judge(RELU, [X], bug("accuracy"), "inductor", check="metadata").ok
+    assert not judge(RELU, [X], bug("compile_error"), "inductor", check="accuracy").ok
+
+
+def test_settings_and_state_are_put_back() -> None:
+    from torch._inductor import config
+
+    judge(RELU, [X], bug("accuracy"), "inductor")
+    assert config.cpp.inject_relu_bug_TESTING_ONLY is None
+    assert torch.is_grad_enabled()
+    spec = ReplaySpec("inference", config={"inductor": {"no_such_setting": 1, "b": {"opaque": ["f", "f"]}}})
+    notes = judge(RELU, [X], spec, "eager").notes
+    assert ["no_such_setting" in note for note in notes] == [True, False]
+    assert "could not be saved" in notes[1]
+
+
+def test_neither_graph_nor_inputs_are_changed() -> None:
+    gm = traced(lambda x, y: [x.add_(1), y * 2], X.clone(), X.clone())
+    before, inputs = gm.code, [X.clone(), X.clone()]
+    outcome = judge(gm, inputs, INFERENCE, "inductor")
+    assert outcome.ok, outcome.verdict
+    assert gm.code == before
+    assert all(torch.equal(one, X) for one in inputs)
+
+
+def test_uninitialised_memory_gives_no_verdict() -> None:
+    gm = traced(lambda x: [x + torch.empty(8, 8)], X)
+    outcome = judge(gm, [X], INFERENCE, "inductor")
+    assert not outcome.ok
+    assert outcome.signature is not None
+    assert outcome.signature.kind == "nondeterministic"
+    assert outcome.verdict.startswith("cannot judge")
+
+
+def test_an_eager_failure_gives_no_verdict_and_names_the_node() -> None:
+    gm = traced(lambda x: [x.view(64)], X)
+    outcome = judge(gm, [torch.randn(3)], INFERENCE, "inductor")
+    assert outcome.signature is not None
+    assert (outcome.signature.kind, outcome.signature.stage) == ("error", "eager")
+    assert "node view" in outcome.verdict
+
+
+def test_no_reference_is_never_ok() -> None:
+    gm = traced(lambda x: [x.view(torch.int32) + 1], X)
+    outcome = judge(gm, [X], INFERENCE, "inductor")
+    assert outcome.ok
+    assert outcome.verdict.startswith("no reference")
+
+
+class Rung:
+    """A rung made of a function of the outputs, to plant faults that Inductor does not have."""
+
+    name = "planted"
+
+    def __init__(self, change: Callable[[list[Any], list[Any]], list[Any]]) -> None:
+        self.change = change
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        return None
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Any, spec: ReplaySpec) -> Callable[[list[Any]], list[Any]]:
+        return lambda inputs: self.change(run_graph(gm, inputs), inputs)
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    def run(change: Callable[[list[Any], list[Any]], list[Any]], spec: ReplaySpec = INFERENCE) -> Any:
+        monkeypatch.setattr("graphdbg.toolkit.judge.rung_named", lambda _: Rung(change))
+        return judge(RELU, [X], spec, "planted")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "detail"),
+    [
+        (lambda out, _: [out[0] + 1e-3], "accuracy", ""),
+        (lambda out, _: [out[0] / (out[0] > 0)], "nan", "nan"),
+        (lambda out, _: [out[0].double()], "metadata", "dtype"),
+        (lambda out, _: [out[0].t().contiguous().t()], "metadata", "stride"),
+        (lambda out, inputs: [out[0], inputs[0].zero_()][:1], "metadata", "mutation"),
+        (lambda out, _: [], "metadata", "number of outputs"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_difference(planted: Callable[..., Any], change: Any, kind: str, detail: str) -> None:
+    outcome = planted(change)
+    assert not outcome.ok
+    assert (outcome.signature.kind, outcome.signature.detail) == (kind, detail)
+
+
+def test_memory_is_a_kind_of_its_own(planted: Callable[..., Any]) -> None:
+    def run_out(*_: Any) -> list[Any]:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    assert planted(run_out).signature.kind == "memory"
+
+
+def test_rungs_that_are_not_there_say_so() -> None:
+    assert len(NAMES) == 11
+    outcome = judge(RELU, [X], INFERENCE, "lazy")
+    assert outcome.verdict == "skipped, because not built yet"
+    with pytest.raises(UsageError, match="inductor"):
+        rung("inducter")
+    assert INDUCTOR.unavailable(ReplaySpec("compiled_autograd")) is not None
+
+
+def linear_relu() -> tuple[fx.GraphModule, list[Any]]:
+    graph = fx.Graph()
+    x, w = graph.placeholder("x"), graph.placeholder("w")
+    product = graph.call_function(torch.matmul, (x, w))
+    dropped = graph.call_function(torch.nn.functional.dropout, (graph.call_function(torch.relu, (product,)), 0.5, True))
+    graph.output((dropped,))
+    return fx.GraphModule(torch.nn.Module(), graph), [torch.randn(8, 8), torch.randn(8, 8, requires_grad=True)]
+
+
+def test_a_dynamo_graph_is_judged_with_its_gradients_and_random_numbers() -> None:
+    gm, inputs = linear_relu()
+    outcome = judge(gm, inputs, ReplaySpec("dynamo"), "inductor", keep_outputs=True)
+    assert (outcome.ok, outcome.verdict) == (True, "ok")
+    assert outcome.outputs is not None
+    assert len(outcome.outputs) == 2
+    assert judge(gm, inputs, ReplaySpec("dynamo", ambient=Ambient(grad=False)), "nop").ok
+
+
+def joint(x: torch.Tensor, w: torch.Tensor, tangent: torch.Tensor) -> list[torch.Tensor]:
+    out = torch.relu(x @ w)
+    inner = tangent * (out > 0)
+    return [out, inner @ w.permute(1, 0), x.permute(1, 0) @ inner]
+
+
+@pytest.mark.parametrize("fault", [None, "accuracy"])
+def test_a_joint_graph_is_partitioned_and_both_halves_run(fault: str | None) -> None:
+    inputs = [torch.randn(8, 8) for _ in range(3)]
+    gm = traced(joint, *inputs)
+    for node, name in zip(gm.graph.find_nodes(op="placeholder"), ["primals_1", "primals_2", "tangents_1"], strict=True):
+        node.name = node.target = name
+    gm.recompile()
+    config = {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": fault}} if fault else {}
+    outcome = judge(gm, inputs, ReplaySpec("joint", {"num_fwd_outputs": 1}, config=config), "inductor")
+    assert outcome.ok == (fault is None), outcome.verdict
+
+
+def test_inductors_random_numbers_are_drawn_eagerly() -> None:
+    prims = torch.ops.prims
+
+    def draw(x: torch.Tensor) -> list[torch.Tensor]:
+        seeds = prims.inductor_seeds.default(3, torch.device("cpu"))
+        one, two, three = (prims.inductor_lookup_seed.default(seeds, index) for index in range(3))
+        uniform = prims.inductor_random.default([8, 8], one, "rand")
+        normal = prims.inductor_random.default([8, 8], two, "randn")
+        whole = prims.inductor_randint.default(-3, 1000, [8, 8], three)
+        return [x + uniform, normal, whole]
+
+    for name in ("inductor", "nop"):
+        outcome = judge(traced(draw, X), [X], ReplaySpec("forward"), name)
+        assert (outcome.ok, outcome.verdict) == (True, "ok"), outcome.verdict
+
+
+def test_philox_is_uniform_and_normal() -> None:
+    seed = torch.tensor(12345)
+    uniform, normal = philox.rand([20_000], seed), philox.randn([20_000], seed)
+    assert 0 <= float(uniform.min()) < float(uniform.max()) < 1
+    assert abs(float(uniform.mean()) - 0.5) < 0.01
+    assert abs(float(normal.mean())) < 0.03
+    assert abs(float(normal.std()) - 1) < 0.03
+    whole = philox.randint(-5, 6, [20_000], seed)
+    assert (int(whole.min()), int(whole.max())) == (-5, 5)
+
+
+def test_encoded_values_become_plain() -> None:
+    assert plain({"tuple": [1, {"float": "inf"}]}) == [1, float("inf")]
+    assert plain({"dict": [["a", {"tuple": []}]]}) == {"a": []}
+    assert is_opaque(plain([{"opaque": ["f", "<f>"]}]))
+    assert not is_opaque(plain({"dict": [["a", 1]]}))

@@ -1,0 +1,282 @@
+"""The float64 reference and the judgement of numbers, on graphs small enough to know the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.toolkit.copying import clone_inputs, copy_graph
+from graphdbg.toolkit.eager import GraphRunError, draws_from_generator, has_random, run_graph
+from graphdbg.toolkit.execution import execute
+from graphdbg.toolkit.float64 import NoReference, reference, widen_graph
+from graphdbg.toolkit.numerics import compare, output_errors
+
+
+def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
+    return make_fx(function)(*inputs)
+
+
+def wide(function: Callable[..., Any], *inputs: Any) -> list[Any]:
+    found = reference(traced(function, *inputs), inputs)
+    assert not isinstance(found, NoReference), found
+    return found
+
+
+CASTING = [
+    lambda x: [x.half().float() * 3],
+    lambda x: [x.to(torch.bfloat16)],
+    lambda x: [x + torch.full((4,), 0.1)],
+    lambda x: [x + torch.zeros(4, dtype=torch.float16)],
+    lambda x: [torch.arange(4) * 0.5 + x],
+    lambda x: [torch.ops.prims.convert_element_type.default(x, torch.float16)],
+    lambda x: [x.sum(dtype=torch.float32)],
+    lambda x: [torch.softmax(x, 0, dtype=torch.float32)],
+]
+
+
+@pytest.mark.parametrize("function", CASTING)
+def test_every_dtype_becomes_float64(function: Callable[..., Any]) -> None:
+    (out,) = wide(function, torch.randn(4))
+    assert out.dtype == torch.float64
+
+
+def test_the_reference_is_the_float64_computation() -> None:
+    x, w = torch.randn(8, 8), torch.randn(8, 8)
+    (out,) = wide(lambda x, w: [(x.half() @ w.half()).float().softmax(-1)], x, w)
+    assert torch.equal(out, (x.double() @ w.double()).softmax(-1))
+
+
+def test_complex_numbers_are_widened() -> None:
+    (out,) = wide(lambda x: [torch.view_as_real(torch.fft.fft(x))], torch.randn(4))
+    assert out.dtype == torch.float64
+
+
+def test_integers_stay() -> None:
+    (out,) = wide(lambda i: [i + 1], torch.arange(3, dtype=torch.int32))
+    assert out.dtype == torch.int32
+
+
+def test_constants_are_widened_and_the_graph_is_not_touched() -> None:
+    constant = torch.randn(3)
+    gm = traced(lambda x: [x * constant], torch.randn(3))
+    before = gm.code, {name: value.dtype for name, value in vars(gm).items() if isinstance(value, torch.Tensor)}
+    (out,) = reference(gm, [torch.ones(3)])  # type: ignore[misc]
+    assert torch.equal(out, constant.double())
+    assert before == (gm.code, {name: value.dtype for name, value in vars(gm).items() if isinstance(value, torch.Tensor)})
+
+
+class Branchy(torch.nn.Module):
+    """A subgraph held by a higher-order operator."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y: (y.half() + 1).float(), lambda y: y - 1, (x,))
+
+
+def test_subgraphs_are_widened() -> None:
+    gm = torch.export.export(Branchy(), (torch.ones(3),)).graph_module
+    (out,) = reference(gm, [torch.full((3,), 0.1)])  # type: ignore[misc]
+    assert torch.equal(out, torch.full((3,), 0.1).double() + 1)
+
+
+def test_dynamo_level_methods_and_autocast_are_widened() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    enter = graph.call_function(torch.amp.autocast_mode._enter_autocast, ("cpu", torch.bfloat16, True, None))
+    product = graph.call_function(torch.matmul, (x, x))
+    graph.call_function(torch.amp.autocast_mode._exit_autocast, (enter,))
+    graph.output((graph.call_method("half", (product,)),))
+    gm = fx.GraphModule(torch.nn.Module(), graph)
+    value = torch.randn(4, 4)
+    (out,) = reference(gm, [value])  # type: ignore[misc]
+    assert torch.equal(out, value.double() @ value.double())
+
+
+def test_what_has_no_float64_meaning_gives_a_reason() -> None:
+    found = reference(traced(lambda x: [x.view(torch.int32) + 1], torch.randn(4)), [torch.randn(4)])
+    assert isinstance(found, NoReference)
+    assert "reinterprets" in found.reason
+
+
+def test_an_op_without_float64_names_the_node() -> None:
+    gm = traced(lambda x: [torch.ops.aten.bernoulli.p(x, 0.5)], torch.rand(4))
+    node = next(node for node in gm.graph.nodes if node.op == "call_function")
+
+    def refuses(*_: Any) -> None:
+        raise RuntimeError("not implemented for 'Double'\nand so on")
+
+    node.target = refuses
+    found = reference(gm, [torch.rand(4)])
+    assert isinstance(found, NoReference)
+    assert node.name in found.reason
+    assert "not implemented for 'Double'" in found.reason
+    assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: [torch.nn.functional.dropout(x, 0.5)],
+        lambda x: [x + torch.rand(4)],
+        lambda x: [torch.randn_like(x) * x],
+        lambda x: [torch.bernoulli(x.abs().clamp(0, 1))],
+    ],
+)
+def test_random_numbers_of_the_reference_are_those_of_eager(function: Callable[..., Any]) -> None:
+    x = torch.rand(4)
+    gm = traced(function, x)
+    assert has_random(gm)
+    assert draws_from_generator(gm)
+    eager = execute(lambda given: run_graph(gm, given), [x], seed=3).outputs
+    found = reference(gm, [x], lambda wide, given: execute(lambda inputs: run_graph(wide, inputs), given, seed=3).outputs)
+    assert not isinstance(found, NoReference)
+    assert torch.allclose(found[0].float(), eager[0])
+
+
+def test_gradients_have_a_reference() -> None:
+    weight = torch.randn(4, 4, requires_grad=True)
+    graph = fx.Graph()
+    x, w = graph.placeholder("x"), graph.placeholder("w")
+    graph.output((graph.call_function(torch.matmul, (x, w)),))
+    gm = fx.GraphModule(torch.nn.Module(), graph)
+
+    def run(module: fx.GraphModule, inputs: list[Any]) -> list[Any]:
+        return execute(lambda given: run_graph(module, given), inputs, seed=0, backward=True).results([])
+
+    inputs = [torch.randn(4, 4), weight]
+    found, eager = reference(gm, inputs, run), run(gm, clone_inputs(inputs))
+    assert not isinstance(found, NoReference)
+    assert [one.dtype for one in found] == [torch.float64] * 2
+    assert compare(found, eager, eager) is None
+
+
+def test_failures_name_their_node() -> None:
+    gm = traced(lambda x: [x.reshape(4) + 1], torch.randn(4))
+    with pytest.raises(GraphRunError, match="view"):
+        run_graph(gm, [torch.randn(5)])
+
+
+def test_a_run_that_reads_uninitialised_memory_shows() -> None:
+    gm = traced(lambda x: [x + torch.empty(4)], torch.randn(4))
+    one, other = run_graph(gm, [torch.zeros(4)]), run_graph(gm, [torch.zeros(4)], poison=True)
+    assert compare(None, one, other) is not None
+
+
+def ones(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.ones(*shape, dtype=dtype)
+
+
+def test_equal_is_fine_and_rounding_is_fine() -> None:
+    exact = [torch.linspace(1, 2, 100, dtype=torch.float64)]
+    eager = [exact[0].float()]
+    assert compare(exact, eager, eager) is None
+    assert compare(exact, eager, [eager[0] * (1 + 1e-6)]) is None
+
+
+def test_wrong_by_more_than_eagers_own_error_is_wrong() -> None:
+    exact = [torch.linspace(1, 2, 100, dtype=torch.float64)]
+    found = compare(exact, [exact[0].float()], [exact[0].float() * 1.001])
+    assert found is not None
+    assert found.kind == "accuracy"
+    assert found.size == pytest.approx(1e-3, rel=0.01)
+
+
+def test_an_eager_that_is_as_bad_excuses_the_rung() -> None:
+    exact = [torch.linspace(1, 2, 100, dtype=torch.float64)]
+    assert compare(exact, [exact[0].float() * 1.001], [exact[0].float() * 0.999]) is None
+
+
+def test_one_wrong_value_among_many_counts() -> None:
+    exact = [torch.ones(1_000_000, dtype=torch.float64)]
+    got = torch.ones(1_000_000)
+    got[77] = 1.01
+    found = compare(exact, [ones(1_000_000)], [got])
+    assert found is not None
+    assert "1 of 1000000" in found.text
+
+
+def test_half_precision_is_judged_by_its_own_tolerance() -> None:
+    exact = [torch.linspace(1, 2, 100, dtype=torch.float64)]
+    half = exact[0].half()
+    assert compare(exact, [half], [half * (1 + 2e-3)]) is None
+    assert compare(exact, [half], [half * 1.1]) is not None
+
+
+@pytest.mark.parametrize(("value", "name"), [(float("nan"), "nan"), (float("inf"), "inf")])
+def test_not_finite_where_eager_is_finite(value: float, name: str) -> None:
+    got = ones(4)
+    got[1] = value
+    found = compare([ones(4, dtype=torch.float64)], [ones(4)], [got])
+    assert found is not None
+    assert (found.kind, found.detail) == ("nan", name)
+    assert compare([got.double()], [got], [got]) is None
+
+
+@pytest.mark.parametrize(
+    ("got", "what"),
+    [
+        (ones(2, 2), "shape"),
+        (ones(4, dtype=torch.float64), "dtype"),
+        (3, "type"),
+    ],
+)
+def test_metadata(got: Any, what: str) -> None:
+    found = compare([ones(4, dtype=torch.float64)], [ones(4)], [got])
+    assert found is not None
+    assert (found.kind, found.detail) == ("metadata", what)
+
+
+def test_strides_count_where_they_are_promised_and_matter() -> None:
+    flipped = ones(3, 4).t().contiguous().t()
+    assert compare(None, [ones(3, 4)], [flipped]) is None
+    found = compare(None, [ones(3, 4)], [flipped], strides=[0])
+    assert found is not None
+    assert found.detail == "stride"
+    assert compare(None, [ones(1, 4)], [ones(1, 4).as_strided((1, 4), (99, 1))], strides=[0]) is None
+
+
+def test_the_number_of_outputs() -> None:
+    found = compare(None, [ones(1), ones(1)], [ones(1)])
+    assert found is not None
+    assert found.detail == "number of outputs"
+
+
+def test_integers_are_exact_unless_rounding_decides_them() -> None:
+    assert compare([torch.tensor([1, 2])], [torch.tensor([1, 2])], [torch.tensor([1, 3])]) is not None
+    assert compare([torch.tensor([1, 3])], [torch.tensor([1, 2])], [torch.tensor([1, 3])]) is None
+
+
+def test_without_a_reference_eager_is_the_measure() -> None:
+    assert compare(None, [ones(4)], [ones(4) * 1.00001]) is None
+    assert compare(None, [ones(4)], [ones(4) * 1.1]) is not None
+
+
+def test_errors_for_the_table() -> None:
+    (row,) = output_errors([ones(4, dtype=torch.float64)], [ones(4)], [ones(4) * 2])
+    assert (row.rung, row.eager, row.largest) == (1.0, 0.0, 1.0)
+
+
+def test_clones_keep_aliases_strides_and_offsets() -> None:
+    base = torch.arange(12.0)
+    views = [base[2:8].view(2, 3), base.as_strided((3, 3), (1, 1), 4), torch.ones(2, requires_grad=True), 7]
+    copies = clone_inputs(views)
+    assert [one.stride() for one in copies[:2]] == [(3, 1), (1, 1)]
+    assert copies[1].storage_offset() == 4
+    copies[0][0, 2] = 99
+    assert copies[1][0, 0] == 99
+    assert base[4] == 4
+    assert copies[2].requires_grad
+    assert copies[2].is_leaf
+    assert copies[3] == 7
+
+
+def test_a_graphs_copy_has_its_own_subgraphs() -> None:
+    gm = torch.export.export(Branchy(), (torch.ones(3),)).graph_module
+    copied = copy_graph(gm)
+    inner = next(node for node in copied.graph.nodes if node.op == "get_attr")
+    assert getattr(copied, inner.target) is not getattr(gm, inner.target)
+    widen_graph(copied)

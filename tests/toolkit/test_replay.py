@@ -1,0 +1,174 @@
+"""A recorded run, replayed: every stage is judged, compiles to the same code, and a planted change is seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.toolkit import fidelity
+from graphdbg.toolkit.commands.doctor import doctor
+from graphdbg.toolkit.commands.replay import rank
+from graphdbg.toolkit.commands.replay import replay as command
+from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.isolation.protocol import Answer, Failure
+from graphdbg.toolkit.replay import PRELOAD, outcome_of, replay
+
+SCRIPT = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dropout(0.25), torch.nn.Linear(16, 4))
+compiled = torch.compile(model)
+compiled(torch.randn(4, 8)).square().mean().backward()
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "train.py").write_text(textwrap.dedent(SCRIPT))
+    subprocess.run(
+        [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "train.py"], cwd=folder, check=True, stdin=subprocess.DEVNULL
+    )
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
+    with ForkServer(warm_inductor_cache, threads=2, preload=PRELOAD) as server:
+        yield server
+
+
+@pytest.mark.parametrize("stage", ["dynamo", "joint", "forward", "backward", "post_grad_backward"])
+def test_a_stage_replays_to_the_same_code(recorded: Path, server: ForkServer, stage: str) -> None:
+    outcome = replay(load_graph(recorded / "0_0" / stage), server=server, outputs=False)
+    assert (outcome.ok, outcome.verdict) == (True, "ok")
+    assert outcome.fidelity == "same"
+
+
+def test_a_planted_change_in_graph_or_code_is_seen(recorded: Path, server: ForkServer, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    saved = open_run(run).graph("0_0/forward")
+    (code,) = [path for path in saved.code_files() if path.name == "output_code.py"]
+    text = code.read_text()
+    assert "tmp0 + tmp1" in text or "at::vec::clamp_min" in text or "std::max" in text or "static_cast<float>(" in text
+    planted = text.replace("static_cast<float>(", "static_cast<float>(1 + ", 1)
+    code.write_text(planted)
+    found = replay(saved, server=server, outputs=False).fidelity
+    assert found is not None
+    assert found.startswith("different code of 0_0/forward")
+    assert "1 + " in found
+    post_grad = open_run(run).graph("0_0/post_grad_forward").path / "graph.json"
+    post_grad.write_text(post_grad.read_text().replace("aten.relu.default", "aten.neg.default", 1))
+    found = replay(open_run(run).graph("0_0/forward"), server=server, outputs=False).fidelity
+    assert found is not None
+    assert found.startswith("different post-grad graph of 0_0/post_grad_forward")
+    assert "-%" in found
+    assert "aten.neg.default" in found
+
+
+def test_outputs_come_back(recorded: Path, server: ForkServer) -> None:
+    outcome = replay(load_graph(recorded / "0_0/forward"), rung="eager", server=server)
+    assert outcome.outputs is not None
+    assert tuple(outcome.outputs[0].shape) == (4, 4)
+    assert outcome.fidelity is None
+
+
+def test_another_seed_gives_other_inputs_and_the_same_seed_the_same(recorded: Path, server: ForkServer) -> None:
+    import torch
+
+    saved = load_graph(recorded / "0_0/forward")
+    first, again, other = (replay(saved, rung="eager", seed=seed, server=server).outputs for seed in (0, 0, 1))
+    assert first is not None
+    assert again is not None
+    assert other is not None
+    assert torch.equal(first[0], again[0])
+    assert not torch.equal(first[0], other[0])
+
+
+def test_a_wrong_rung_is_told_before_anything_starts(recorded: Path) -> None:
+    with pytest.raises(UsageError, match="Did you mean"):
+        replay(load_graph(recorded / "0_0/forward"), rung="inducter")
+
+
+def test_a_time_limit_is_a_hang(recorded: Path, server: ForkServer) -> None:
+    outcome = replay(load_graph(recorded / "0_0/dynamo"), server=server, limit_s=0.05, outputs=False)
+    assert not outcome.ok
+    assert outcome.signature is not None
+    assert outcome.signature.kind == "hang"
+
+
+def test_a_refusal_in_the_child_is_the_users_error() -> None:
+    with pytest.raises(UsageError, match="no such"):
+        outcome_of(Answer(1, "exception", error=Failure("graphdbg.dumps.errors.UsageError", "no such graph")), "eager")
+
+
+def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(command, [str(recorded), "--rung", "eager", "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)["graphs"]
+    assert {row["id"] for row in rows} >= {"0_0/forward", "0_0/backward", "0_0/joint"}
+    assert all(row["verdict"] == "ok" for row in rows)
+
+
+def test_the_command_tells_verdict_seconds_and_exit_code(recorded: Path) -> None:
+    done = CliRunner().invoke(command, [str(recorded / "0_0/forward"), "--rung", "nop", "--limit", "120"])
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[0] == "verdict    ok"
+    assert done.stdout.splitlines()[1].startswith("seconds ")
+
+
+def test_failing_graphs_come_first() -> None:
+    def row(name: str, kind: str | None, **more: object) -> dict[str, object]:
+        signature = None if kind is None else {"kind": kind, **more}
+        return {"id": name, "ok": kind is None, "signature": signature, "fidelity": more.get("fidelity", "same")}
+
+    rows = [row("a", None), row("b", "accuracy", size=0.1), row("c", "crash"), row("d", "accuracy", size=3.0), row("e", "error")]
+    assert [one["id"] for one in sorted(rows, key=rank)] == ["c", "d", "b", "e", "a"]
+
+
+def test_code_in_normal_form() -> None:
+    one = """
+# AOT ID: ['0_forward']
+cpp_fused_relu_0 = async_compile.cpp_pybinding(['float*'], r'''
+#include "/tmp/a/2r/c2rnilspx43ivnzu4uieul65kx65dfhfbptbh5og4wk6rqebuxoo.h"
+// a comment
+#pragma omp parallel num_threads(2)
+    auto tmp1 = tmp0 + 1;
+''')
+call(cpp_fused_relu_0)
+"""
+    other = one.replace("cpp_fused_relu_0", "cpp_fused_max_7").replace("/tmp/a/", "/home/x/").replace("['0_forward']", "['3_x']")
+    assert fidelity.code_lines(one) == fidelity.code_lines(other)
+    assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("+ 1", "+ 2"))
+    assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("num_threads(2)", "num_threads(3)"))
+
+
+def test_doctor_finds_this_machine_fit() -> None:
+    done = CliRunner().invoke(doctor, ["--json"])
+    assert done.exit_code == 0, done.output
+    findings = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
+    assert findings["torch"]["ok"]
+    assert findings["isolation"]["ok"]
+    assert set(findings) >= {"python", "C++ compiler", "triton", "CUDA", "graphviz", "cache folder", "recorder hooks"}
+
+
+def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphdbg.toolkit import health
+
+    missing = health.Finding("C++ compiler", False, True, "none found", "install one")
+    monkeypatch.setattr(health, "CHECKS", (lambda: missing,))
+    done = CliRunner().invoke(doctor, [])
+    assert done.exit_code == 3
+    assert "MISSING" in done.stdout
+    assert "install one" in done.stdout

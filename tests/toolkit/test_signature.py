@@ -1,0 +1,168 @@
+"""What counts as one failure: normal forms of messages, unwrapping, equality across reductions, and back from JSON."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from graphdbg.toolkit import normalise
+from graphdbg.toolkit.isolation.protocol import Answer, Failure
+from graphdbg.toolkit.signature import Signature, from_answer, from_exception
+
+SAME = [
+    ("shape (4, 8) at 0x7f3a", "shape (16,) at 0xdeadbeef"),
+    ("expected size [2, 3, 4], got [5]", "expected size [1], got [7, 7]"),
+    ("buf12 is not in names", "buf3 is not in names"),
+    ("bad node %add_14 of arg0_1", "bad node %add of arg7_1"),
+    ("primals_13 has no val", "primals_2 has no val"),
+    ("/tmp/abc/def.py is gone", "/home/me/x/y.py is gone"),
+    ("got 1.5e-05 and 3", "got -2 and 7.25"),
+    (
+        "cannot lower TensorBox(StorageBox(\n  InputBuffer(name='x_1', layout=FixedLayout('cpu', size=[8, 8]))\n))",
+        "cannot lower TensorBox(\n  View(ComputedBuffer(name='buf0', data=Pointwise((1), lambda: (2)))))",
+    ),
+    ("dict has no key s0", "dict has no key s17"),
+]
+
+OTHER = [
+    ("expected Float but found Half", "expected Float but found Double"),
+    ("aten.sin.default is not supported", "aten.cos.default is not supported"),
+    ("index out of range", "shape mismatch"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_what_a_reduction_changes_is_left_out(one: str, other: str) -> None:
+    assert normalise.message(one) == normalise.message(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER)
+def test_what_tells_bugs_apart_stays(one: str, other: str) -> None:
+    assert normalise.message(one) != normalise.message(other)
+
+
+def test_a_compilers_output_is_its_first_error() -> None:
+    output = (
+        "/tmp/c4/cabc.cpp: In function 'void kernel(const float*)':\n/tmp/c4/cabc.cpp:12:38: error: 'compile' was not declared\n"
+        "   12 | auto tmp1 = compile error!;\n/tmp/c4/cabc.cpp:13:1: error: expected ';'\n"
+    )
+    assert normalise.cpp_error(output) == "'compile' was not declared"
+    assert normalise.cpp_error("collect2: ld returned 1 exit status") == "collect2: ld returned <n> exit status"
+
+
+class InductorError(RuntimeError):
+    """Like torch's: wraps another exception."""
+
+    def __init__(self, inner: BaseException) -> None:
+        self.inner_exception = inner
+        super().__init__(f"{type(inner).__name__}: {inner}")
+
+
+class LoweringException(RuntimeError):
+    """Like torch's: raised from within the handler of another."""
+
+
+class CppCompileError(RuntimeError):
+    """Like torch's: has the compiler's output."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+        super().__init__("C++ compile error\n\nCommand:\ng++ /tmp/x.cpp")
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except type(error) as caught:
+        return caught
+
+
+def lowering(op: str, text: str) -> BaseException:
+    try:
+        try:
+            raise AssertionError(text)
+        except AssertionError as inner:
+            raise LoweringException(f"AssertionError: {text}\n  target: {op}\n  args[0]: TensorBox(...)") from inner
+    except LoweringException as caught:
+        return raised(InductorError(caught))
+
+
+def test_wrappers_are_opened_and_the_op_is_kept() -> None:
+    found = from_exception(lowering("aten.sin.default", "bad 3"), "compile")
+    assert (found.kind, found.stage, found.error, found.message) == ("crash", "compile", "AssertionError", "bad <n>")
+    assert found.detail == "aten.sin.default"
+    assert found.same_as(from_exception(lowering("aten.sin.default", "bad 4"), "compile"))
+    assert not found.same_as(from_exception(lowering("aten.cos.default", "bad 4"), "compile"))
+    assert not found.same_as(from_exception(lowering("aten.sin.default", "bad 4"), "run"))
+
+
+def test_a_cpp_error_is_known_by_its_text_not_its_command() -> None:
+    one = from_exception(raised(InductorError(CppCompileError("/a/b/k.cpp:1: error: 'foo' was not declared"))), "compile")
+    two = from_exception(raised(InductorError(CppCompileError("/c/d/l.cpp:99: error: 'foo' was not declared"))), "compile")
+    three = from_exception(raised(InductorError(CppCompileError("/c/d/l.cpp:99: error: expected ';'"))), "compile")
+    assert one.same_as(two)
+    assert not one.same_as(three)
+
+
+def test_frames_speak_when_the_message_does_not() -> None:
+    one = Signature("crash", "compile", "AssertionError", "", ("torch._inductor.ir:a", "torch._inductor.graph:b"))
+    assert one.same_as(msgspec.structs.replace(one))
+    assert not one.same_as(msgspec.structs.replace(one, frames=("torch._inductor.scheduler:a", "torch._inductor.graph:b")))
+
+
+def test_a_message_that_varies_is_forgiven_in_the_same_place_only() -> None:
+    frames = ("torch._inductor.ir:a", "torch._inductor.graph:b")
+    text = "unsupported combination of layouts for operation called {} in this scheduler"
+    one = Signature("crash", "compile", "RuntimeError", text.format("alpha"), frames)
+    assert one.same_as(msgspec.structs.replace(one, message=text.format("beta")))
+    assert not one.same_as(msgspec.structs.replace(one, message=text.format("beta"), frames=frames[:1]))
+    assert not one.same_as(msgspec.structs.replace(one, message="division by zero"))
+
+
+def test_wrong_numbers_may_shrink_but_not_to_rounding() -> None:
+    one = Signature("accuracy", "compare", size=0.5)
+    assert one.same_as(Signature("accuracy", "compare", size=0.01))
+    assert one.same_as(Signature("accuracy", "compare", size=90.0))
+    assert not one.same_as(Signature("accuracy", "compare", size=1e-5))
+    assert not one.same_as(Signature("nan", "compare", detail="nan"))
+
+
+def test_metadata_failures_are_told_by_property() -> None:
+    assert not Signature("metadata", "compare", detail="stride").same_as(Signature("metadata", "compare", detail="dtype"))
+
+
+TRACE = 'Current thread 0x1 (most recent call first):\n  File "/v/torch/_ops.py", line 3 in __call__'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(1, "signal", signal="SIGSEGV", stage="run", output=TRACE),
+        Answer(1, "timeout", stage="compile"),
+        Answer(1, "memory", stage="run"),
+        Answer(1, "exception", error=Failure("ProcessExit", "the process ended itself with exit code 3"), stage="run"),
+    ],
+)  # fmt: skip
+def test_each_end_of_a_process_has_a_signature(answer: Answer) -> None:
+    found = from_answer(answer)
+    assert found is not None
+    assert found.kind == {"signal": "signal", "timeout": "hang", "memory": "memory", "exception": "crash"}[answer.status]
+    assert found.stage == answer.stage
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Signature) == found
+    assert found.same_as(found)
+    assert found.kind in found.text()
+
+
+def test_an_answer_carries_the_tasks_own_signature() -> None:
+    inner = Signature("accuracy", "compare", size=1.0)
+    assert from_answer(Answer(1, "done", value={"signature": msgspec.to_builtins(inner)})) == inner
+    assert from_answer(Answer(1, "done", value={"ok": True})) is None
+
+
+def test_a_segfault_trace_gives_frames() -> None:
+    trace = (
+        'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n'
+        '  File "/v/lib/python3.11/site-packages/torch/_ops.py", line 900 in __call__\n'
+        '  File "/tmp/x/ab/cabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz2.py", line 3 in call\n'
+    )  # fmt: skip
+    assert normalise.faulthandler_frames(trace) == ["torch._ops:__call__", "<generated>:call"]
