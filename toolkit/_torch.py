@@ -101,6 +101,10 @@ def warm_toolchain() -> None:
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     pick_vec_isa()
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch._inductor.codecache import triton_key
+
+        triton_key()  # hashes Triton's own files, half a second; does not touch a device
     post_grad = importlib.import_module("torch._inductor.fx_passes.post_grad")
     with contextlib.suppress(AttributeError, TypeError):
         post_grad.lazy_init()  # patterns, traced on fake tensors; with the same arguments as Inductor, or it registers them twice
@@ -304,11 +308,11 @@ def donated_inputs(forward: fx.GraphModule, backward: fx.GraphModule, kept: int)
     def values(nodes: Sequence[Any]) -> list[Any]:
         return [node.meta.get("val") if isinstance(node, fx.Node) else None for node in nodes]
 
-    outputs = forward.graph.output_node().args[0]
+    outputs: Any = forward.graph.output_node().args[0]
+    returned: Any = backward.graph.output_node().args[0]
     saved = [node for node in outputs[kept:] if isinstance(node, fx.Node)]
     free = collect(
-        values(forward.graph.find_nodes(op="placeholder")), values(outputs[:kept]), values(backward.graph.output_node().args[0]),
-        values(saved),
+        values(forward.graph.find_nodes(op="placeholder")), values(outputs[:kept]), values(returned), values(saved),
     )  # fmt: skip
     places = {node.name: index for index, node in enumerate(backward.graph.find_nodes(op="placeholder"))}
     return sorted(places[saved[index].name] for index in free if saved[index].name in places)
@@ -324,7 +328,8 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
 
     _mark_as_dynamos(gm)
     with compiling(mode), inductor_config.patch(use_pre_grad_passes=pre_grad and inductor_config.use_pre_grad_passes):
-        return compile_fx(gm, list(fakes))
+        compiled: Any = compile_fx(gm, list(fakes))
+    return compiled
 
 
 def _mark_as_dynamos(gm: fx.GraphModule) -> None:
@@ -336,7 +341,8 @@ def _mark_as_dynamos(gm: fx.GraphModule) -> None:
         name for name, _ in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))
     ]
     gm.meta.setdefault("dynamo_compile_id", CompileId(frame_id=0, frame_compile_id=0))
-    gm._param_name_to_source = {name: LocalSource(f"_graphdbg_{index}") for index, name in enumerate(names)}
+    marked: Any = gm
+    marked._param_name_to_source = {name: LocalSource(f"_graphdbg_{index}") for index, name in enumerate(names)}
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             node._dynamo_source = LocalSource(node.name)

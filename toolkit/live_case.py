@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ..dumps import live
+from ..dumps.torchside import targets
 from .copying import clone_inputs
 from .spec import ReplaySpec
 
@@ -39,6 +41,13 @@ def live_case(saved: SavedGraph, *, seed: int, device: str | None = None) -> Liv
         gm, inputs = moved(gm, inputs, torch.device(device))
         spec.dynamic = False
     return LiveCase(gm, inputs, spec, notes)
+
+
+def warm() -> None:
+    """Fills the tables by which targets are looked up, so that a forked child inherits them; no tensor work."""
+    targets.name_of(operator.getitem)
+    for name in ("operator.getitem", "aten.relu.default", "prims.convert_element_type.default"):
+        targets.resolve(name, "warm-up")
 
 
 def moved(gm: fx.GraphModule, inputs: list[Any], device: torch.device) -> tuple[fx.GraphModule, list[Any]]:

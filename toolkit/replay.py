@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TASK = f"{__name__}:task"
 PRELOAD = (
-    "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
+    "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
     "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
 )  # fmt: skip

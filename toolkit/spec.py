@@ -57,9 +57,9 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if not isinstance(value, dict):
         return value
-    (tag, body), *more = value.items() or [("", None)]
-    if more:
+    if len(value) != 1:
         return {key: plain(item) for key, item in value.items()}
+    ((tag, body),) = value.items()
     if tag in ("tuple", "size"):
         return [plain(item) for item in body]
     if tag == "dict":

@@ -146,8 +146,8 @@ class ForkServer:
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end). `threads`: for each
     child's CPU operators. `memory_bytes`: what each child may map on top of the libraries (None: no limit; leave it None on
     a GPU). `warm`: "inductor" imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is a
-    bare Python. `preload`: modules that the tasks need, imported once. Start-up costs 4 to 8 s, the first ever on a machine
-    about 30 s more.
+    bare Python. `preload`: modules that the tasks need, imported once ("package.module", or "package.module:function" to
+    call too). Start-up costs 4 to 8 s, the first ever on a machine about 30 s more.
     """
 
     def __init__(self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,

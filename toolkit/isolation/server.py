@@ -122,7 +122,10 @@ class Server:
         if settings.warm != "nothing":
             self._warm(settings)
         for name in settings.preload:
-            importlib.import_module(name)
+            module, _, function = name.partition(":")
+            loaded = importlib.import_module(module)
+            if function:
+                getattr(loaded, function)()
         gc.collect()
         gc.freeze()  # children then do not touch, and copy, every page that holds an object
         if self.seed is None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import fx
+from torch.fx.graph import CodeGen
 
 from .._torch import tree_leaves
 from ..eager import draw_like_kernels
@@ -23,7 +24,7 @@ class Nop(Rung):
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         # Flat in, flat out, whatever calling convention the recorded graph had.
-        gm.graph.set_codegen(fx.graph.CodeGen())
+        gm.graph.set_codegen(CodeGen())
         draw_like_kernels(gm)
         gm.recompile()
         return lambda inputs: tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
