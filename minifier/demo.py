@@ -11,6 +11,7 @@ user would type, run in a process of its own; its narration passes through, its 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -72,7 +73,7 @@ class Demo:
         (self.folder / plant).mkdir()
         script = ["train_gpt.py", "--layers", str(self.layers), "--steps", "2", "--plant", plant]
         fails = (1,) if plant == "compile_error" else (0,)
-        self.step(["dump", "-o", run, *script], fails, show=True)
+        self.step(["dump", "-o", run, *script], fails, show=True, terse=True)
         self.step(["ls", run], show=True)
         graph = self.find(run, plant)
         self.step(["minify", f"{run}/{graph}", "-o", small])
@@ -110,14 +111,22 @@ class Demo:
         saved: SavedGraph = load_graph(self.folder / path)
         return len(saved.record.graph.nodes)
 
-    def step(self, arguments: Sequence[str], codes: Sequence[int] = (0,), *, show: bool = False) -> str:
-        """Prints a command, runs it in the demo's folder, returns its stdout; raises DemoFailedError for another exit code."""
+    def step(
+        self, arguments: Sequence[str], codes: Sequence[int] = (0,), *, show: bool = False, terse: bool = False
+    ) -> str:
+        """Prints a command, runs it in the demo's folder, returns its stdout; raises DemoFailedError for another exit code.
+
+        `show` tells the stdout too. `terse` keeps of the stderr what graphdbg says and the exception (g++ prints pages).
+        """
         told = f"graphdbg {shlex.join(arguments)}"
         self.narrate(f"\n$ {told}")
         command = [sys.executable, "-m", "graphdbg", *arguments]
-        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True, errors="replace")
+        held = subprocess.PIPE if terse else None
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=held, text=True, errors="replace"
+        )
         try:
-            output, _ = process.communicate(timeout=STEP_LIMIT_S)
+            output, narration = process.communicate(timeout=STEP_LIMIT_S)
         except subprocess.TimeoutExpired as error:
             raise DemoFailedError(
                 f"the demo's step `{told}` did not end", f"it ran for {STEP_LIMIT_S:.0f} s"
@@ -128,13 +137,21 @@ class Demo:
                 process.wait()
         if show and output:
             self.narrate(output.rstrip())
+        if narration:
+            self.narrate("\n".join(telling_lines(narration)))
         if process.returncode not in codes:
             wanted = " or ".join(map(str, codes))
+            why = f"exit code {process.returncode} instead of {wanted}"
+            tail = "\n".join((narration or "").splitlines()[-15:])
             fix = f"what it left is in {self.folder}; try it there: {told}"
-            raise DemoFailedError(
-                f"the demo's step `{told}` failed", f"exit code {process.returncode} instead of {wanted}", fix
-            )
+            raise DemoFailedError(f"the demo's step `{told}` failed", f"{why}\n{tail}".rstrip(), fix)
         return output
+
+
+def telling_lines(narration: str) -> list[str]:
+    """Of a recorded command's stderr: what graphdbg says, and the lines that name exceptions and compiler errors."""
+    kept = re.compile(r"graphdbg:|  graphdbg |[\w.]*(?:Error|Exception)\b|.*: error: ")
+    return [line if len(line) <= 200 else f"{line[:200]}…" for line in narration.splitlines() if kept.match(line)]
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
 from . import artifacts, environment, issue, layers, verify
 from .case import Case, Failure
+from .memo import Memo, key_of
 from .program import CannotExpressError
 from .redact import Redactor
 from .repro import SENTENCES, Script, candidates
@@ -97,16 +98,16 @@ def emit_report(
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
-    out.mkdir(parents=True, exist_ok=True)
     saved.module()  # refuses whatever is off the allow-list: what follows runs the graph's own text as a program
+    out.mkdir(parents=True, exist_ok=True)
     record, redactor = saved.record, Redactor()
     nodes = node_count(record.graph)
     before = node_count(original.record.graph) if isinstance(original, SavedGraph) else original
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
     case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before))
-    found = None
+    found: _Found | None = None
     try:
-        found = _search(case, times, redactor, narrate)
+        found = _search(case, saved, times, redactor, narrate)
     except (CannotExpressError, RefusedError) as error:
         report.notes.append(f"no repro.py: {error}")
     if found:
@@ -122,23 +123,36 @@ def emit_report(
     return report
 
 
-def _search(case: Case, times: int, redactor: Redactor, narrate: Callable[[str], None]) -> _Found | None:
+def _search(case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None]) -> _Found:
     """Runs candidates, plainest first, until one shows the failure; then runs that one until `times` runs are done."""
     seed = verify.toolchain_seed()
+    versions = environment.versions_text()
     first: _Found | None = None
     for script in _attempts(case):
-        if case.failure.kind == "crash" and first and script.loose and first.runs.trials[-1].code == verify.GONE:
+        if first and script.loose and first.runs.trials[-1].code == verify.GONE:
             continue  # it runs through: the exception's text is not what stands in the way
+        key = key_of(script.text, script.sidecar, versions)
+        known = Memo.read(saved.path, key) if saved.run is None else None
         with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
             program = _lay_down(script, Path(folder), redactor)
             narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
             trial = verify.run_once(program, seed=seed)
             if trial.code == verify.BUG:
+                earlier = [verify.Trial(code, "", 0.0) for code in known.codes] if known else []
+                missing = times - 1 - len(earlier)
+                codes = known.layers if known else {}
                 with ThreadPoolExecutor(1) as beside:
-                    probing = beside.submit(layers.probe, program) if script.entry == "torch.compile" else None
-                    rest = verify.run_many(program, times - 1, seed=seed)
-                return _Found(script, verify.Verification((trial, *rest)), probing.result() if probing else {})
+                    ask = script.entry == "torch.compile" and not codes
+                    probing = beside.submit(layers.probe, program) if ask else None
+                    rest = verify.run_many(program, missing, seed=seed) if missing > 0 else []
+                found = _Found(
+                    script, verify.Verification((trial, *rest, *earlier)), probing.result() if probing else codes
+                )
+                if saved.run is None:
+                    Memo(key=key, codes=[one.code for one in found.runs.trials], layers=found.layers).write(saved.path)
+                return found
         first = first or _Found(script, verify.Verification((trial,)), {})
+    assert first is not None, "candidates() yields one program or raises"
     return first
 
 

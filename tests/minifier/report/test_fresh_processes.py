@@ -1,0 +1,71 @@
+"""The real thing: emitted programs in fresh processes, with the bug, without it, and where they cannot tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.schema import GraphRecord
+from graphdbg.minifier.report import layers, verify
+from graphdbg.minifier.report.repro import Script, candidates
+from graphdbg.toolkit.signature import Signature
+
+from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
+
+
+def laid(folder: Path, script: Script) -> Path:
+    """The program on disk."""
+    path = folder / "repro.py"
+    path.write_text(script.text)
+    return path
+
+
+def scripts(record: GraphRecord, failure: Signature) -> dict[str, Script]:
+    """The seeded programs by how they enter."""
+    return {script.entry: script for script in candidates(case_of(record, failure)) if script.way == "seeded"}
+
+
+@pytest.fixture(scope="module")
+def seed() -> Path | None:
+    """The toolchain probes, where a fork server has left some."""
+    return verify.toolchain_seed()
+
+
+@pytest.mark.parametrize("entry", ["torch.compile", "compile_fx_inner"])
+def test_wrong_numbers(entry: str, tmp_path: Path, seed: Path | None) -> None:
+    trial = verify.run_once(laid(tmp_path, scripts(relu_record("accuracy"), ACCURACY)[entry]), seed=seed)
+    assert trial.code == verify.BUG, trial.output
+    assert "BUG: output 0: error to float64" in trial.output
+
+
+def test_gone_without_the_bug_and_unsure_of_another_failure(tmp_path: Path, seed: Path | None) -> None:
+    gone = laid(tmp_path, scripts(relu_record(None), ACCURACY)["torch.compile"])
+    assert verify.run_once(gone, seed=seed).code == verify.GONE
+    other = Signature("crash", "compile", "ValueError", "something else", raw="something else")
+    unsure = laid(tmp_path, scripts(relu_record("compile_error"), other)["torch.compile"])
+    trial = verify.run_once(unsure, seed=seed)
+    assert trial.code == verify.UNSURE, trial.output
+    assert "it fails in another way" in trial.output
+
+
+def test_a_compile_error_and_its_layer(tmp_path: Path, seed: Path | None) -> None:
+    program = laid(tmp_path, scripts(relu_record("compile_error"), CRASH)["torch.compile"])
+    trial = verify.run_once(program, seed=seed)
+    assert trial.code == verify.BUG, trial.output
+    codes = layers.probe(program)
+    assert codes == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
+
+
+def test_a_missing_op_or_device_is_no_bug(tmp_path: Path) -> None:
+    for target, value in (("nolib.noop.default", tensor(2)), ("aten.relu.default", tensor(2, device="cuda:99"))):
+        record = record_of({"x": value}, [call("y", target, node("x"))], ["y"])
+        trial = verify.run_once(laid(tmp_path, scripts(record, ACCURACY)["torch.compile"]))
+        assert trial.code == verify.UNSURE, trial.output
+
+
+def test_a_setting_that_this_torch_lacks_is_no_bug(tmp_path: Path) -> None:
+    record = relu_record(None)
+    record.config["inductor"] = {"no_such_setting": 1}
+    trial = verify.run_once(laid(tmp_path, scripts(record, ACCURACY)["torch.compile"]))
+    assert trial.code == verify.UNSURE, trial.output
