@@ -368,6 +368,8 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
         for room, values in config.items():
             module = importlib.import_module(_CONFIG_MODULES[room]) if room in _CONFIG_MODULES else None
             for name, value in values.items():
+                if name.startswith(_OF_THE_PROCESS):
+                    continue
                 if module is None or is_opaque(value):
                     lost.append(f"setting {room}.{name} is not applied: its value could not be saved")
                     continue
@@ -377,6 +379,13 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
                     lost.append(f"setting {room}.{name} is not applied: this torch does not have it")
         yield lost
 
+
+_OF_THE_PROCESS = (
+    "compile_threads", "worker_", "trace.", "fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache",
+    "enable_remote_autograd_cache", "force_disable_caches", "bundled_autograd_cache", "caching_precompile", "repro_",
+    "debug_dir_root", "verbose", "suppress_errors", "fresh_cache",
+)  # fmt: skip
+"""Settings that say how a process works or what it writes, not what a graph becomes."""
 
 _CONFIG_MODULES = {
     "inductor": "torch._inductor.config",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .isolation import Answer, ForkServer
+from .isolation import Answer, ForkServer, default_memory_bytes
 from .outcome import Outcome
 from .signature import from_answer
 
@@ -69,6 +69,9 @@ def outcome_of(answer: Answer, rung: str) -> Outcome:
 
     if answer.status == "done":
         outcome = msgspec.convert(answer.value, Outcome)
+    elif answer.status == "lost":
+        log = [line for line in answer.output.splitlines() if line.strip()]
+        raise errors.EnvironmentLackError("the fork server ended by itself", log[-1] if log else "", "see graphdbg doctor")
     elif answer.error is not None and answer.error.type.startswith(errors.__name__):
         cls = getattr(errors, answer.error.type.rpartition(".")[2])
         raise cls(answer.error.message)
@@ -119,7 +122,7 @@ def _compiled(outcome: Outcome) -> bool:
 def server_for(rung: str) -> ForkServer:
     """A fork server with what replays under this rung need imported once."""
     warm = "torch" if rung in ("eager", "nop") else "inductor"
-    return ForkServer(threads=os.cpu_count() or 1, warm=warm, preload=PRELOAD)
+    return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm=warm, preload=PRELOAD)
 
 
 @contextlib.contextmanager

@@ -227,3 +227,20 @@ def test_nothing_outlives_the_client(tmp_path: Path, number: signal.Signals) -> 
     assert gone(lambda: alive(server))
     assert gone(lambda: alive(program_of_child))
     assert gone(lambda: any(folder.iterdir()))
+
+
+def test_dead_orphans_are_collected(server: ForkServer, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    server.call("isolated_tasks:hang_with_child", {"pid_file": str(pid_file)}, limit_s=2)
+    orphan = Path("/proc") / pid_file.read_text()
+    assert gone(orphan.exists)
+
+
+def test_a_fork_of_the_client_does_not_end_its_parents_server(server: ForkServer) -> None:
+    server.call("isolated_tasks:echo", {}, limit_s=30)
+    pid = os.fork()
+    if pid == 0:
+        server.close()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert server.call("isolated_tasks:echo", {"alive": True}, limit_s=30).value == {"alive": True}

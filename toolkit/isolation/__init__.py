@@ -12,6 +12,7 @@ Inductor cache and its per-user seed; `protocol` is the wire. Nothing here knows
 from __future__ import annotations
 
 from .client import ForkServer, Pending
+from .limits import default_memory_bytes
 from .protocol import Answer
 
-__all__ = ["Answer", "ForkServer", "Pending"]
+__all__ = ["Answer", "ForkServer", "Pending", "default_memory_bytes"]

@@ -58,6 +58,7 @@ class _Process:
     """One life of the server process: its socket, its temporary folder, the queries that it owes."""
 
     def __init__(self, settings: dict[str, Any], cache_dir: Path | None) -> None:
+        self.owner = os.getpid()
         self.root = Path(tempfile.mkdtemp(prefix="graphdbg-server-"))
         cache = cache_dir or self.root / "cache"
         cache.mkdir(parents=True, exist_ok=True)
@@ -129,6 +130,9 @@ class _Process:
         )
 
     def close(self) -> None:
+        if os.getpid() != self.owner:
+            self.socket.close()  # a fork of the client must not end the server of its parent
+            return
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         try:
@@ -209,7 +213,8 @@ class ForkServer:
         self.close()
 
     def _started(self) -> _Process:
-        if self._process is not None and (self._process.lost or self._process.process.poll() is not None):
+        known = self._process
+        if known is not None and (known.owner != os.getpid() or known.lost or known.process.poll() is not None):
             self._stop()
         if self._process is None:
             self._process = _Process(self._settings, self._cache_dir)

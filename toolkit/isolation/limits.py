@@ -77,3 +77,14 @@ def oom_kills() -> int:
                 if line.startswith("oom_kill "):
                     return int(line.split()[1])
     return 0
+
+
+def default_memory_bytes() -> int | None:
+    """What a child may map by default: nine tenths of this machine's (or cgroup's) memory. None with an NVIDIA driver about."""
+    if Path("/dev/nvidiactl").exists():
+        return None
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            total = min(total, int(Path(name).read_text()))
+    return total * 9 // 10

@@ -97,8 +97,19 @@ class Server:
             answer = job.reap()
             if answer is not None:
                 self._finish(job, answer)
+        self._reap_orphans()
         if self.settings is not None and os.getppid() != self.settings.client:
             self.open = False
+
+    def _reap_orphans(self) -> None:
+        """Collects dead descendants that came to us when their parent was killed; those of our own children are left to
+        their jobs.
+        """
+        with contextlib.suppress(ChildProcessError):
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if found.si_pid in self.jobs:
+                    break
+                os.waitpid(found.si_pid, 0)
 
     def _receive(self) -> None:
         try:
