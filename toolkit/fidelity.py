@@ -166,7 +166,7 @@ def _attribute(body: GraphBody, target: str) -> str:
 
 def _text(value: Any, numbers: dict[str, str]) -> str:
     if isinstance(value, dict) and len(value) == 1 and "node" in value:
-        return numbers.get(value["node"], value["node"])
+        return numbers.get(value["node"], str(value["node"]))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_text(item, numbers)}" for key, item in value.items()) + "}"
     if isinstance(value, list):

@@ -26,8 +26,10 @@ def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModu
     now = {node.name: position for position, node in enumerate(_placeholders(module))}
     kwargs: dict[str, Any] = dict(spec.compile_kwargs)
     for name in INPUT_INDICES:
-        if isinstance(indices := kwargs.get(name), list):
-            kwargs[name] = [now[before[index]] for index in indices if index < len(before) and before[index] in now]
+        if isinstance(kwargs.get(name), list):
+            indices: list[int] = kwargs[name]
+            named = [before[index] for index in indices if index < len(before)]
+            kwargs[name] = [now[it] for it in named if it in now]
     if not spec.training_joint:
         return msgspec.structs.replace(spec, compile_kwargs=kwargs)
     behind = depends_on_tangents(module.graph)

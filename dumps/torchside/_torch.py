@@ -17,7 +17,7 @@ from torch._dynamo.source import ConstantSource  # the smallest Source: a name; 
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no public fake tensors (2.13.0)
 from torch.fx.experimental import symbolic_shapes as shapes
 from torch.fx.experimental.sym_node import SymNode  # a SymBool or constant SymInt has no public constructor (2.13.0)
-from torch.fx.experimental.symbolic_shapes import RuntimeAssert, ShapeEnv, ShapeGuard  # no public ShapeEnv (2.13.0)
+from torch.fx.experimental.symbolic_shapes import RuntimeAssert, ShapeEnv  # no public ShapeEnv (2.13.0)
 from torch.fx.passes.shape_prop import _extract_tensor_metadata as tensor_metadata  # what tracing writes (2.13.0)
 from torch.utils import _pytree as pytree  # key paths of unbacked symbols are made of its keys (2.13.0)
 from torch.utils._python_dispatch import _disable_current_modes  # observing must not run in the user's modes (2.13.0)
@@ -26,6 +26,7 @@ from torch.utils._sympy.numbers import int_oo  # the integer infinity of ranges 
 from torch.utils._sympy.value_ranges import ValueRanges  # what var_to_range holds (2.13.0)
 from torch.utils._traceback import CapturedTraceback  # RuntimeAssert demands one (2.13.0)
 
+ShapeGuard: Any = shapes.ShapeGuard  # pyright: ignore  # what ShapeEnv.guards holds; exported nowhere (2.13.0)
 OpOverload = _ops.OpOverload  # torch.ops gives instances only (2.13.0)
 OpOverloadPacket = _ops.OpOverloadPacket
 HigherOrderOperator = _ops.HigherOrderOperator
@@ -39,9 +40,10 @@ __all__ = [
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
-neg_view = torch._neg_view  # torch.resolve_neg is public, setting the bit is not (2.13.0)
-per_channel_quantized = torch._make_per_channel_quantized_tensor  # public calls quantise floats; these take the integers (2.13.0)
-per_tensor_quantized = torch._make_per_tensor_quantized_tensor
+neg_view: Any = torch._neg_view  # pyright: ignore  # torch.resolve_neg is public, setting the bit is not (2.13.0)
+# public calls quantise floats; these two take the integers (2.13.0)
+per_channel_quantized: Any = torch._make_per_channel_quantized_tensor  # pyright: ignore
+per_tensor_quantized: Any = torch._make_per_tensor_quantized_tensor  # pyright: ignore
 
 
 def higher_order_ops() -> dict[str, Any]:
@@ -61,7 +63,7 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
     """Whether a tensor is one of vmap's or grad's wrappers, which have a shape but no storage of their own (2.13.0)."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore
 
 
 def backed_hints(env: Any) -> dict[Any, Any]:

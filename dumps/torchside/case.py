@@ -45,7 +45,7 @@ def describe(
     if like is not None:
         names = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "inputs")
         carry = {name: getattr(like, name) for name in names}
-    stage = stage or carry.get("stage") or guess_stage(gm)
+    stage = str(stage or carry.get("stage") or guess_stage(gm))
     roles = {item.name: (item.role, item.source) for item in carry.get("inputs", ())}
     record = encode(
         gm, id=carry.get("id", f"case/{stage}"), stage=stage, compile_id=carry.get("compile_id"),

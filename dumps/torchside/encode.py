@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule
@@ -125,13 +125,13 @@ class _Encoder:
         self, gm: GraphModule, body: GraphBody, node: torch.fx.Node, arguments: ArgumentWriter, meta: MetaWriter,
         keys: Counter[str],
     ) -> NodeRecord:  # fmt: skip
-        record = NodeRecord(name=node.name, op=node.op, target=self._target(node))
+        record = NodeRecord(name=node.name, op=cast(Any, node.op), target=self._target(node))
         record.args = [arguments.encode(argument) for argument in node.args]
         record.kwargs = {name: arguments.encode(argument) for name, argument in node.kwargs.items()}
         if node.op == "get_attr":
-            self._attribute(gm, body, node.target)
+            self._attribute(gm, body, str(node.target))
         elif node.op == "call_module":
-            self._submodule(gm, body, node.target, arguments)
+            self._submodule(gm, body, str(node.target), arguments)
         for key in VALUE_KEYS:
             if key in node.meta:
                 keys[key] += 1
@@ -213,7 +213,7 @@ class _Encoder:
     def _input(self, node: NodeRecord, roles: Mapping[str, Any]) -> InputRecord:
         role = roles.get(node.name, "unknown")
         role, source = (role, "") if isinstance(role, str) else (role[0], role[1])
-        return InputRecord(name=node.name, role=role, source=source or "")
+        return InputRecord(name=node.name, role=cast(Any, role), source=source or "")
 
 
 def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:

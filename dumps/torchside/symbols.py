@@ -251,7 +251,7 @@ class Symbols:
             key = self.by_name.get(guard.symbol)
             env.deferred_runtime_asserts.setdefault(key, []).append(RuntimeAssert(expr, guard.message, stack))
             env.num_deferred_runtime_asserts += 1
-        env.axioms.update(dict(env.get_implications(env.simplify(expr))))
+        env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
 
     def _restore(self, saved: dict[str, Arg]) -> None:
         env = self.env

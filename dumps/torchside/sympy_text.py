@@ -65,7 +65,8 @@ def nested(expr: Any) -> str:
     if not expr.args:
         return str(expr)
     if isinstance(expr, sympy.Piecewise):
-        return f"Piecewise({', '.join(f'({nested(value)}, {nested(condition)})' for value, condition in expr.args)})"
+        pairs = (pair.args for pair in expr.args)
+        return f"Piecewise({', '.join(f'({nested(value)}, {nested(condition)})' for value, condition in pairs)})"
     return f"{expr.func.__name__}({', '.join(nested(argument) for argument in expr.args)})"
 
 

@@ -214,7 +214,7 @@ def _torch_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         module = _home(home)
         for short in dir(module):
             function = getattr(module, short, None)
-            if not short.startswith("__") and type(function) is type(len) and _is_op(home, short):
+            if callable(function) and not short.startswith("__") and type(function) is type(len) and _is_op(home, short):
                 yield f"{home}.{short}", function
 
 

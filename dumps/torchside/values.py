@@ -31,7 +31,7 @@ def is_plain_tensor(value: object) -> bool:
     kind = type(value)
     if kind in _PLAIN or isinstance(value, FakeTensor):
         return True
-    return kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    return kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__  # pyright: ignore
 
 
 def dtype_name(dtype: torch.dtype) -> str:

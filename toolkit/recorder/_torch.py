@@ -127,7 +127,7 @@ def undisturbed() -> AbstractContextManager[Any]:
 
     stack = ExitStack()
     dispatch = sys.modules.get("torch.utils._python_dispatch")
-    if hasattr(dispatch, "_disable_current_modes"):
+    if dispatch is not None and hasattr(dispatch, "_disable_current_modes"):
         stack.enter_context(dispatch._disable_current_modes())
     for name in ("DisableTorchFunction", "_DisableAutocast"):
         if hasattr(torch._C, name):
@@ -214,7 +214,7 @@ def forced_lazy_graph_off(compiled: Any) -> Any:
     if isinstance(compiled, lazy):
         lazy.force_recompile(compiled)
         return compiled
-    if isinstance(owner, lazy) and getattr(compiled, "__name__", "") == "_lazy_forward":
+    if owner is not None and isinstance(owner, lazy) and getattr(compiled, "__name__", "") == "_lazy_forward":
         lazy.force_recompile(owner)
         return owner.forward
     return compiled
