@@ -14,7 +14,7 @@ REDACTOR = Redactor(
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ('File "/home/ann/work/train.py", line 3', 'File "~/work/train.py", line 3'),
+        ('File "/home/ann/code/train.py", line 3', 'File "~/code/train.py", line 3'),
         ("/home/bob/data and /Users/eve/x", "~/data and ~/x"),
         ("/home/annex/x", "~/x"),
         ("/srv/home/ann/x", "/srv/home/<user>/x"),
