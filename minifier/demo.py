@@ -59,10 +59,11 @@ class Outcome(msgspec.Struct):
 class Demo:
     """Plays the demo in a new folder."""
 
-    def __init__(self, folder: Path, narrate: Callable[[str], None], layers: int = 2) -> None:
+    def __init__(self, folder: Path, narrate: Callable[[str], None], layers: int = 2, device: str = "cpu") -> None:
         self.folder = folder
         self.narrate = narrate
         self.layers = layers
+        self.device = device
         folder.mkdir(parents=True)
         shutil.copyfile(path_of("train_gpt"), folder / "train_gpt.py")
 
@@ -72,6 +73,7 @@ class Demo:
         run, small, report = f"{plant}/run", f"{plant}/small", f"{plant}/report"
         (self.folder / plant).mkdir()
         script = ["train_gpt.py", "--layers", str(self.layers), "--steps", "2", "--plant", plant]
+        script += [] if self.device == "cpu" else ["--device", self.device]
         fails = (1,) if plant == "compile_error" else (0,)
         self.step(["dump", "-o", run, *script], fails, show=True, terse=True)
         self.step(["ls", run], show=True)

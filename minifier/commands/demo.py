@@ -16,13 +16,16 @@ from ...dumps.output import emit, say
     "--plant", type=click.Choice(["accuracy", "compile_error"]), help="Only this bug. Default: one after the other."
 )
 @click.option("--layers", type=click.IntRange(1), default=2, show_default=True, help="Layers of the model.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where the model trains."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def demo(output: str | None, plant: str | None, layers: int, as_json: bool) -> int:
+def demo(output: str | None, plant: str | None, layers: int, device: str, as_json: bool) -> int:
     """Record a training run with a planted compiler bug; find, shrink and report it.
 
     \b
     Switches on Inductor's own relu test bug (wrong numbers, then a kernel that does not
-    compile) in a small GPT on the CPU, and runs dump, ls, replay, minify and report on it.
+    compile) in a small GPT, and runs dump, ls, replay, minify and report on it.
     Takes a few minutes. Exit code: 0 the bugs were found and reduced, 1 a step failed.
     """
     from ...dumps.errors import UsageError
@@ -31,11 +34,11 @@ def demo(output: str | None, plant: str | None, layers: int, as_json: bool) -> i
     folder = Path(output) if output else _free_folder()
     if folder.exists():
         raise UsageError(f"cannot write into {folder}", "it exists already", "choose another folder with -o")
-    shown = play.Demo(folder, say, layers)
+    shown = play.Demo(folder, say, layers, device)
     say(f"The demo works in {folder}/. The script is {folder}/train_gpt.py, plain PyTorch.")
     outcomes: list[play.Outcome] = []
     for bug in (plant,) if plant else play.PLANTS:
-        say(f"\nBug: {bug} (torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY)")
+        say(f"\nBug: {bug} (Inductor's own test hook, inject_relu_bug_TESTING_ONLY)")
         outcomes.append(shown.play(bug))
     if as_json:
         emit({"folder": str(folder), "bugs": play.summary(outcomes)}, as_json=True)
