@@ -161,6 +161,15 @@ def test_more_kinds_of_models(runner, kind):
     assert "not recorded" not in cold.stderr
 
 
+@pytest.mark.slow
+def test_no_graph_and_no_tensor_is_kept_alive(runner):
+    kinds = ("static", "alive", "dynamic", "alive", "aot_eager", "alive", "own_backend", "alive", "mutation", "alive")
+    plain = runner.script("models.py", *kinds, TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
+    done = runner.dump("alive", "--inputs", "first", "--", str(_script()), *kinds)
+    assert plain.code == 0, plain.stderr
+    assert done.stdout == plain.stdout
+
+
 ODD = ("direct", "threads", "cond", "nested", "freezing", "empty", "custom_function", "modes", "user_aot_backend")
 
 

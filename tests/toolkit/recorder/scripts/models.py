@@ -1,5 +1,6 @@
 """Small training steps of many kinds; prints every loss and gradient norm bit by bit. Run: models.py KIND [KIND ...]"""
 
+import gc
 import sys
 
 import torch
@@ -33,6 +34,13 @@ def train(name, model, make, steps=3, compiled=None, context=None, clip=False, *
 def mlp(dropout=0.1):
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 4))
+
+
+def alive():
+    """How many graphs and tensors there are: a recording must keep none of them."""
+    gc.collect()
+    classes = [type(item).__mro__ for item in gc.get_objects()]
+    print("alive", *(sum(kind in bases for bases in classes) for kind in (torch.fx.GraphModule, torch.Tensor)))
 
 
 def static():
