@@ -12,10 +12,11 @@ from pathlib import Path
 
 import click
 
+from ...dumps.atomic import write_file
 from ...dumps.errors import UsageError
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
-from ...dumps.writer import RunWriter
+from ...dumps.writer import RUN_FILE, RunWriter, encode
 from ..recorder import launch, summary
 from ..recorder.options import Options, check_stages, checked
 from ..recorder.origin import environment, versions
@@ -51,6 +52,7 @@ def dump(
         options.seen = seen.name
         code = launch.run(words, options.environment())
         reason = _why_empty(words, Path(seen.name))
+    _complete(run)
     if code > 128:
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     for line in summary.lines(run.path.absolute(), reason=reason):
@@ -75,6 +77,14 @@ def _make_run(output: str | None, options: Options, command: list[str]) -> RunWr
             return RunWriter.create(path, record)
         except UsageError:  # another dump took the name meanwhile
             continue
+
+
+def _complete(run: RunWriter) -> None:
+    """Adds to run.json what only the recorded process could know: its own versions, and its settings of torch."""
+    told = summary.settings(run.path)
+    if told is not None:
+        run.record.versions, run.record.config = told
+        write_file(run.path / RUN_FILE, encode(run.record))
 
 
 def _why_empty(words: list[str], seen: Path) -> str:

@@ -25,7 +25,7 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, InputRecord, RunRecord
 from ...dumps.writer import ProcessWriter, RunWriter
-from . import summary
+from . import configs, summary
 from .options import Options, checked, from_environment
 from .origin import environment, rank_and_restart, versions
 
@@ -67,6 +67,8 @@ class Session:
             if self._writer is None or not self._writer.owned:
                 rank, restart = rank_and_restart()
                 self._writer = self.open_run().process(rank=rank, restart=restart)
+                told = {"versions": versions(live=True), "config": _config()}
+                self._writer.journal.event("note", message=summary.SETTINGS, **told)
                 self._tell_missing(self._writer)
             return self._writer
 
@@ -81,7 +83,7 @@ class Session:
         return RunRecord(
             format=FORMAT, command=list(sys.orig_argv), versions=versions(live=True), environment=environment(),
             world_size=int(os.environ.get("WORLD_SIZE") or 1), started=time.time(), inputs_policy=self.options.inputs,
-            stages=self.options.stages,
+            stages=self.options.stages, config=_config(),
         )  # fmt: skip
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
@@ -134,7 +136,7 @@ class Session:
             return
         with contextlib.suppress(GraphdbgError, OSError):
             writer.journal.event(
-                "note", message="cost", compile_seconds=round(self.compile_seconds, 3),
+                "note", message=summary.COST, compile_seconds=round(self.compile_seconds, 3),
                 recording_seconds=round(self.recording_seconds, 3), keep_cache=self.options.keep_cache,
                 caches_were_on=self.caches_were_on,
             )  # fmt: skip
@@ -240,6 +242,12 @@ def _tell(session: Session, *, in_block: bool) -> None:
             say(line)
     except (GraphdbgError, OSError) as error:
         say(f"graphdbg: {error}")
+
+
+def _config() -> dict[str, dict[str, Any]]:
+    return {
+        room: {name: configs.encoded(value) for name, value in settings.items()} for room, settings in configs.changed().items()
+    }
 
 
 def _innermost(error: BaseException) -> str:

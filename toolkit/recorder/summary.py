@@ -25,6 +25,10 @@ from ...dumps.writer import JOURNAL_FILE
 
 _MOST = 5
 
+COST = "cost"
+SETTINGS = "settings"
+"""Messages of the two notes that every process leaves: what it spent, and the versions and settings it ran with."""
+
 
 def lines(run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "") -> list[str]:
     """The closing words for a run. `reason` explains an empty one; `errors` are this process's own, if any."""
@@ -46,6 +50,15 @@ def lines(run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None
         told.append("graphdbg: next, try")
         told += [f"  {command}" for command in _commands(rows, name)]
     return told
+
+
+def settings(run: Path) -> tuple[dict[str, str], dict[str, Any]] | None:
+    """The versions and settings that the first process of a run told; None when none compiled anything."""
+    for process in index.processes(run):
+        for event in journal.read(process.path / JOURNAL_FILE).events:
+            if event.kind == "note" and event.fields.get("message") == SETTINGS:
+                return event.fields.get("versions") or {}, event.fields.get("config") or {}
+    return None
 
 
 def shown_path(path: Path) -> str:
@@ -79,14 +92,14 @@ def _first_line(text: str | None, limit: int = 160) -> str:
 
 
 def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
-    messages = list(dict.fromkeys(str(note.get("message")) for note in notes if note.get("message") != "cost"))
+    messages = list(dict.fromkeys(str(note.get("message")) for note in notes if note.get("message") not in (COST, SETTINGS)))
     messages += [f"not recorded, {text}" for text in errors if f"not recorded, {text}" not in messages]
     told = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
     return told + ([f"graphdbg: and {len(messages) - _MOST} more remarks in the journal"] if len(messages) > _MOST else [])
 
 
 def _cost(notes: list[dict[str, Any]]) -> list[str]:
-    costs = [note for note in notes if note.get("message") == "cost"]
+    costs = [note for note in notes if note.get("message") == COST]
     compiling = sum(float(note.get("compile_seconds") or 0) for note in costs)
     recording = sum(float(note.get("recording_seconds") or 0) for note in costs)
     if not costs:

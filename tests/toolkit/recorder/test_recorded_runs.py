@@ -142,6 +142,13 @@ def test_options_and_own_pass_are_in_the_configuration(cold):
     assert all("opaque" in config["post_grad_custom_post_pass"] for config in changed)
 
 
+def test_the_run_knows_its_settings_and_versions(runner, cold):
+    record = graphdbg.open_run(cold.run).record
+    assert record.versions["torch"] and record.versions["python"]
+    assert record.inputs_policy == "first"
+    assert record.command[-len(KINDS) :] == list(KINDS)
+
+
 def test_autocast_is_in_the_ambient_state(cold):
     run = graphdbg.open_run(cold.run)
     found = [saved.record.ambient.autocast for saved in run.graphs() if saved.stage == "dynamo"]
