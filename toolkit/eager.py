@@ -30,6 +30,9 @@ _UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided",
 _POISON = 0x7B  # huge as a float of any width, out of range as an index
 
 
+Hook = Callable[[fx.Node, Any], Any]
+
+
 class GraphRunError(Exception):
     """An eager run failed: `node` is the node's name, `__cause__` what was raised."""
 
@@ -38,13 +41,13 @@ class GraphRunError(Exception):
         super().__init__(f"node {node}: {type(cause).__name__}: {cause}")
 
 
-def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False) -> list[Any]:
+def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False, hook: Hook | None = None) -> list[Any]:
     """Runs a graph on flat inputs, returns its flat outputs; raises GraphRunError that names the node.
 
-    `poison` fills what `empty` ops leave uninitialised with a byte pattern.
+    `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's value.
     """
     return tree_leaves(
-        _Runner(gm, poison).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
+        _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
     )
 
 
@@ -102,13 +105,15 @@ def _drawing(target: Any) -> Callable[..., Any]:
 
 
 class _Runner(fx.Interpreter):
-    def __init__(self, gm: fx.GraphModule, poison: bool) -> None:
+    def __init__(self, gm: fx.GraphModule, poison: bool, hook: Hook | None) -> None:
         super().__init__(gm)
         self.poison = poison
+        self.hook = hook
 
     def run_node(self, n: fx.Node) -> Any:
         try:
-            return super().run_node(n)
+            value = super().run_node(n)
+            return value if self.hook is None else self.hook(n, value)
         except GraphRunError:
             raise
         except Exception as error:

@@ -23,7 +23,7 @@ from torch import fx
 
 from . import _torch
 from .copying import clone_inputs, copy_graph
-from .eager import GraphRunError, draws_from_generator, run_graph
+from .eager import GraphRunError, Hook, draws_from_generator, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, same_bits
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
@@ -33,6 +33,7 @@ from .rungs import Rung
 from .rungs import rung as rung_named
 from .signature import Signature, from_exception
 from .spec import FULL_STAGES, ReplaySpec
+from .stability import ALLOWANCE, Run, flips
 from .surroundings import in_force
 
 CHECKS: dict[str, tuple[str, ...]] = {
@@ -111,7 +112,7 @@ class _Case:
         mark("compare")
         wanted = eager.results(changed)
         difference = self._mutation(got, changed) or self._compare(
-            truth, wanted, got.results(changed), again.results(changed), random
+            truth, wanted, got.results(changed), again.results(changed), random, changed
         )
         return self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
 
@@ -184,15 +185,31 @@ class _Case:
         return None
 
     def _compare(
-        self, truth: Any, wanted: list[Any], got: list[Any], again: list[Any], random: bool
+        self, truth: Any, wanted: list[Any], got: list[Any], again: list[Any], random: bool, changed: list[int]
     ) -> Difference | None:
         known = None if isinstance(truth, NoReference) else truth
         strides = self._promised_strides()
+        counts: list[int] = []
+
+        def decided_by_rounding(output: int) -> int:
+            if known is None:
+                return 0
+            if not counts:
+                counts.extend(flips(self.gm, self.inputs, known, self._perturbed(changed)))
+            return ALLOWANCE * counts[output]
+
         if not random:
-            return compare(known, wanted, got, strides=strides, check=self.compared)
+            return compare(known, wanted, got, strides=strides, check=self.compared, flips=decided_by_rounding)
         plain = [name for name in self.compared if name == "metadata"]
         first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
-        return first or compare(known, wanted, again, check=[name for name in self.compared if name != "metadata"])
+        rest = [name for name in self.compared if name != "metadata"]
+        return first or compare(known, wanted, again, check=rest, flips=decided_by_rounding)
+
+    def _perturbed(self, changed: list[int]) -> Run:
+        def run(wide: fx.GraphModule, inputs: list[Any], hook: Hook) -> list[Any]:
+            return self._execute(lambda given: run_graph(wide, given, hook=hook), inputs, wide).results(changed)
+
+        return run
 
     def _promised_strides(self) -> range | list[int]:
         output = next(node for node in reversed(self.gm.graph.nodes) if node.op == "output")

@@ -9,8 +9,8 @@ The judgement, for each floating-point output with n elements, reference r (floa
 * element by element, so that one wrong value in a large tensor counts: |g_i - r_i| > ELEMENT_FACTOR * max_j |e_j - r_j|
   + ELEMENT_EPS * eps(dtype) * (|r_i| + RMS(r)).
 
-Integers and booleans must be equal where eager agrees with the reference. Without a reference eager takes its place with
-NO_REFERENCE times the tolerance. Must not change any tensor.
+Integers and booleans must be equal where eager agrees with the reference, but for as many elements as rounding decides
+(`flips`, see `stability`). Without a reference eager takes its place with NO_REFERENCE times the tolerance. Must not change any tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
 'accuracy'
@@ -18,7 +18,7 @@ NO_REFERENCE times the tolerance. Must not change any tensor.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -65,8 +65,10 @@ def compare(
     *,
     strides: Collection[int] = (),
     check: Collection[str] = ("metadata", "nan", "accuracy"),
+    flips: Callable[[int], int] = lambda output: 0,
 ) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
+    `flips`: how many elements of a discrete output may differ.
 
     Metadata is looked at first, then NaN and Inf that eager does not have, then numbers.
     """
@@ -86,7 +88,7 @@ def compare(
     found = []
     for index, (want, have) in enumerate(zip(eager, got, strict=True)):
         truth = None if reference is None else reference[index]
-        if difference := _numbers(index, truth, want, have):
+        if difference := _numbers(index, truth, want, have, flips):
             found.append(difference)
     return max(found, key=lambda one: one.size or 0.0, default=None)
 
@@ -139,7 +141,7 @@ def _not_finite(index: int, want: Any, have: Any) -> Difference | None:
     return None
 
 
-def _numbers(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
+def _numbers(index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int]) -> Difference | None:
     if not isinstance(want, torch.Tensor):
         if not isinstance(want, (int, float)) or want == have or want != want:
             return None
@@ -152,7 +154,7 @@ def _numbers(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
     ):
         return None
     if not _is_float(want):
-        return _integers(index, truth, want, have)
+        return _integers(index, truth, want, have, flips)
     rung, own, wrong = _errors(want if truth is None else truth, want, have)
     tolerance = TOLERANCE.get(want.dtype, _LOOSE)
     limit = NO_REFERENCE * tolerance if truth is None else FACTOR * own + tolerance
@@ -163,10 +165,12 @@ def _numbers(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
     return Difference("accuracy", index, "", rung, text)
 
 
-def _integers(index: int, truth: Any, want: torch.Tensor, have: torch.Tensor) -> Difference | None:
+def _integers(
+    index: int, truth: Any, want: torch.Tensor, have: torch.Tensor, flips: Callable[[int], int]
+) -> Difference | None:
     sure = torch.ones_like(want, dtype=torch.bool) if truth is None else truth.to(want.dtype) == want
     wrong = int(((want != have) & sure).sum())
-    if not wrong:
+    if not wrong or wrong <= flips(index):
         return None
     text = f"output {index}: {wrong} of {want.numel()} elements differ from eager's ({want.dtype})"
     return Difference("accuracy", index, "integers", wrong / want.numel(), text)

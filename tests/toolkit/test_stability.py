@@ -1,0 +1,50 @@
+"""Discrete results: what rounding decides is excused, a wrong kernel is not."""
+
+from __future__ import annotations
+
+import torch
+from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.float64 import reference
+from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.stability import ALLOWANCE, flips
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+def mask(x, weight):
+    return (x @ weight <= 0, x @ weight)
+
+
+def counted(function, *inputs):
+    gm = make_fx(function)(*inputs)
+    truth = reference(gm, list(inputs))
+    return truth, flips(gm, list(inputs), truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))
+
+
+def test_a_mask_of_rounded_numbers_is_decided_by_rounding_in_few_places():
+    torch.manual_seed(0)
+    inputs = torch.randn(64, 64).bfloat16(), torch.randn(64, 64).bfloat16()
+    truth, counts = counted(mask, *inputs)
+    assert 0 < counts[0] < 64 * 64 // 20
+    assert counts[1] == 0  # not discrete
+
+    eager = list(mask(*inputs))
+    near = eager[0].clone()
+    near.view(-1)[truth[1].abs().view(-1).argsort()[: counts[0]]] ^= True
+    assert compare(truth, eager, [near, eager[1]]) is not None
+    assert compare(truth, eager, [near, eager[1]], flips=lambda output: ALLOWANCE * counts[output]) is None
+
+
+def test_a_wrong_mask_is_still_wrong():
+    torch.manual_seed(0)
+    inputs = torch.randn(64, 64).bfloat16(), torch.randn(64, 64).bfloat16()
+    truth, counts = counted(mask, *inputs)
+    eager = list(mask(*inputs))
+    wrong = [~eager[0], eager[1]]
+    found = compare(truth, eager, wrong, flips=lambda output: ALLOWANCE * counts[output])
+    assert found is not None
+    assert found.detail == "integers"
+
+
+def test_integers_that_no_float_leads_to_are_exact():
+    _, counts = counted(lambda x: (x * 2 + 1, x > 3), torch.arange(10))
+    assert counts == [0, 0]

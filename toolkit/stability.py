@@ -1,0 +1,97 @@
+"""How many elements of a discrete output does rounding alone decide? A mask `x <= 0` of rounded numbers may differ from eager's
+where x lies next to 0, with no bug in sight; a wrong kernel flips far more.
+
+Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul. 35, 1993):
+the float64 graph runs a few times with every fresh float value multiplied by 1 + eps * u, u uniform in [-1, 1], eps that of
+the dtype which eager has there; the elements of integer and boolean results that change are decided by rounding. Random
+draws stay as they are.
+
+>>> flips(gm, inputs, truth, run)        # one count per result: 0 where rounding decides nothing
+[0, 3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from .copying import clone_inputs
+from .eager import GraphRunError, is_random, run_graph
+from .float64 import NoReference, reference
+
+SAMPLES = 3
+ALLOWANCE = 4
+"""A rung may flip this many times what the samples flip: its rounding is one more sample of the same noise."""
+
+Run = Callable[[fx.GraphModule, list[Any], Callable[[fx.Node, Any], Any]], list[Any]]
+
+
+def flips(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[int]:
+    """For each result the largest number of elements that changed in SAMPLES perturbed float64 runs. `run` executes a graph with
+    a hook on every node (as `run_graph` does) and returns results in the order of `truth`. All 0 where a run is not possible.
+    """
+    eps = _eps_of_nodes(gm, inputs)
+    counts = [0] * len(truth)
+    for sample in range(SAMPLES):
+        generator = torch.Generator().manual_seed(sample)
+
+        def perturb(node: fx.Node, value: Any, generator: torch.Generator = generator) -> Any:
+            return _perturbed(node, value, eps.get(node.name, ()), generator)
+
+        found = reference(gm, inputs, lambda wide, given, hook=perturb: run(wide, given, hook))
+        if isinstance(found, NoReference):
+            return counts
+        counts = [max(count, _changed(one, other)) for count, one, other in zip(counts, truth, found, strict=True)]
+    return counts
+
+
+def _eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
+    """eps of each output of each node, 0 for what is not a float or shares memory with an argument (a view)."""
+    eps: dict[str, tuple[float, ...]] = {}
+    storages: dict[str, set[int]] = {}
+
+    def look(node: fx.Node, value: Any) -> Any:
+        tensors = _tensors(value)
+        given = set[int]().union(*(storages.get(arg.name, set()) for arg in node.all_input_nodes))
+        storages[node.name] = {one.untyped_storage().data_ptr() for one in tensors if one.layout == torch.strided}
+        if node.op not in ("placeholder", "get_attr", "output") and not is_random(node):
+            eps[node.name] = tuple(
+                torch.finfo(one.dtype).eps
+                if one.is_floating_point() and one.layout == torch.strided and one.untyped_storage().data_ptr() not in given
+                else 0.0
+                for one in tensors
+            )
+        return value
+
+    try:
+        with torch.no_grad():
+            run_graph(gm, clone_inputs(inputs), hook=look)
+    except (GraphRunError, RuntimeError):
+        return {}
+    return eps
+
+
+def _perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
+    tensors = _tensors(value)
+    for tensor, width in zip(tensors, eps, strict=False):
+        if width and tensor.dtype == torch.float64:
+            noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2 * width).add_(1 - width)
+            tensor.data.mul_(noise.to(tensor.device))  # .data: autograd must not take it for a change of a saved value
+    return value
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [one for item in value for one in _tensors(item)]
+    return []
+
+
+def _changed(one: Any, other: Any) -> int:
+    if not isinstance(one, torch.Tensor) or one.is_floating_point() or one.is_complex() or one.layout != torch.strided:
+        return 0
+    return int((one != other).sum()) if isinstance(other, torch.Tensor) and other.shape == one.shape else one.numel()
