@@ -10,7 +10,8 @@ The judgement, for each floating-point output with n elements, reference r (floa
   + ELEMENT_EPS * eps(dtype) * (|r_i| + RMS(r)).
 
 Integers and booleans must be equal where eager agrees with the reference, but for as many elements as rounding decides
-(`flips`, see `stability`). Without a reference eager takes its place with NO_REFERENCE times the tolerance. Must not change any tensor.
+(`flips`, see `stability`). Without a reference eager takes its place with NO_REFERENCE times the tolerance.
+Must not change any tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
 'accuracy'

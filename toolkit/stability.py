@@ -2,9 +2,10 @@
 where x lies next to 0, with no bug in sight; a wrong kernel flips far more.
 
 Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul. 35, 1993):
-the float64 graph runs a few times with every fresh float value multiplied by 1 + eps * u, u uniform in [-1, 1], eps that of
-the dtype which eager has there; the elements of integer and boolean results that change are decided by rounding. Random
-draws stay as they are.
+the float64 graph runs a few times with every fresh float value v replaced by v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u,
+u uniform in [-1, 1], eps that of the dtype which eager has there (the rounding of the result), the second term for sums
+that nearly cancel, which are added up in float32 in any order; the elements of integer and boolean results that change are
+decided by rounding. Random draws stay as they are.
 
 >>> flips(gm, inputs, truth, run)        # one count per result: 0 where rounding decides nothing
 [0, 3]
@@ -25,6 +26,8 @@ from .float64 import NoReference, reference
 SAMPLES = 3
 ALLOWANCE = 4
 """A rung may flip this many times what the samples flip: its rounding is one more sample of the same noise."""
+
+SUMS = 16.0
 
 Run = Callable[[fx.GraphModule, list[Any], Callable[[fx.Node, Any], Any]], list[Any]]
 
@@ -78,8 +81,12 @@ def _perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch
     tensors = _tensors(value)
     for tensor, width in zip(tensors, eps, strict=False):
         if width and tensor.dtype == torch.float64:
-            noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2 * width).add_(1 - width)
-            tensor.data.mul_(noise.to(tensor.device))  # .data: autograd must not take it for a change of a saved value
+            unit = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(tensor.device)
+            plain = tensor.data  # autograd must not take it for a change of a saved value
+            finite = plain[torch.isfinite(plain)]
+            size = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+            sums = SUMS * min(width, torch.finfo(torch.float32).eps) * size
+            plain.add_(plain.abs().mul_(width).add_(sums).mul_(unit))
     return value
 
 

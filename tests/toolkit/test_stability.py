@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.float64 import reference
 from graphdbg.toolkit.numerics import compare
 from graphdbg.toolkit.stability import ALLOWANCE, flips
-from torch.fx.experimental.proxy_tensor import make_fx
 
 
 def mask(x, weight):
-    return (x @ weight <= 0, x @ weight)
+    h = (x @ weight).tanh() @ weight
+    return (h <= 0, h)
 
 
 def counted(function, *inputs):
