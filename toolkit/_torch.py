@@ -162,22 +162,29 @@ def no_caches() -> Iterator[None]:
 def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], Any]:
     """Fake inputs for a compile, and their fake mode.
 
-    The placeholders' own `meta["val"]` when they belong to one fake mode and (if not `dynamic`) hold no symbols; else fresh
+    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs (with symbols only if
+    `dynamic`); else fresh
     static ones made from the real inputs. Fake tensors have no public module. Checked: 2.13.0.
     """
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, FakeTensor)}
-    symbolic = any(_has_symbols(value) for value in recorded)
-    matching = all(
-        isinstance(value, FakeTensor) == isinstance(real, torch.Tensor) and value is not _MISSING
-        for value, real in zip(recorded, inputs, strict=True)
-    )
-    if len(modes) == 1 and matching and (dynamic or not symbolic):
+    if len(modes) == 1 and all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True)):
         return recorded, next(iter(modes.values()))
     mode = FakeTensorMode(allow_non_fake_inputs=True)
+    gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
     return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in inputs], mode
+
+
+def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
+    """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are wanted."""
+    if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
+        numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
+        return numbers and not isinstance(real, torch.Tensor) and (dynamic or not _has_symbols(fake))
+    if _has_symbols(fake):
+        return dynamic and fake.dim() == real.dim() and fake.dtype == real.dtype
+    return (fake.shape, fake.stride(), fake.dtype, fake.device) == (real.shape, real.stride(), real.dtype, real.device)
 
 
 _MISSING = object()

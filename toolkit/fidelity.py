@@ -84,47 +84,51 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
     """
     if saved.run is None:
         return "a case by itself has no recorded compile"
-    compile_id, _, stage = saved.local_id.partition("/")
-    stage, _, number = stage.partition(".")
+    compile_id = saved.local_id.partition("/")[0]
     mine = [
         graph for graph in saved.run.graphs()
         if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_id
     ]  # fmt: skip
     by_id = {graph.local_id: graph for graph in mine}
-    kinds = _KINDS.get(stage)
-    numbers = [number] if kinds else _forwards_of(saved, mine)
     found: list[tuple[str, SavedGraph]] = []
-    for kind in kinds or ("forward", "inference", "backward"):
-        for suffix in numbers:
-            for name in (f"post_grad_{kind}", kind):
-                graph = by_id.get(f"{compile_id}/{name}" + (f".{suffix}" if suffix else ""))
-                if graph is not None:
-                    found.append((name, graph))
+    for kind, number in sorted(_compiles(saved, mine), key=lambda one: one[0] == "backward"):
+        for name in (f"post_grad_{kind}", kind):
+            graph = by_id.get(f"{compile_id}/{name}{number}")
+            if graph is not None:
+                found.append((name, graph))
     if not any(name.startswith("post_grad") for name, _ in found):
         return "the recording has no post-grad graph of this compile"
     return found
 
 
-_KINDS = {
-    "forward": ("forward",), "backward": ("backward",), "inference": ("inference",), "joint": ("forward", "backward"),
-    "post_grad_forward": ("forward",), "post_grad_backward": ("backward",), "post_grad_inference": ("inference",),
-}  # fmt: skip
+def _compiles(saved: SavedGraph, mine: Sequence[SavedGraph]) -> list[tuple[str, str]]:
+    """The inner compiles that a graph leads to: (forward | backward | inference, ".N" or "").
 
-
-def _forwards_of(saved: SavedGraph, mine: Sequence[SavedGraph]) -> list[str]:
-    """The numbers (".N") of the forward or inference graphs captured after a Dynamo graph and before the next one.
-
-    Numbers count per stage, and not each Dynamo graph comes to a forward; a backward has its forward's number.
+    Numbers count per stage, so a Dynamo graph and its forward may have different ones: they are joined by the order of capture. A
+    backward has its forward's number.
     """
-    order = [graph.local_id for graph in mine]
-    stage = saved.stage
-    numbers: list[str] = []
-    for graph in mine[order.index(saved.local_id) + 1 :]:
-        if graph.stage == stage:
+    kind = saved.stage.removeprefix("post_grad_")
+    if kind in ("forward", "backward", "inference"):
+        return [(kind, _number(saved))]
+    at = [graph.local_id for graph in mine].index(saved.local_id)
+    if saved.stage == "joint_passed":
+        before = next((graph for graph in reversed(mine[:at]) if graph.stage in ("joint", "inference")), None)
+        if before is not None and before.stage == "inference":
+            return [("inference", _number(before))]
+    found: list[tuple[str, str]] = []
+    for graph in mine[at + 1 :]:
+        if graph.stage == saved.stage or (found and saved.stage.startswith("joint")):
             break
         if graph.stage in ("forward", "inference"):
-            numbers.append(graph.local_id.partition("/")[2].partition(".")[2])
-    return numbers
+            found.append((graph.stage, _number(graph)))
+            if graph.stage == "forward":
+                found.append(("backward", _number(graph)))
+    return found
+
+
+def _number(graph: SavedGraph) -> str:
+    """The ".N" of a graph's id."""
+    return "".join(graph.local_id.partition("/")[2].partition(".")[1:])
 
 
 def _code(graph: SavedGraph) -> list[Path]:
@@ -139,7 +143,15 @@ def _different(what: str, recorded: Sequence[str], replayed: Sequence[str]) -> s
 
 def graph_lines(record: GraphRecord) -> list[str]:
     """A graph's nodes, one line each, in normal form; subgraphs follow indented under their names."""
-    return _body_lines(record.graph, "")
+    seen: dict[str, str] = {}
+    return [
+        _UNBACKED.sub(lambda found: seen.setdefault(found.group(), f"u_{len(seen)}"), line)
+        for line in _body_lines(record.graph, "")
+    ]
+
+
+_UNBACKED = re.compile(r"\b(?:u|zuf)\d+\b")
+"""Unbacked symbols: numbered as a process comes to them, so by order of appearance here."""
 
 
 def _body_lines(body: GraphBody, indent: str) -> list[str]:

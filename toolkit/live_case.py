@@ -34,7 +34,7 @@ class LiveCase(NamedTuple):
 def live_case(saved: SavedGraph, *, seed: int, device: str | None = None) -> LiveCase:
     """Loads a saved graph with its inputs; with `device`, moved there."""
     spec = ReplaySpec.of(saved.record, device=device)
-    gm, _, _ = live.fake_module(saved.record, saved.tensors)
+    gm, _, _ = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
     inputs = saved.inputs(seed)
     notes = [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
     if device is not None:

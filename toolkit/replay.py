@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +38,13 @@ DEFAULT_LIMIT_S = 600.0
 
 def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
            limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
-           server: ForkServer | None = None) -> Outcome:  # fmt: skip
+           imports: Sequence[str] = (), server: ForkServer | None = None) -> Outcome:  # fmt: skip
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
-    return the output tensors (imports torch here). `server`: a fork server to use; by default one is started and closed. A
-    segfault, a hang or running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be
-    loaded.
+    return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
+    `server`: a fork server to use; by default one is started and closed. A segfault, a hang or running out of memory is an
+    Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
     """
     from .rungs import rung as known
 
@@ -53,7 +53,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         kept = Path(folder) / "outputs.pt" if outputs else None
         payload = {
             "path": str(saved.path.absolute()), "rung": rung, "seed": seed, "device": device, "check": check,
-            "keep": str(kept) if kept else None,
+            "keep": str(kept) if kept else None, "imports": list(imports),
         }  # fmt: skip
         answer = used.call(TASK, payload, limit_s)
         outcome = outcome_of(answer, rung)
@@ -95,6 +95,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from .live_case import live_case
 
     mark("load")
+    _import(payload["imports"])
     saved = load_graph(payload["path"])
     case = live_case(saved, seed=payload["seed"], device=payload["device"])
     watched = fidelity.Watched()
@@ -112,6 +113,20 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         torch.save([one.detach() if isinstance(one, torch.Tensor) else one for one in outcome.outputs], payload["keep"])
     outcome.outputs = None
     return msgspec.to_builtins(outcome)
+
+
+def _import(names: Sequence[str]) -> None:
+    """Imports what the user asked for (never what a dump says)."""
+    import importlib
+
+    from ..dumps.errors import UsageError
+
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            fix = "give the name of a module that Python finds from here"
+            raise UsageError(f"cannot import {name}", str(error), fix) from error
 
 
 def _compiled(outcome: Outcome) -> bool:

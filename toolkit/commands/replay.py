@@ -24,8 +24,12 @@ if TYPE_CHECKING:
               help="Seconds that one replay may take.")  # fmt: skip
 @click.option("--check", type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "hang", "memory"]), default="auto",
               show_default=True, help="What to compare after the run.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def replay(graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, as_json: bool) -> None:
+def replay(
+    graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, imports: tuple[str, ...], as_json: bool
+) -> None:  # fmt: skip
     """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
 
     \b
@@ -34,13 +38,18 @@ def replay(graph: str, rung: str, seed: int, device: str | None, limit_s: float,
     FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run.
     Exit code: 0 nothing failed, 1 a failure was reproduced or no verdict was possible.
     """
+    import sys
+    from pathlib import Path
+
     from ...dumps.query import resolve
     from ...dumps.store import SavedGraph
     from ..replay import server_for
 
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
     found = resolve(graph)
     graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
-    options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check}
+    options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
     with server_for(rung) as server:
         rows = [_one(saved, options, server, tell=len(graphs) > 1) for saved in graphs]
     if isinstance(found, SavedGraph):
@@ -89,7 +98,7 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
     plain = msgspec.to_builtins(outcome)
     keys = ("ok", "verdict", "signature", "seconds", "fidelity", "errors", "notes", "rung", "peak_bytes")
     row: dict[str, Any] = {"id": saved.id, **{key: plain.get(key) for key in keys}}
-    row["ok"] = outcome.ok
+    row |= {"ok": outcome.ok, "errors": plain.get("errors", []), "notes": outcome.notes}
     if not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error"):
         row["output"] = outcome.output
     return row
