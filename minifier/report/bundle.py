@@ -11,6 +11,7 @@ was not seen: a program that does not fail is written with those words in the is
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -141,9 +142,10 @@ def _search(case: Case, saved: SavedGraph, times: int, redactor: Redactor, narra
                 earlier = [verify.Trial(code, "", 0.0) for code in known.codes] if known else []
                 missing = times - 1 - len(earlier)
                 codes = known.layers if known else {}
-                with ThreadPoolExecutor(1) as beside:
+                stop = threading.Event()
+                with ThreadPoolExecutor(1) as beside, verify.ending(stop):
                     ask = script.entry == "torch.compile" and not codes
-                    probing = beside.submit(layers.probe, program) if ask else None
+                    probing = beside.submit(layers.probe, program, stop=stop) if ask else None
                     rest = verify.run_many(program, missing, seed=seed) if missing > 0 else []
                 found = _Found(
                     script, verify.Verification((trial, *rest, *earlier)), probing.result() if probing else codes

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,7 +32,7 @@ open(answer, "w").write(json.dumps(codes))
 """
 
 
-def probe(program: Path, *, limit_s: float = 120.0) -> dict[str, int]:
+def probe(program: Path, *, limit_s: float = 120.0, stop: threading.Event | None = None) -> dict[str, int]:
     """The exit code that `program` would have under each backend of BACKENDS; empty when the probe itself dies."""
     found: dict[str, int] = {}
 

@@ -17,8 +17,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,16 +70,22 @@ class Verification:
         return (chosen or self.trials[0]).output if self.trials else ""
 
 
-def run_once(program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> Trial:
+def run_once(
+    program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None, stop: threading.Event | None = None
+) -> Trial:
     """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty."""
-    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed)
+    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed, stop=stop)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
 
 
 def run_command(
-    command: Sequence[str], *, limit_s: float, seed: Path | None = None, after: Callable[[Path], None] | None = None
-) -> Trial:
-    """Any command in such a process; `after` may read what it left in its working folder before that vanishes."""
+    command: Sequence[str], *, limit_s: float, seed: Path | None = None, stop: threading.Event | None = None,
+    after: Callable[[Path], None] | None = None,
+) -> Trial:  # fmt: skip
+    """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
+
+    Setting `stop` from another thread ends it at once.
+    """
     with tempfile.TemporaryDirectory(prefix="graphdbg-verify-") as scratch:
         folders = {name: Path(scratch) / name for name in ("cache", "tmp", "cwd")}
         for folder in folders.values():
@@ -89,17 +96,28 @@ def run_command(
             plant(folders["cache"], seed)
             _place_headers(folders)
         started = time.monotonic()
-        code, output = _run(command, _environment(folders), folders["cwd"], limit_s)
+        code, output = _run(command, _environment(folders), folders["cwd"], limit_s, stop)
         if after is not None:
             after(folders["cwd"])
         return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
 def run_many(program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> list[Trial]:
-    """Several fresh processes, as many at once as there are two cores for."""
-    with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool:
-        runs = [pool.submit(run_once, program, limit_s=limit_s, seed=seed) for _ in range(times)]
+    """Several fresh processes, as many at once as there are cores; an interrupt ends them all."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool, ending(stop):
+        runs = [pool.submit(run_once, program, limit_s=limit_s, seed=seed, stop=stop) for _ in range(times)]
         return [run.result() for run in runs]
+
+
+@contextlib.contextmanager
+def ending(stop: threading.Event) -> Generator[None]:
+    """Sets `stop` when the block is left by an exception, an interrupt above all: no process goes on for nobody."""
+    try:
+        yield
+    except BaseException:
+        stop.set()
+        raise
 
 
 def verify(program: Path, times: int = 3, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> Verification:
@@ -137,7 +155,9 @@ def _environment(folders: Mapping[str, Path]) -> dict[str, str]:
     }
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, limit_s: float) -> tuple[int | None, str]:
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], cwd: Path, limit_s: float, stop: threading.Event | None
+) -> tuple[int | None, str]:
     """Exit code and output of a process group of its own; the whole group dies at the limit, or when we are interrupted."""
     log = cwd.parent / "log"
     with log.open("wb") as file:
@@ -145,12 +165,18 @@ def _run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, limi
             command, env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
         )  # fmt: skip
         try:
-            code: int | None = process.wait(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
+            code = _wait(process, time.monotonic() + limit_s, stop)
         finally:
             _end(process)
     return code, log.read_text(errors="replace")[-_LOG_CHARACTERS:]
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float, stop: threading.Event | None) -> int | None:
+    """The exit code; None when the deadline or the stop came first."""
+    while time.monotonic() < deadline and not (stop is not None and stop.is_set()):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=0.2)
+    return None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

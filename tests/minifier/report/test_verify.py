@@ -80,3 +80,14 @@ def test_a_seed_brings_probes_but_no_lock(tmp_path: Path) -> None:
         "    for path in sorted(pathlib.Path(os.environ[name]).rglob('*.*')): print(path.name)"
     )
     assert verify.run_once(program(tmp_path, text), seed=seed).output.split() == ["probe.so", "h.gch"]
+
+
+def test_an_interrupt_ends_every_process(tmp_path: Path) -> None:
+    import signal
+    import threading
+
+    started = time.monotonic()
+    threading.Timer(1.0, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        verify.run_many(program(tmp_path, "import time; time.sleep(60)"), 2)
+    assert time.monotonic() - started < 20
