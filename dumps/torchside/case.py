@@ -13,7 +13,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ..atomic import new_folder
-from ..schema import Ambient, GraphRecord
+from ..schema import Ambient, ConstValue, GraphRecord
 from ..tensors import TensorStore
 from ..writer import TENSORS_FOLDER, write_graph_folder
 from ._torch import HigherOrderOperator, OpOverload
@@ -29,7 +29,10 @@ def save(
     with new_folder(path) as folder:
         store = TensorStore(folder / TENSORS_FOLDER)
         record = describe(gm, like=like, stage=stage, compile_kwargs=compile_kwargs, ambient=ambient, sink=store)
-        write_graph_folder(folder / "graph", record, observe(record, inputs, "all", store))
+        seen = observe(record, inputs, "all", store)
+        for node, item in zip((n for n in record.graph.nodes if n.op == "placeholder"), seen.inputs, strict=True):
+            node.value = node.value or item.value or ConstValue(value=item.scalar)
+        write_graph_folder(folder / "graph", record, seen)
         for entry in (folder / "graph").iterdir():
             entry.rename(folder / entry.name)
         (folder / "graph").rmdir()

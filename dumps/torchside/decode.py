@@ -46,7 +46,8 @@ class Decoder:
         gm.meta[CARRY] |= {
             "id": record.id, "stage": record.stage, "compile_id": record.compile_id,
             "compile_kwargs": record.compile_kwargs, "ambient": record.ambient, "config": record.config,
-            "inputs": record.inputs, "versions": record.versions, "symbols": self.symbols, "originals": self.originals,
+            "inputs": record.inputs, "versions": record.versions, "symbols": self.symbols,
+            "has_shape_env": bool(record.shape_env or record.symbols), "originals": self.originals,
             "not_saved": dict((record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
             "made_up": self.storages.made_up,
         }  # fmt: skip
@@ -79,8 +80,7 @@ class Decoder:
             meta.node(node, record, f"{where}: node {record.name}")
             if record.value is not None:
                 self._value(node, record, body, meta, fake, f"{where}: node {record.name}")
-        graph.lint()
-        gm = GraphModule(root, graph)
+        gm = _module(root, graph, where)
         meta.module(gm, body.meta, where)
         gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta") if key in body.meta}
         return gm
@@ -144,6 +144,16 @@ class Decoder:
             return
         if key == "val" and body.meta.get("tensor_meta"):
             meta.tensor_meta(node)
+
+
+def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
+    """Compiles FX's code for the graph, which does not run it."""
+    try:
+        graph.lint()
+        return GraphModule(root, graph)
+    except (RuntimeError, SyntaxError, AttributeError, ValueError, RecursionError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UnreadableError(where, f"FX makes no module of it ({first})") from error
 
 
 def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:

@@ -78,7 +78,7 @@ class _Encoder:
         config: Mapping[str, Mapping[str, Any]], roles: Mapping[str, Any],
     ) -> GraphRecord:  # fmt: skip
         self._count(self.gm)
-        if "symbols" in self.carry:
+        if self.carry.get("has_shape_env"):
             self.symbols.adopt(self.carry["symbols"].env)
         body = self.body(self.gm)
         plain = ArgumentWriter(self.values)

@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ..errors import UnreadableError
 from ..schema import GraphRecord
 from ..tensors import TensorSink
 from .decode import Decoder
 
 
 def fake_module(record: GraphRecord, tensors: TensorSink | None, where: str) -> tuple[GraphModule, list[Any], Any]:
-    """The module, the values of its placeholders, and the mode that they live in."""
+    """The module, the values of its placeholders (None where none was recorded), and the mode that they live in."""
     decoder = Decoder(record, tensors, where)
     gm = decoder.build(fake=True)
     gm.shape_env = decoder.symbols.env  # pyright: ignore
@@ -31,7 +30,7 @@ def fake_module(record: GraphRecord, tensors: TensorSink | None, where: str) -> 
                 inputs.append(_number(node.meta[key]))
                 break
         else:
-            raise UnreadableError(f"{where}: node {node.name}", "its value was not recorded, so it cannot be compiled")
+            inputs.append(None)
     return gm, inputs, decoder.values.mode
 
 

@@ -80,11 +80,13 @@ def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
     for name, parameter in _parameters(kind).items():
         if name in _FLAGS and hasattr(module, _FLAGS[name]) and isinstance(parameter.default, bool):
             arguments[name] = getattr(module, _FLAGS[name]) is not None
-        elif hasattr(module, name):
+        elif hasattr(module, name) and not (name == "mode" and isinstance(module, torch.nn.RNNBase)):
             value = getattr(module, name)
             if isinstance(value, torch.Tensor) or value is parameter.default:
                 continue
             arguments[name] = value
+    if kind is torch.nn.RNN:
+        arguments["nonlinearity"] = module.nonlinearity
     try:
         with torch.device("meta"):
             twin = kind(**arguments)
@@ -120,8 +122,8 @@ def build(
     kind = getattr(torch.nn, short, None)
     if kind is None:
         raise EnvironmentLackError(where, f"this torch has no torch.nn.{short}")
-    known = _parameters(kind)
-    unknown = sorted(set(record.arguments) - set(known))
+    known = {*_parameters(kind), *(("nonlinearity",) if kind is torch.nn.RNN else ())}
+    unknown = sorted(set(record.arguments) - known)
     if unknown:
         raise EnvironmentLackError(where, f"torch.nn.{short} takes no argument {unknown[0]!r}")
     decoded = {name: arguments.decode(value, where) for name, value in record.arguments.items()}
@@ -142,8 +144,7 @@ def _load_state(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], wh
         home, _, last = name.rpartition(".")
         owner = module.get_submodule(home)
         if last in owner._parameters:
-            requires_grad = tensor.requires_grad
-            owner._parameters[last] = torch.nn.Parameter(tensor.detach(), requires_grad=requires_grad)
+            owner._parameters[last] = tensor if isinstance(tensor, torch.nn.Parameter) else torch.nn.Parameter(tensor)
         else:
             owner._buffers[last] = tensor
 
