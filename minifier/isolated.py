@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -43,6 +44,8 @@ VERIFY = 3
 FLAKY_REPEATS = 4
 BEST_FILE = "best.json"
 CASE_FILE = "case.json"
+RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
+"""What a report leaves beside the case; all of it is about the case that was best then."""
 
 
 def minify_saved(
@@ -64,17 +67,19 @@ def minify_saved(
     from ..toolkit.rungs import rung as known
 
     known(rung)
-    if (out / "case").exists() or (out.exists() and not resume and any(out.iterdir())):
+    if out.exists() and not resume and any(out.iterdir()):
         raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-minify-")))
+        # The pool is left after the server is closed, which resolves whatever its threads still wait for.
+        pool = stack.enter_context(ThreadPoolExecutor(max(jobs, SANITY + 1)))
         server = stack.enter_context(ForkServer(preload=PRELOAD))
         pattern = None if match is None else re.compile(match)
         oracle = Oracle(saved.path.absolute(), work, server, rung, check, seed, pattern)
         journal = Journal(out / "journal.jsonl", _header(saved, oracle, jobs), resume=resume)
         stack.callback(journal.close)
         session = _Session(oracle, journal, out, narrate)
-        return session.run(Budget(max_time, max_queries), jobs, on_event, stack)
+        return session.run(Budget(max_time, max_queries), jobs, on_event, pool)
 
 
 def _header(saved: SavedGraph, oracle: Oracle, jobs: int) -> dict[str, Any]:
@@ -103,14 +108,12 @@ class _Session:
         self.whole = Answer(Verdict.INVALID)
         self.queries = 0
 
-    def run(self, budget: Budget, jobs: int, on_event: Callable[[Event], None] | None, stack: ExitStack) -> Minified:
+    def run(self, budget: Budget, jobs: int, on_event: Callable[[Event], None] | None, pool: Executor) -> Minified:
         """Sanity, search, verification. On Ctrl-C raises Interrupted whose result says where the case lies."""
-        with ThreadPoolExecutor(SANITY) as beside:
-            prepared = beside.submit(self.oracle.prepare)
-            repeats = self._sanity(beside)
-            prepared.result()
+        prepared = pool.submit(self.oracle.prepare)
+        repeats = self._sanity(pool)
+        prepared.result()
         self.oracle.find_hints()
-        executor = stack.enter_context(ThreadPoolExecutor(jobs)) if jobs > 1 else None
 
         def show(event: Event) -> None:
             if event.improved:
@@ -119,8 +122,8 @@ class _Session:
                 on_event(event)
 
         engine = Engine(
-            self.oracle, budget=budget, journal=self.journal, repeats=repeats, jobs=jobs, executor=executor,
-            queries=self.queries, on_event=show,
+            self.oracle, budget=budget, journal=self.journal, repeats=repeats, jobs=jobs,
+            executor=pool if jobs > 1 else None, queries=self.queries, on_event=show,
         )  # fmt: skip
         steps = [*TIERS, ("outputs", self._outputs), *((name, self._axis(name)) for name in PASS_NAMES)]
         try:
@@ -130,7 +133,7 @@ class _Session:
             raise
         return self._finish(result, VERIFY)
 
-    def _sanity(self, beside: ThreadPoolExecutor) -> int:
+    def _sanity(self, beside: Executor) -> int:
         """Judges the original until it is clear whether and how surely it fails; returns how often negatives are asked."""
         first = [beside.submit(self._original, run) for run in range(SANITY)]
         answers = [future.result() for future in first]
@@ -162,16 +165,17 @@ class _Session:
         return answer
 
     def _outputs(self, engine: Engine, state: Candidate) -> Candidate:
-        if engine.best is None:
-            return state
-        found = self.oracle.ask("outputs", engine.best)
-        return drop_outputs(engine, engine.best, found["returned"], found["loose"])
+        state = self._case(engine)
+        found = self.oracle.ask("outputs", state)
+        return drop_outputs(engine, state, found["returned"], found["loose"])
+
+    def _case(self, engine: Engine) -> Candidate:
+        """The best case, or all atoms where none could go."""
+        return engine.best or Candidate.of(range(self.oracle.size))
 
     def _axis(self, name: str) -> Callable[[Engine, Candidate], Candidate]:
         def step(engine: Engine, state: Candidate) -> Candidate:
-            if engine.best is None:
-                return state
-            state = engine.best
+            state = self._case(engine)
             tried: set[str] = set()
             for number in range(8):
                 rounds: list[list[str]] = self.oracle.ask("propose", state, **{"pass": name})["rounds"]
@@ -191,6 +195,7 @@ class _Session:
         shown = 0
         queries = result.queries
         path = self.out / "case"
+        clear(self.out)
         self._describe(self.oracle.ask("emit", best, out=str(path))["spec"])
         for number in range(verify):
             answer, _ = self.oracle.judge(None, path)
@@ -218,3 +223,9 @@ class _Session:
         }  # fmt: skip
         write_file(self.out / "case" / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
+
+def clear(out: Path) -> None:
+    """Removes the result of an earlier, unfinished minification into the same folder; its journal stays."""
+    shutil.rmtree(out / "case", ignore_errors=True)
+    for name in RESULT_FILES:
+        (out / name).unlink(missing_ok=True)

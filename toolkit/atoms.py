@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
+from torch.fx.node import map_arg
 
 from .values import Held, Values, leaves, opaque
 
@@ -105,7 +106,7 @@ def output_nodes(graph: fx.Graph) -> list[fx.Node]:
     """The distinct nodes that a graph returns, in order."""
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     found: dict[fx.Node, None] = {}
-    fx.node.map_arg(output.args[0], lambda node: found.setdefault(node))
+    map_arg(output.args[0], lambda node: found.setdefault(node))
     return list(found)
 
 

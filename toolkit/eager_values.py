@@ -115,7 +115,7 @@ class _Recorder(fx.Interpreter):
         kept = compact(value)
         plain = kept.layout is torch.strided
         held = Held(
-            tuple(kept.shape), kept.stride() if plain else (), kept.storage_offset() if plain else 0,
+            tuple(kept.shape), kept.stride() if plain else (), int(kept.storage_offset()) if plain else 0,
             kept.dtype, kept.device, kept.requires_grad, kept,
         )  # fmt: skip
         if self._spill is not None and plain and not kept.is_quantized:

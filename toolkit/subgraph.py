@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from .atoms import Atoms, output_nodes
 from .copying import clone_inputs
@@ -209,7 +210,7 @@ class _Builder:
             return self.env[self._source(other)] if key is None else self.held[key]
 
         new = self.graph.create_node(
-            node.op, node.target, fx.node.map_arg(node.args, argument), fx.node.map_arg(node.kwargs, argument),
+            node.op, node.target, map_arg(node.args, argument), map_arg(node.kwargs, argument),
             node.name, node.type,
         )  # fmt: skip
         new.meta = copy.copy(node.meta)

@@ -125,7 +125,7 @@ def compact(tensor: torch.Tensor) -> torch.Tensor:
     if bare.layout is not torch.strided or bare.is_quantized or bare.is_conj() or bare.is_neg():
         return bare.clone().requires_grad_(tensor.requires_grad)
     length = span(bare)
-    lead = (bare.storage_offset() * bare.element_size() % 16) // bare.element_size()
+    lead = (int(bare.storage_offset()) * bare.element_size() % 16) // bare.element_size()
     flat = torch.empty(lead + length, dtype=bare.dtype, device=bare.device)
     if length:
         flat[lead:].copy_(bare.as_strided((length,), (1,), bare.storage_offset()))

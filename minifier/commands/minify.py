@@ -75,12 +75,12 @@ def _run(saved: Any, options: dict[str, Any], as_json: bool) -> int:
     except KeyboardInterrupt:
         say(f"graphdbg: interrupted before anything was found; go on with --resume -o {options['out']}")
         return 130
-    _conclude(result, options, as_json)
+    _conclude(result, options, as_json, interrupted=code != 0)
     return code
 
 
-def _conclude(result: Minified, options: dict[str, Any], as_json: bool) -> None:
-    report = _report(result, options) if result.path else {}
+def _conclude(result: Minified, options: dict[str, Any], as_json: bool, interrupted: bool) -> None:
+    report = {} if interrupted else _report(result, options)
     summary = {
         "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
         "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
@@ -93,6 +93,8 @@ def _conclude(result: Minified, options: dict[str, Any], as_json: bool) -> None:
         return
     for line in _lines(result, report):
         say(line)
+    if interrupted:
+        say(f"interrupted: go on with --resume -o {options['out']}, or write a repro with graphdbg report {options['out']}")
     emit(str(result.path), as_json=False)
 
 

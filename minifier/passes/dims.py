@@ -2,7 +2,7 @@
 """Dims: distinct sizes give way to smaller ones, in the shapes of inputs and in size arguments.
 
 Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not proposed.
-First everything to 2, then what is left to 1, which changes broadcasting.
+First everything to 2, then to 1, which changes broadcasting; what resists is halved.
 
 >>> propose(case)
 [['dims 8 2', 'dims 768 2'], ['dims 8 1', 'dims 768 1']]
@@ -27,11 +27,11 @@ _SIZE_METHODS = frozenset({
 
 
 def propose(case: Case) -> list[list[str]]:
-    """Rounds of "dims FROM TO": first to 2, then to 1; those that eager takes alone, or all of them where it takes all."""
+    """Rounds of "dims FROM TO": to 2, to 1, halves; those that eager takes alone, or all of them where it takes all."""
     sizes = _sizes(case)
     rounds: list[list[str]] = []
-    for small in SMALL:
-        edits = [f"dims {size} {small}" for size in sizes if size > small]
+    smaller = [[f"dims {size} {small}" for size in sizes if size > small] for small in SMALL]
+    for edits in [*smaller, [f"dims {size} {size // 2}" for size in sizes if size > 4]]:
         if not edits:
             continue
         together = _valid(case, edits)

@@ -1,0 +1,141 @@
+"""Minifying in isolation, with real processes: a wrong number, interruption, kill and resume, a predicate, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config as inductor_config
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.store import load_graph
+from graphdbg.minifier.minify import _with_settings, minify
+
+BUG = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
+
+
+def network() -> tuple[fx.GraphModule, list[Any]]:
+    torch.manual_seed(0)
+
+    def f(x: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor]:
+        for weight in weights[:5]:
+            x = torch.tanh(x @ weight) * 0.5 + x
+        x = torch.relu(x)
+        for weight in weights[5:]:
+            x = torch.tanh(x @ weight) * 0.5 + x
+        return (x,)
+
+    inputs = [torch.randn(6, 12), *(torch.randn(12, 12) / 3 for _ in range(10))]
+    return make_fx(f)(*inputs), inputs
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A case folder that fails in Inductor because of the planted relu bug."""
+    gm, inputs = network()
+    with inductor_config.patch(BUG):
+        return _with_settings(save_graph(gm, inputs, tmp_path_factory.mktemp("cases") / "relu"))
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "graphdbg", "minify", *map(str, arguments)]
+
+
+def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
+    gm, inputs = network()
+    with inductor_config.patch(BUG):
+        result = minify(gm, inputs, out=tmp_path / "out")
+    assert [str(node.target) for node in result.module.graph.nodes if node.op == "call_function"] == ["aten.relu.default"]
+    assert (result.nodes, len(result.inputs)) == (3, 1)
+    assert result.input_bytes <= 16
+    assert result.queries <= 20
+    assert result.verified == (3, 3)
+    assert result.signature is not None
+    assert result.signature.kind == "accuracy"
+    assert [step[1] for step in result.history] == sorted((step[1] for step in result.history), reverse=True)
+    told = json.loads((tmp_path / "out" / "case" / "case.json").read_text())
+    assert told["signature"]["kind"] == "accuracy"
+    assert told["original"]["nodes"] == len(gm.graph.nodes)
+    assert load_graph(tmp_path / "out").record.config == {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}}
+
+
+@pytest.mark.slow
+def test_kill_and_resume_repeats_nothing_and_ends_the_same(case: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = subprocess.Popen(command(case, "-o", out, "--json"), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for number, _ in enumerate(process.stdout):
+        if number == 3:
+            process.kill()
+            break
+    process.wait()
+    before = (out / "journal.jsonl").read_text().splitlines()
+    done = subprocess.run(command(case, "-o", out, "--json", "--resume"), stdout=subprocess.PIPE, text=True, check=True)
+    lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+    keys = [(line["case"], line["run"]) for line in lines if "case" in line]
+    assert len(keys) == len(set(keys))
+    assert len(lines) > len(before)
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["nodes"], last["verified"]) == (3, [3, 3])
+    assert (out / "repro.py").exists()
+
+
+def test_ctrl_c_keeps_the_best_and_says_where(case: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        command(case, "-o", out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("query"):
+            os.kill(process.pid, signal.SIGINT)
+            break
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert stdout.strip() == str(out / "case")
+    assert len(load_graph(out).record.graph.nodes) < len(network()[0].graph.nodes)
+
+
+def test_a_case_that_does_not_fail_exits_1_and_bad_usage_2(tmp_path: Path) -> None:
+    gm, inputs = network()
+    save_graph(gm, inputs, tmp_path / "case")
+    done = subprocess.run(command(tmp_path / "case", "-o", tmp_path / "out"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "does not fail under inductor" in done.stderr
+    done = subprocess.run(command(tmp_path / "case", "--check", "nonsense"), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+
+
+def test_a_predicate_runs_in_this_process_and_its_exceptions_propagate() -> None:
+    gm, inputs = network()
+    processes: set[int] = set()
+
+    def has_relu(gm: fx.GraphModule, inputs: Any) -> bool:
+        processes.add(os.getpid())
+        return any(node.target is torch.ops.aten.relu.default for node in gm.graph.nodes)
+
+    result = minify(gm, inputs, check=has_relu)
+    assert (result.nodes, len(result.inputs)) == (3, 1)
+    assert processes == {os.getpid()}
+    with pytest.raises(ZeroDivisionError):
+        minify(gm, inputs, check=lambda gm, inputs: 1 // 0)
+    with pytest.raises(UsageError, match="does not fail"):
+        minify(gm, inputs, check=lambda gm, inputs: False)
+
+
+def test_the_command_imports_no_torch() -> None:
+    code = "import sys; from graphdbg.minifier.commands import minify; from graphdbg.minifier import isolated; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"False\s*", done.stdout)
