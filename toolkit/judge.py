@@ -23,7 +23,7 @@ from torch import fx
 
 from . import _torch
 from .copying import clone_inputs, copy_graph
-from .eager import GraphRunError, Hook, draws_from_generator, run_graph
+from .eager import GraphRunError, Hook, draws_from_generator, recomputes_random, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, same_bits
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
@@ -81,6 +81,7 @@ class _Case:
     watch: Watch
     seconds: float = 0.0
     step: str = ""
+    began: float = 0.0
 
     def __post_init__(self) -> None:
         self.attributes = Attributes(self.gm)
@@ -110,6 +111,9 @@ class _Case:
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             return self._crashed(error)
         mark("compare")
+        if random and recomputes_random(self.gm):
+            truth = NoReference("a checkpointed region draws random numbers")
+            self.compared = tuple(name for name in self.compared if name == "metadata")
         wanted = eager.results(changed)
         difference = self._mutation(got, changed) or self._compare(
             truth, wanted, got.results(changed), again.results(changed), random, changed
@@ -150,7 +154,7 @@ class _Case:
 
     def _run_rung(self, *, fallback_random: bool = False) -> Execution:
         gm = copy_graph(self.gm)
-        began = time.perf_counter()
+        began = self.began = time.perf_counter()
         extra = {"inductor": {"fallback_random": True}} if fallback_random else {}
         with _torch.settings(extra), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
@@ -166,6 +170,7 @@ class _Case:
         mark(step)
 
     def _crashed(self, error: Exception) -> Outcome:
+        self.seconds = self.seconds or time.perf_counter() - self.began
         signature = Signature("memory", self.step) if is_memory_error(error) else from_exception(error, self.step)
         return Outcome(
             ok=False, signature=signature, verdict=f"{signature.kind}: {_first_line(signature)}", seconds=self.seconds

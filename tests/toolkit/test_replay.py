@@ -129,12 +129,16 @@ def test_the_command_tells_verdict_seconds_and_exit_code(recorded: Path) -> None
 
 
 def test_failing_graphs_come_first() -> None:
-    def row(name: str, kind: str | None, **more: object) -> dict[str, object]:
+    def row(name: str, kind: str | None, stage: str = "forward", **more: object) -> dict[str, object]:
         signature = None if kind is None else {"kind": kind, **more}
-        return {"id": name, "ok": kind is None, "signature": signature, "fidelity": more.get("fidelity", "same")}
+        return {"id": name, "stage": stage, "ok": kind is None, "signature": signature, "fidelity": "same"}
 
-    rows = [row("a", None), row("b", "accuracy", size=0.1), row("c", "crash"), row("d", "accuracy", size=3.0), row("e", "error")]
-    assert [one["id"] for one in sorted(rows, key=rank)] == ["c", "d", "b", "e", "a"]
+    rows = [
+        row("fine", None), row("small", "accuracy", size=0.1), row("outer", "crash", "dynamo"), row("inner", "crash"),
+        row("large", "accuracy", size=3.0), row("unknown", "error"),
+    ]  # fmt: skip
+    order = [one["id"] for one in sorted(rows, key=rank)]
+    assert order == ["inner", "outer", "large", "small", "unknown", "fine"]
 
 
 def test_code_in_normal_form() -> None:

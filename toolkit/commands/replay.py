@@ -83,7 +83,7 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool)
     except GraphdbgError as error:
         if not tell:
             raise
-        row = {"id": saved.id, "ok": False, "verdict": f"cannot judge: {error}", "signature": None, "seconds": 0.0,
+        row = {"id": saved.id, "stage": saved.stage, "ok": False, "verdict": f"cannot judge: {error}", "signature": None, "seconds": 0.0,
                "fidelity": None, "notes": [], "rung": options["rung"]}  # fmt: skip
     else:
         row = _row(saved, outcome)
@@ -97,7 +97,7 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
 
     plain = msgspec.to_builtins(outcome)
     keys = ("ok", "verdict", "signature", "seconds", "fidelity", "errors", "notes", "rung", "peak_bytes")
-    row: dict[str, Any] = {"id": saved.id, **{key: plain.get(key) for key in keys}}
+    row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
     row |= {"ok": outcome.ok, "errors": plain.get("errors", []), "notes": outcome.notes}
     if not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error"):
         row["output"] = outcome.output
@@ -117,16 +117,22 @@ _RANK = {
 }
 
 
-def rank(row: dict[str, Any]) -> tuple[int, float]:
-    """Failing graphs first: crashes, hangs, NaN, wrong numbers by size, metadata; then what differs from the recording;
-    then the rest.
+_STAGE = ("forward", "inference", "backward", "post_grad_forward", "post_grad_inference", "post_grad_backward", "joint_passed",
+          "joint", "pre_grad", "dynamo")  # fmt: skip
+"""Which stage to look at first when several fail alike: the narrowest that the inner compiler takes as it is."""
+
+
+def rank(row: dict[str, Any]) -> tuple[int, int, float]:
+    """Failing graphs first: crashes, hangs, NaN, wrong numbers by size, metadata; then what differs from the recording; then
+    the rest.
     """
+    stage = _STAGE.index(row["stage"]) if row.get("stage") in _STAGE else len(_STAGE)
     signature = row["signature"]
     if signature is not None:
-        return _RANK.get(signature["kind"], 5), -(signature.get("size") or 0.0)
+        return _RANK.get(signature["kind"], 5), stage, -(signature.get("size") or 0.0)
     if not row["ok"]:
-        return 8, 0.0
-    return (9 if str(row["fidelity"]).startswith("different") else 10), 0.0
+        return 8, stage, 0.0
+    return (9 if str(row["fidelity"]).startswith("different") else 10), stage, 0.0
 
 
 def _show_one(row: dict[str, Any], as_json: bool) -> None:
