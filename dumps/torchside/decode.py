@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
-from ..errors import GraphdbgError, RefusedError, UnreadableError
-from ..schema import GraphBody, GraphRecord, NodeRecord
+from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
 from . import leaf_modules, targets
 from .arguments import ArgumentReader
@@ -134,16 +134,26 @@ class Decoder:
         if not fake:
             node.meta[CARRIED_VALUE] = record.value
             return
+        if record.op != "placeholder" and _is_opaque(record.value):
+            node.meta[CARRIED_VALUE] = record.value
+            return
         key = "example_value" if body.meta.get("value_key") == "example_value" else "val"
         try:
             node.meta[key] = self.values.value(record.value, where)  # pyright: ignore
-        except GraphdbgError:
+        except EnvironmentLackError:
             if record.op == "placeholder":
                 raise
             node.meta[CARRIED_VALUE] = record.value  # an intermediate value that cannot be made is made again by propagation
             return
         if key == "val" and body.meta.get("tensor_meta"):
             meta.tensor_meta(node)
+
+
+def _is_opaque(value: Value | None) -> bool:
+    """Whether a value, or a part of it, has no saved form."""
+    if isinstance(value, SequenceValue):
+        return any(_is_opaque(item) for item in value.items)
+    return isinstance(value, OpaqueValue)
 
 
 def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
