@@ -81,6 +81,18 @@ def draws_from_generator(gm: fx.GraphModule) -> bool:
     )
 
 
+def recomputes_random(gm: fx.GraphModule) -> bool:
+    """Whether a checkpointed region draws random numbers: compiled code then draws them in another order than eager."""
+    return any(
+        "checkpoint" in str(node.target) and isinstance(body, fx.GraphModule) and has_random(body)
+        for part in gm.modules()
+        if isinstance(part, fx.GraphModule)
+        for node in part.graph.nodes
+        if node.op == "call_function"
+        for body in (getattr(part, str(arg.target), None) for arg in node.all_input_nodes if arg.op == "get_attr")
+    )
+
+
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and off the CPU."""
     draw = _DRAWS.get(str(target))

@@ -77,7 +77,7 @@ def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec
     last = first + int(kwargs.get("num_orig_model_outputs", kept - first))
     _set_visible(forward, range(first, min(last, kept)))
     static = kwargs.get("static_lifetime_input_indices") or ()
-    wanted = [node.name for node in backward.graph.nodes if node.op == "placeholder"]
+    wanted = _saved_names([node.name for node in backward.graph.nodes if node.op == "placeholder"], made[kept:], names)
     needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
     donated = _torch.donated_inputs(forward, backward, kept)
     static_forward = {"static_input_idxs": list(static)}
@@ -104,6 +104,15 @@ def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec
         return [*outputs[:kept], *gradients]
 
     return run
+
+
+def _saved_names(wanted: list[str], saved: list[str | None], inputs: list[str]) -> list[str]:
+    """The backward's inputs by the forward's names. What the partitioner saves under a new name (the random state of a
+    recomputation) is the next output that no input of the backward is named after.
+    """
+    known = {*inputs, *(name for name in saved if name)}
+    unclaimed = iter([name for name in saved if name and name not in wanted])
+    return [name if name in known else next(unclaimed, name) for name in wanted]
 
 
 def _flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
