@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +48,8 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
     from .rungs import rung as known
 
     known(rung)  # a wrong name is the caller's mistake, told before anything starts
-    with _server(server, rung) as used, tempfile.TemporaryDirectory(prefix="graphdbg-replay-") as folder:
-        kept = Path(folder) / "outputs.pt" if outputs else None
+    with _server(server, rung) as used:
+        kept = used.scratch_file(".pt") if outputs else None
         payload = {
             "path": str(saved.path.absolute()), "rung": rung, "seed": seed, "device": device, "check": check,
             "keep": str(kept) if kept else None, "imports": list(imports),
@@ -60,6 +59,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         outcome.notes += used.notes
         if kept is not None and kept.exists():
             outcome.outputs = _load(kept)
+            kept.unlink()
     return outcome
 
 

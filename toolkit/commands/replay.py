@@ -83,8 +83,10 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool)
     except GraphdbgError as error:
         if not tell:
             raise
-        row = {"id": saved.id, "stage": saved.stage, "ok": False, "verdict": f"cannot judge: {error}", "signature": None, "seconds": 0.0,
-               "fidelity": None, "notes": [], "rung": options["rung"]}  # fmt: skip
+        row = {
+            "id": saved.id, "stage": saved.stage, "ok": False, "verdict": f"cannot judge: {error}", "signature": None,
+            "seconds": 0.0, "fidelity": None, "errors": [], "notes": [], "rung": options["rung"],
+        }  # fmt: skip
     else:
         row = _row(saved, outcome)
     if tell:

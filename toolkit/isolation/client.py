@@ -63,6 +63,7 @@ class _Process:
         cache = cache_dir or self.root / "cache"
         cache.mkdir(parents=True, exist_ok=True)
         (self.root / "tmp").mkdir()
+        (self.root / "handed").mkdir()
         ours, theirs = socket.socketpair()
         self.socket = ours
         self.pending: dict[int, Pending] = {}
@@ -189,6 +190,12 @@ class ForkServer:
             process = self._started()
         process.ready.wait()
         return process.warm_seconds
+
+    def scratch_file(self, suffix: str) -> Path:
+        """A path that a task may write to and that lives as long as the server, for what is too large for an answer."""
+        with self._lock:
+            self._last_id += 1
+            return self._started().root / "handed" / f"{self._last_id}{suffix}"
 
     @property
     def notes(self) -> list[str]:
