@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ...dumps.ids import compile_name
 from ...dumps.schema import GraphRecord, InputRecord
 from . import configs
 from ._torch import compile_id, is_restart, undisturbed
@@ -157,7 +158,7 @@ def flying(session: Session, *, graph_id: int | None = None) -> Iterator[Flight]
 def _named(session: Session, outer: Flight | None, graph_id: int | None) -> Flight:
     wanted = compile_id()
     if wanted is not None:
-        flight = Flight(session, wanted, wanted)
+        flight = Flight(session, compile_name(wanted), wanted)
     elif outer is not None:
         flight = Flight(session, outer.name, outer.compile_id)
     elif graph_id is not None and graph_id in _names:

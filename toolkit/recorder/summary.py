@@ -94,8 +94,22 @@ def _first_line(text: str | None, limit: int = 160) -> str:
 def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
     messages = list(dict.fromkeys(str(note.get("message")) for note in notes if note.get("message") not in (COST, SETTINGS)))
     messages += [f"not recorded, {text}" for text in errors if f"not recorded, {text}" not in messages]
+    messages = _by_reason(messages)
     told = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
     return told + ([f"graphdbg: and {len(messages) - _MOST} more remarks in the journal"] if len(messages) > _MOST else [])
+
+
+def _by_reason(messages: list[str]) -> list[str]:
+    """Messages `not recorded, <what>: <reason>` with the same reason become one that counts them."""
+    reasons: dict[str, list[str]] = {}
+    for message in messages:
+        what, _, reason = message.removeprefix("not recorded, ").partition(": ")
+        reasons.setdefault(reason if message.startswith("not recorded, ") else message, []).append(what)
+    return [
+        reason if what[0] == reason.partition(": ")[0] else
+        f"not recorded, {what[0]}{f' and {len(what) - 1} more' if len(what) > 1 else ''}: {reason}"
+        for reason, what in reasons.items()
+    ]  # fmt: skip
 
 
 def _cost(notes: list[dict[str, Any]]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 import graphdbg
 
 SCRIPT = str(Path(__file__).parent / "scripts" / "ends.py")
-OUTPUT = b"5.524413108825684\n"
+OUTPUT = pytest.approx(5.524413)
 
 
 def _record(runner, way, **variables):
@@ -19,7 +19,7 @@ def _record(runner, way, **variables):
 @pytest.mark.parametrize(("way", "code"), [("exit", 3), ("kill", 137)])
 def test_exit_code_is_the_programs_own(runner, way, code):
     done = _record(runner, way)
-    assert (done.code, done.stdout) == (code, OUTPUT), done.stderr
+    assert (done.code, float(done.stdout)) == (code, OUTPUT), done.stderr
     run = graphdbg.open_run(done.run)
     assert run.graph("0_0/inference").status == "ran"
     assert run.graph("0_0/inference").record.graph.nodes
@@ -68,3 +68,16 @@ def test_output_and_exit_code_equal_a_plain_run(runner, way):
     plain = runner.script("ends.py", way)
     done = runner.dump(f"slow-{way}", "--", SCRIPT, way)
     assert (done.code, done.stdout) == (plain.code, plain.stdout)
+
+
+def test_a_failing_recorder_changes_nothing_and_is_told(runner):
+    done = runner.dump("run-sabotage", "--", str(Path(SCRIPT).with_name("sabotage.py")))
+    assert (done.code, float(done.stdout)) == (0, pytest.approx(1.620907)), done.stderr
+    assert "not recorded, 0_0/dynamo and" in done.stderr and "a defect of the recorder" in done.stderr
+
+
+def test_a_run_that_cannot_be_written_changes_nothing(runner):
+    (runner.folder / "file").touch()
+    done = runner.python(SCRIPT, "exit", GRAPHDBG="file/run")
+    assert (done.code, float(done.stdout)) == (3, OUTPUT)
+    assert "nothing could be recorded" in done.stderr

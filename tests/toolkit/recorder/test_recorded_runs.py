@@ -84,7 +84,7 @@ def test_summary_counts_and_names_the_next_commands(cold):
 
 
 def test_keep_cache_names_what_the_caches_hid(kept):
-    assert "0/0: the joint, forward, backward and inference graphs not recorded, hidden by the AOTAutograd cache" in kept.stderr
+    assert "0_0: the joint, forward, backward and inference graphs not recorded, hidden by the AOTAutograd cache" in kept.stderr
     assert kept.graphs() == {"0_0/dynamo", "0_1/dynamo"}
 
 

@@ -12,6 +12,7 @@ from graphdbg.toolkit.recorder import importhook, launch, tracebacks
 from graphdbg.toolkit.recorder.autoload import in_inductor_worker
 from graphdbg.toolkit.recorder.options import Options, check_stages, checked, from_environment
 from graphdbg.toolkit.recorder.origin import environment, rank_and_restart
+from graphdbg.toolkit.recorder.summary import _by_reason
 
 
 def test_options_survive_the_environment(tmp_path):
@@ -89,3 +90,11 @@ def test_frames_of_the_recorder_are_cut_from_tracebacks(monkeypatch):
         trace = tracebacks.trimmed(error.__traceback__)
     assert trace is not None and trace.tb_next is None
     assert trace.tb_frame.f_code.co_filename == "user.py"
+
+
+def test_remarks_with_one_reason_are_counted():
+    messages = [f"not recorded, 0_0/{stage}: OSError: disk full" for stage in ("dynamo", "joint", "forward")]
+    assert _by_reason([*messages, "stage joint cannot be recorded: gone"]) == [
+        "not recorded, 0_0/dynamo and 2 more: OSError: disk full",
+        "stage joint cannot be recorded: gone",
+    ]
