@@ -10,7 +10,6 @@ reduced, nothing else: node targets and constants stay as they are.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,15 +55,14 @@ def minifier(
         raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")
     if offload_to_disk and save_dir is None:
         raise UsageError("offload_to_disk needs a save_dir")
-    inputs = list(inps)
     with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None
-        problem = FxProblem.of(fail_f, inputs, module_fails, spill)
-        original = copy.deepcopy(fail_f.graph)
-        if not skip_sanity and not module_fails(_whole(fail_f), inputs):
+        problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
+        whole, given = problem.original()
+        if not skip_sanity and not module_fails(whole, given):
             raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
-        say(f"minifying {len(original.nodes)} nodes in {problem.size} atoms")
-        dump_state(_whole(fail_f), inputs)
+        say(f"minifying {len(whole.graph.nodes)} nodes in {problem.size} atoms")
+        dump_state(*problem.original())
 
         def show(event: Event) -> None:
             if event.improved:
@@ -73,7 +71,7 @@ def minifier(
         engine = Engine(problem, queries=0 if skip_sanity else 1, on_event=show)
         result = search(engine, problem, max_granularity)
         if result.best is None:
-            return _whole(fail_f), inputs
+            return problem.original()
         module, left = problem.build(result.best)
     answer = result.answer
     assert answer is not None
@@ -81,12 +79,6 @@ def minifier(
     for note in result.notes:
         say(note)
     return module, left
-
-
-def _whole(gm: fx.GraphModule) -> fx.GraphModule:
-    from torch import fx
-
-    return fx.GraphModule(gm, copy.deepcopy(gm.graph))
 
 
 def _folder(save_dir: str | None) -> Path:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..toolkit.copying import clone_inputs, copy_graph
 from ..toolkit.eager_values import record_values
 from ..toolkit.subgraph import Atoms, build, output_nodes
 from ..toolkit.values import Values, input_bytes
@@ -59,6 +60,13 @@ class FxProblem:
         return build(
             self.gm, self.atoms, self.values, candidate.keep, bypass=candidate.bypass, returned=candidate.returned
         )
+
+    def original(self) -> tuple[fx.GraphModule, list[Any]]:
+        """A copy of the whole graph, and its inputs: the caller's own, or copies where the graph writes to them."""
+        inputs = list(self.values.inputs)
+        names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
+        written = any(self.values.written(name) for name in names)
+        return copy_graph(self.gm), clone_inputs(inputs) if written else inputs
 
     def outputs(self, candidate: Candidate) -> tuple[list[int], list[int]]:
         """Positions of the nodes that the candidate returns, and those among them that it could do without."""

@@ -37,11 +37,11 @@ def minify_here(
 
     problem = FxProblem.of(gm, inputs, predicate)
     whole = (len(gm.graph.nodes), input_bytes(inputs))
-    if not predicate(gm, inputs):
+    if not predicate(*problem.original()):
         raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
     engine = Engine(problem, budget=Budget(max_time, max_queries), queries=1, on_event=on_event)
     result = search(engine, problem)
-    live = (gm, inputs) if result.best is None else problem.build(result.best)
+    live = problem.original() if result.best is None else problem.build(result.best)
     size = whole if result.answer is None else result.answer.size
     return Minified(
         result.queries, [(1, *whole), *result.history], None, *size, stopped=result.stopped, notes=result.notes,

@@ -28,7 +28,7 @@ from .budget import Budget
 from .engine import Engine, Event, Interrupted, Result
 from .journal import Journal
 from .minify import Minified
-from .oracle import PRELOAD, Oracle
+from .oracle import FIRST_LIMIT_S, PRELOAD, Oracle
 from .passes import NAMES as PASS_NAMES
 from .problem import Answer, Candidate, Verdict
 from .search.edits import accept
@@ -42,6 +42,8 @@ SANITY = 2
 SANITY_MOST = 6
 VERIFY = 3
 FLAKY_REPEATS = 4
+HANG_LIMIT_S = 60.0
+"""What is waited for a case that is said to hang."""
 BEST_FILE = "best.json"
 CASE_FILE = "case.json"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
@@ -75,11 +77,17 @@ def minify_saved(
         pool = stack.enter_context(ThreadPoolExecutor(max(jobs, SANITY + 1)))
         server = stack.enter_context(ForkServer(preload=PRELOAD))
         pattern = None if match is None else re.compile(match)
-        oracle = Oracle(saved.path.absolute(), work, server, rung, check, seed, pattern)
+        limit_s = HANG_LIMIT_S if check == "hang" else FIRST_LIMIT_S
+        oracle = Oracle(saved.path.absolute(), work, server, rung, check, seed, pattern, limit_s)
         journal = Journal(out / "journal.jsonl", _header(saved, oracle, jobs), resume=resume)
         stack.callback(journal.close)
         session = _Session(oracle, journal, out, narrate)
-        return session.run(Budget(max_time, max_queries), jobs, on_event, pool)
+        try:
+            return session.run(Budget(max_time, max_queries), jobs, on_event, pool)
+        except DoesNotFailError:
+            if not resume:
+                shutil.rmtree(out)
+            raise
 
 
 def _header(saved: SavedGraph, oracle: Oracle, jobs: int) -> dict[str, Any]:
@@ -199,7 +207,8 @@ class _Session:
         self._describe(self.oracle.ask("emit", best, out=str(path))["spec"])
         for number in range(verify):
             answer, _ = self.oracle.judge(None, path)
-            self.journal.write("verify", number, answer)
+            if not self.journal.has("verify", number):
+                self.journal.write("verify", number, answer)
             shown += answer.verdict is Verdict.SAME
             queries += 1
         if shown < verify:

@@ -148,7 +148,7 @@ class Oracle:
         """Atoms whose operator the failure names, where that is few."""
         found = [
             number for number, label in enumerate(self.atoms["labels"])
-            if any(len(word) > 5 and word in text for word in re.findall(r"'([\w.]+)'", label) if "." in word or "_" in word)
+            if any(len(word) > 5 and word in text for word in re.findall(r"'([\w.]+\.\w+)'", label))
         ]  # fmt: skip
         return found if len(found) <= HINTS else []
 

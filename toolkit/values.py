@@ -122,7 +122,8 @@ def input_bytes(inputs: Sequence[Any]) -> int:
 def compact(tensor: torch.Tensor) -> torch.Tensor:
     """A detached clone with the same strides, overlap and 16-byte alignment, on memory of its own and no larger than needed."""
     bare = tensor.detach()
-    if bare.layout is not torch.strided or bare.is_quantized or bare.is_conj() or bare.is_neg():
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and bare.layout is torch.strided
+    if not plain or bare.is_quantized or bare.is_conj() or bare.is_neg():
         return bare.clone().requires_grad_(tensor.requires_grad)
     length = span(bare)
     lead = (int(bare.storage_offset()) * bare.element_size() % 16) // bare.element_size()

@@ -76,6 +76,8 @@ def death_of(failure: Failure) -> str | int:
 def check_blocks(case: Case) -> Iterator[str]:
     """The functions that run, compare and judge; raises CannotExpressError for a kind of failure without a check."""
     kind = case.failure.kind
+    if kind in ("accuracy", "nan") and _has(case.record, _OWN_RANDOM):
+        raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
     yield (templates.RUN_BACKWARD if case.grad else templates.RUN_FORWARD).strip()
     if kind == "accuracy":
         yield templates.IN_FLOAT64.strip()
@@ -95,6 +97,21 @@ def check_blocks(case: Case) -> Iterator[str]:
         yield templates.MAIN_CRASH.strip()
     else:
         raise CannotExpressError(f"no repro can be written for a failure of the kind {kind!r} yet")
+
+
+_RANDOM = re.compile(
+    r"(?:^|[._])(?:rand|bernoulli|dropout|alpha_dropout|normal|multinomial|uniform|exponential|poisson|rrelu)"
+)
+_OWN_RANDOM = re.compile(r"prims\.inductor_(?:random|randint|seed|lookup_seed)")
+
+
+def is_random(record: GraphRecord) -> bool:
+    """Whether an op of the graph draws random numbers: compiled code then has to draw them as eager does."""
+    return _has(record, _RANDOM)
+
+
+def _has(record: GraphRecord, op: re.Pattern[str]) -> bool:
+    return any(node.op.startswith("call_") and op.search(node.target) for node in record.graph.nodes)
 
 
 def has_float_dtype(record: GraphRecord) -> bool:

@@ -21,7 +21,7 @@ from .case import Case
 from .checks import PART, check_blocks, constant_block
 from .environment import package_version
 from .program import CannotExpressError, Program, program_of, quoted
-from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs
+from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs, random_lines
 from .values import Source, Way, sidecar_bytes, slots_of, source_of
 
 Entry = Literal["torch.compile", "compile_fx_inner"]
@@ -93,7 +93,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
     ambient = ambient_lines(case)
     blocks = [
         constant_block(case),
-        _configure([*settings, *ambient]),
+        _configure([*settings, *random_lines(case), *ambient]),
         program.source,
         _inputs(source, [slot.name for slot in slots]),
         templates.STORED.strip() if source.file else "",

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from ...dumps.schema import Arg
 from .case import Case
+from .checks import is_random
 from .program import dotted, quoted
 
 CONFIG_MODULES = {
@@ -43,6 +44,17 @@ def config_lines(config: Mapping[str, Mapping[str, Arg]]) -> tuple[list[str], li
             else:
                 lines.append(f"{module}.{dotted(key, 'the setting')} = {text}")
     return lines, notes
+
+
+def random_lines(case: Case) -> list[str]:
+    """For numbers to be comparable, compiled code must draw random numbers as eager mode does."""
+    if (
+        case.failure.kind in ("accuracy", "nan")
+        and case.rung in ("inductor", "inductor_nofuse")
+        and is_random(case.record)
+    ):
+        return ["torch._inductor.config.fallback_random = True"]
+    return []
 
 
 def _setting(value: Arg) -> str | None:

@@ -48,7 +48,8 @@ def _singles(engine: Engine, state: Candidate, fixed: set[int], largest: int | N
         step = _run_length(engine, state, loose[position:], largest)
         state = state.keeping(state.keep - set(loose[position : position + step]))
         misses = 0 if step else misses + 1
-        position += step + 1
+        # What ended a run was asked and is needed; a run that was cut short by `largest` says nothing about the next atom.
+        position += step if step == largest else step + 1
     return state
 
 

@@ -2,8 +2,9 @@
 
     python tests/bench/bench_minifier.py [--graphs mlp,forward,backward,joint] [--seeds 5] [--width 16]
 
-A planted bug is a set of nodes: one op, a dependence chain of three, two far ops, five scattered ones, or any relu. A candidate fails while it computes all of them, joined as in the original.
-"compiled relu" compiles each candidate with Inductor's own planted fault and compares numbers (minutes on a large graph).
+A planted bug is a set of nodes: one op, a dependence chain of three, two far ops, five scattered ones, or any relu. A
+candidate fails while it computes all of them, joined as in the original. "compiled relu" compiles each candidate with
+Inductor's own planted fault and compares numbers (minutes on a large graph).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,3 +111,66 @@ def test_exceptions_of_the_predicate_propagate() -> None:
 
     with pytest.raises(ZeroDivisionError):
         minifier(gm, [torch.randn(3)], predicate)
+
+
+def test_offloaded_values_give_the_same_result(tmp_path: Path) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin().cos().exp().t() @ x).relu().sum()
+
+    inputs = [torch.randn(3, 4)]
+    gm = make_fx(f)(*inputs)
+    wanted = has(torch.ops.aten.exp.default)
+    one, first = minifier(gm, inputs, wanted)
+    two, second = minifier(gm, inputs, wanted, save_dir=str(tmp_path / "values"), offload_to_disk=True)
+    assert one.code == two.code
+    assert torch.equal(first[0], second[0])
+    assert list((tmp_path / "values").iterdir()) == []
+
+
+def test_fake_inputs_are_taken_as_they_are() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    gm = make_fx(lambda x: x.sin().cos().exp())(torch.randn(3))
+    inputs = [FakeTensorMode().from_tensor(torch.randn(3))]
+    module, left = minifier(gm, inputs, has(torch.ops.aten.cos.default))
+    assert len(module.graph.nodes) == 3
+    assert type(left[0]) is type(inputs[0])
+
+
+def test_inputs_and_graph_of_the_caller_are_left_alone() -> None:
+    def f(x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        state.add_(x)
+        return state.sin()
+
+    gm = make_fx(f)(torch.ones(3), torch.zeros(3))
+    inputs = [torch.ones(3), torch.zeros(3)]
+    code, ran = gm.code, []
+
+    def predicate(gm: fx.GraphModule, inputs: list[torch.Tensor]) -> bool:
+        if len(gm.graph.nodes) < 6:
+            ran.append(gm(*inputs))
+        return has(torch.ops.aten.sin.default)(gm, inputs)
+
+    minifier(gm, inputs, predicate)
+    assert ran
+    assert gm.code == code
+    assert torch.equal(inputs[1], torch.zeros(3))
+
+
+def test_granularity_must_be_a_power_of_two_and_bounds_the_steps() -> None:
+    gm = make_fx(lambda x: x.sin().cos().exp().neg().abs().sqrt())(torch.randn(3))
+    with pytest.raises(UsageError, match="power of two"):
+        minifier(gm, [torch.randn(3)], lambda *_: True, max_granularity=3)
+    module, _ = minifier(gm, [torch.randn(3)], has(torch.ops.aten.exp.default), max_granularity=1)
+    assert len(module.graph.nodes) == 3
+
+
+def test_each_smaller_case_is_dumped() -> None:
+    gm = make_fx(lambda x: x.sin().cos().exp().neg().abs().sqrt())(torch.randn(3))
+    sizes: list[int] = []
+    minifier(
+        gm, [torch.randn(3)], has(torch.ops.aten.exp.default), dump_state=lambda gm, _: sizes.append(len(gm.graph.nodes))
+    )
+    assert sizes[0] == 8
+    assert sizes[-1] == 3
+    assert sizes == sorted(sizes, reverse=True)
