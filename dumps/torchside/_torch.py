@@ -34,9 +34,9 @@ HigherOrderOperator = _ops.HigherOrderOperator
 __all__ = [
     "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload",
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
-    "disable_current_modes", "higher_order_ops", "int_oo", "is_wrapped", "neg_view", "node_source", "op_schemas",
-    "original_assumptions", "per_channel_quantized", "per_tensor_quantized", "pytree_keys", "raw_expr", "shapes",
-    "storage_key", "sympy_functions", "tensor_metadata",
+    "descriptor_module", "disable_current_modes", "higher_order_ops", "int_oo", "is_wrapped", "neg_view",
+    "node_source", "op_schemas", "original_assumptions", "per_channel_quantized", "per_tensor_quantized",
+    "pytree_keys", "raw_expr", "shapes", "storage_key", "sympy_functions", "tensor_metadata",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
@@ -94,6 +94,15 @@ def node_source(chain: list[str]) -> list[Any]:
         entry = {"name": name, "target": "", "graph_id": 0, "pass_name": "", "action": "create",
                  "from_node": [entry] if entry else []}  # fmt: skip
     return [source._from_dict(entry)]
+
+
+def descriptor_module() -> Any:
+    """The module of AOTAutograd's descriptors (2.13.0); an empty namespace where a torch has none."""
+    try:
+        from torch._functorch._aot_autograd import descriptors
+    except ImportError:
+        return object
+    return descriptors
 
 
 def pytree_keys() -> dict[str, Any]:

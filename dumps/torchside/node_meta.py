@@ -17,7 +17,7 @@ import torch
 
 from ..errors import GraphdbgError, RefusedError, UnreadableError
 from ..schema import Arg, NodeRecord
-from . import targets
+from . import descriptors, targets
 from ._torch import node_source, pytree_keys, shapes, tensor_metadata
 from .allowlist import words
 from .arguments import ArgumentReader, ArgumentWriter
@@ -56,6 +56,8 @@ IGNORED = words(
 
 _SIZE_METHODS = ("size", "stride", "storage_offset", "numel", "dim")
 
+CARRIED_DESCRIPTOR = "graphdbg_desc"
+"""Key in node.meta of descriptors that this torch does not have."""
 CARRIED_META = "graphdbg_meta"
 """Key in node.meta of encoded metadata that needs fake values, on modules that were loaded without them."""
 
@@ -116,10 +118,12 @@ class MetaWriter:
             kept["output_stack_traces"] = [None if index < 0 else {"string": index} for index in indices]
         if meta.get("unbacked_bindings"):
             kept["unbacked_bindings"] = self._bindings(meta["unbacked_bindings"])
-        if "graphdbg_desc" in meta:
-            kept["desc"] = meta["graphdbg_desc"]
-        elif "desc" in meta:
-            kept["desc"] = [str(item) for item in meta["desc"]] if isinstance(meta["desc"], list) else str(meta["desc"])
+        if CARRIED_DESCRIPTOR in meta:
+            kept["desc"] = meta[CARRIED_DESCRIPTOR]
+        elif isinstance(meta.get("desc"), (list, tuple)):
+            kept["desc"] = [descriptors.write(item) for item in meta["desc"]]
+        elif meta.get("desc") is not None:
+            kept["desc"] = descriptors.write(meta["desc"])
         self._plain(meta, kept, lost)
 
     def module(self, gm: torch.nn.Module, lost: Counter[str]) -> dict[str, Arg]:
@@ -232,7 +236,12 @@ class MetaReader:
         elif key == "fwd_seq_nr" and isinstance(value, int):
             meta[key] = value
         elif key == "desc":
-            meta["graphdbg_desc"] = value
+            texts = value if isinstance(value, list) else [value]
+            made = [descriptors.read(text) if isinstance(text, str) else None for text in texts]
+            if [descriptors.write(item) for item in made] == texts:
+                meta[key] = made if isinstance(value, list) else made[0]
+            else:
+                meta[CARRIED_DESCRIPTOR] = value
         elif key in KEPT:
             meta[key] = self.arguments.decode(value, where)
 
