@@ -37,7 +37,7 @@ def constant_block(case: Case) -> str:
     failure = case.failure
     if failure.kind == "accuracy":
         loosest, half = tolerance(case.record)
-        return f"TOLERANCE = {loosest!r}\nELEMENT_EPS = {24 if half else 256}"
+        return f"TOLERANCE, ELEMENT_EPS = {loosest!r}, {24 if half else 256}"
     if failure.kind == "crash":
         part = telling_part(failure.message, failure.raw)
         return f"ERROR = {quoted(failure.error.rpartition('.')[2])}\n{PART}{quoted(part)}"

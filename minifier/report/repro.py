@@ -34,6 +34,8 @@ BACKENDS = {
 }
 """The stock backend that a rung stands for, as far as torch has one."""
 
+_WIDTH = 100
+
 SENTENCES = {
     "crash": "torch.compile fails", "accuracy": "torch.compile gives a wrong result", "nan": "torch.compile gives NaN",
     "metadata": "torch.compile gives other metadata than eager", "hang": "torch.compile does not end",
@@ -164,8 +166,9 @@ def _inputs(source: Source, names: Sequence[str]) -> str:
     if source.file:
         lines.append("    stored = load()")
     lines += [f"    {statement}" for statement in source.statements]
-    if not source.expressions:
-        return "\n".join([*lines, "    return []"])
+    short = f"    return [{', '.join(source.expressions)}]"
+    if len(short) <= _WIDTH:
+        return "\n".join([*lines, short])
     lines.append("    return [")
     lines += [f"        {text},  # {name}" for text, name in zip(source.expressions, names, strict=True)]
     return "\n".join([*lines, "    ]"])

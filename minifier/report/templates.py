@@ -31,9 +31,7 @@ def run(function, inputs):
 
 IN_FLOAT64 = """
 def in_float64(x):
-    if not torch.is_tensor(x) or not x.dtype.is_floating_point:
-        return x
-    return x.detach().double().requires_grad_(x.requires_grad)
+    return x.double() if torch.is_tensor(x) and x.dtype.is_floating_point else x
 """
 
 FLOAT64_MODE = '''

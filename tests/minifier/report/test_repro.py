@@ -188,3 +188,14 @@ def test_tolerance_and_reference() -> None:
 def test_the_code_of_a_killed_child() -> None:
     assert death_of(FAILURES["signal"]) == -11
     assert death_of(FAILURES["hang"]) == "hang"
+
+
+def test_random_ops_are_drawn_as_eager_draws_them() -> None:
+    random = record_of({"x": tensor(2)}, [call("y", "aten.native_dropout.default", node("x"), 0.5, True)], ["y"])
+    assert "torch._inductor.config.fallback_random = True" in first(random).text
+    assert "import torch._inductor.config" in first(random).text
+    assert "fallback_random" not in first(random, CRASH).text
+    assert "fallback_random" not in first(relu_record()).text
+    own = record_of({"x": tensor(2)}, [call("y", "prims.inductor_random.default", [2], node("x"), "rand")], ["y"])
+    with pytest.raises(CannotExpressError, match="random generator"):
+        first(own)
