@@ -36,7 +36,7 @@ __all__ = [
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
     "descriptor_module", "disable_current_modes", "higher_order_ops", "int_oo", "is_wrapped", "neg_view",
     "node_source", "op_schemas", "original_assumptions", "per_channel_quantized", "per_tensor_quantized",
-    "pytree_keys", "raw_expr", "shapes", "storage_key", "sympy_functions", "tensor_metadata",
+    "pytree_keys", "raw_expr", "shapes", "storage_key", "sympy_functions", "tensor_metadata", "triton_kernel",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
@@ -103,6 +103,16 @@ def descriptor_module() -> Any:
     except ImportError:
         return object
     return descriptors
+
+
+def triton_kernel(index: Any) -> Any:
+    """The user's Triton kernel that a wrapper node calls by index; None when there is none. No public table (2.13.0)."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    try:
+        return kernel_side_table.get_kernel(index)
+    except (AssertionError, KeyError, TypeError):
+        return None
 
 
 def pytree_keys() -> dict[str, Any]:

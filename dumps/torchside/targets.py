@@ -30,6 +30,8 @@ from ._torch import HigherOrderOperator, OpOverload, OpOverloadPacket, higher_or
 
 OPAQUE = "opaque:"
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_OWN_NAMESPACES = ("aten", "prims")
+_RESOLVED: dict[str, Callable[..., Any]] = {}
 _RESERVED = frozenset({"operator", "math", "builtins", "torch", "higher_order"})
 
 
@@ -64,6 +66,8 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
     if name.startswith(OPAQUE):
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
         raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable")
+    if name in _RESOLVED:
+        return _RESOLVED[name]
     parts = name.split(".")
     if not all(IDENTIFIER.fullmatch(part) for part in parts):
         raise RefusedError(where, f"the target {name!r} is not a dotted name")
@@ -76,7 +80,10 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         return function
     if len(parts) not in (2, 3):
         raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
-    return _registered_op(name, parts, where)
+    found = _registered_op(name, parts, where)
+    if parts[0] in _OWN_NAMESPACES:  # ops of other libraries may be taken back
+        _RESOLVED[name] = found
+    return found
 
 
 def denial(qualified_name: str, schema: Any = None) -> str | None:
