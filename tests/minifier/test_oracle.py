@@ -1,0 +1,107 @@
+"""What the oracle makes of each way a child can end. The server is a stand-in; real children are in test_minify."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from graphdbg.dumps.errors import RefusedError
+from graphdbg.minifier.oracle import Oracle
+from graphdbg.minifier.problem import Candidate, Verdict
+from graphdbg.toolkit.isolation import Answer
+from graphdbg.toolkit.isolation.protocol import Failure
+from graphdbg.toolkit.signature import Signature
+
+WRONG = Signature("accuracy", "compare", size=0.5)
+ATOMS = {
+    "nodes": [["a"], ["b", "c"]], "order": ["x", "a", "b", "c", "output"], "parents": [[], [0]], "bypasses": [[], []],
+    "labels": ["(('call_function', 'relu.default', ()),)", "(('call_function', 'mm.default', ()),)"],
+}  # fmt: skip
+
+
+class Server:
+    """Answers every query with what it was given."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.limits: list[float] = []
+
+    def call(self, function: str, payload: dict[str, Any], limit_s: float) -> Answer:
+        self.limits.append(limit_s)
+        return self.answers.pop(0)
+
+
+def done(signature: Signature | None, **more: Any) -> Answer:
+    value = {"signature": msgspec.to_builtins(signature), "nodes": 3, "input_bytes": 8, "verdict": "words", **more}
+    return Answer(0, "done", value=value, seconds=2.0)
+
+
+def oracle(*answers: Answer, signature: Signature | None = WRONG, match: str | None = None) -> Oracle:
+    pattern = None if match is None else re.compile(match)
+    made = Oracle(Path("case"), Path("work"), Server(*answers), match=pattern, signature=signature)  # type: ignore[arg-type]
+    made.atoms = ATOMS
+    return made
+
+
+CRASH = Signature("crash", "compile", "ValueError", "no such thing", raw="no such thing")
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (done(WRONG), Verdict.SAME),
+        (done(None), Verdict.PASS),
+        (done(CRASH), Verdict.OTHER),
+        (done(Signature("nondeterministic", "eager")), Verdict.INVALID),
+        (done(Signature("error", "eager", "RuntimeError")), Verdict.INVALID),
+        (Answer(0, "done", value={"invalid": "does not build"}), Verdict.INVALID),
+        (Answer(0, "signal", signal="SIGSEGV", stage="run"), Verdict.OTHER),
+        (Answer(0, "signal", signal="SIGSEGV", stage="eager"), Verdict.INVALID),
+        (Answer(0, "timeout", stage="compile"), Verdict.TIMEOUT),
+        (Answer(0, "memory", stage="compile"), Verdict.OTHER),
+        (Answer(0, "exception", stage="build", error=Failure("KeyError", "x")), Verdict.INVALID),
+        (Answer(0, "lost"), Verdict.INFRA),
+    ],
+)
+def test_verdicts(answer: Answer, verdict: Verdict) -> None:
+    assert oracle(answer).test(Candidate.of([0])).verdict is verdict
+
+
+def test_segfaults_and_hangs_are_reproduced_by_their_like() -> None:
+    segfault = Answer(0, "signal", signal="SIGSEGV", stage="run")
+    seen = oracle(segfault, segfault, signature=None)
+    assert seen.original().verdict is Verdict.SAME
+    assert seen.test(Candidate.of([1])).size == (4, 0)
+    hang = Answer(0, "timeout", stage="compile")
+    seen = oracle(hang, hang, done(None), signature=None)
+    assert seen.original().verdict is Verdict.SAME
+    assert seen.test(Candidate.of([1])).verdict is Verdict.SAME
+    assert seen.test(Candidate.of([0])).verdict is Verdict.PASS
+
+
+def test_the_first_run_sets_the_time_limit_and_the_failure_names_hints() -> None:
+    crash = Signature("crash", "compile", "LoweringError", "target: aten.relu.default", raw="target: aten.relu.default")
+    seen = oracle(done(crash), done(crash), signature=None)
+    seen.original()
+    seen.find_hints()
+    assert list(seen.hints) == [0]
+    seen.test(Candidate.of([0]))
+    assert seen.server.limits == [600.0, 30.0]  # type: ignore[attr-defined]
+
+
+def test_match_pins_the_text_in_place_of_the_signature() -> None:
+    other = Signature("crash", "run", "KeyError", "thing 7 is odd", raw="thing 7 is odd")
+    assert oracle(done(other), signature=CRASH).test(Candidate.of([0])).verdict is Verdict.OTHER
+    assert oracle(done(other), signature=CRASH, match="thing").test(Candidate.of([0])).verdict is Verdict.SAME
+
+
+def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
+    refused = Answer(0, "exception", error=Failure("graphdbg.dumps.errors.RefusedError", "graph.json: os.system"))
+    with pytest.raises(RefusedError, match=r"os\.system"):
+        oracle(refused).original()
+    with pytest.raises(RefusedError):
+        oracle(refused).prepare()

@@ -1,0 +1,80 @@
+"""Passes over the other axes: what they propose, and the case after each edit, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.minifier.passes import NAMES, PASSES, Case
+
+
+def case(f: Any, *inputs: Any) -> Case:
+    return Case(make_fx(f)(*inputs), list(inputs))
+
+
+def shapes(case: Case) -> list[tuple[int, ...]]:
+    return [tuple(value.shape) for value in case.inputs]
+
+
+def applied(name: str, case: Case, edits: list[str]) -> Case:
+    for edit in edits:
+        case = PASSES[name].apply(case, edit)
+    case.gm(*case.inputs)
+    return case
+
+
+def test_every_pass_is_listed_and_starts_its_edits_with_its_name() -> None:
+    assert tuple(PASSES) == NAMES
+    given = case(lambda x: x.relu(), torch.randn(4, 3).t())
+    for name in NAMES:
+        assert all(edit.split()[0] == name for edits in PASSES[name].propose(given) for edit in edits)
+
+
+def test_dims_follow_products_into_size_arguments() -> None:
+    given = case(lambda x, w: (x.reshape(24, 16) @ w).view(2, 12, 5), torch.randn(2, 12, 16), torch.randn(16, 5))
+    rounds = PASSES["dims"].propose(given)
+    assert rounds[0] == ["dims 16 2", "dims 12 2", "dims 5 2"]
+    small = applied("dims", given, rounds[0])
+    assert shapes(small) == [(2, 2, 2), (2, 2)]
+    assert "[4, 2]" in small.gm.code
+    tiny = applied("dims", small, PASSES["dims"].propose(small)[0])
+    assert shapes(tiny) == [(1, 1, 1), (1, 1)]
+    assert shapes(given) == [(2, 12, 16), (16, 5)]
+
+
+def test_dims_that_eager_refuses_are_not_proposed() -> None:
+    given = case(lambda x: x[:, 6:7] + x.sum(), torch.randn(5, 8))
+    for edits in PASSES["dims"].propose(given):
+        applied("dims", given, edits)
+
+
+def test_dims_keep_indices_in_range_and_stride_order() -> None:
+    table, index = torch.randn(100, 8).t().contiguous().t(), torch.tensor([3, 99, 7])
+    given = case(lambda table, index: torch.nn.functional.embedding(index, table), table, index)
+    small = applied("dims", given, ["dims 100 2"])
+    assert shapes(small) == [(2, 8), (3,)]
+    assert small.inputs[0].stride() == (1, 2)
+    assert int(small.inputs[1].max()) < 2
+
+
+def test_values_give_way_to_ones_or_seeded_numbers() -> None:
+    given = case(lambda x, n: x * n, torch.randn(4, 3).t(), torch.tensor([1, 2, 3, 4]))
+    rounds = PASSES["values"].propose(given)
+    assert rounds == [["values 0 ones"], ["values 0 randn"]]
+    plain = applied("values", given, rounds[0])
+    assert torch.equal(plain.inputs[0], torch.ones(3, 4))
+    assert plain.inputs[0].stride() == given.inputs[0].stride()
+    assert PASSES["values"].propose(plain) == []
+    first, second = (applied("values", given, rounds[1]).inputs[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_strides_become_contiguous() -> None:
+    given = case(lambda x: x.relu(), torch.randn(5, 4)[1:].t())
+    assert PASSES["strides"].propose(given) == [["strides 0"]]
+    plain = applied("strides", given, ["strides 0"])
+    assert (plain.inputs[0].is_contiguous(), plain.inputs[0].storage_offset()) == (True, 0)
+    assert torch.equal(plain.inputs[0], given.inputs[0])
+    assert PASSES["strides"].propose(plain) == []
