@@ -98,16 +98,26 @@ def minify(
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, on_event=on_event)
     from ..dumps.live import save_graph
     from ..dumps.store import load_graph
+    from .engine import Interrupted
     from .isolated import minify_saved
 
     with tempfile.TemporaryDirectory(prefix="graphdbg-minify-") as folder:
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
-        result = minify_saved(
-            saved, check=check, rung=rung, jobs=jobs, seed=seed, max_time=max_time, max_queries=max_queries, match=match,
-            out=Path(folder) / "out" if out is None else Path(out), on_event=on_event,
-        )  # fmt: skip
-        _ = result.module, result.inputs
-    if out is None:
+        try:
+            result = minify_saved(
+                saved, check=check, rung=rung, jobs=jobs, seed=seed, max_time=max_time, max_queries=max_queries,
+                match=match, out=Path(folder) / "out" if out is None else Path(out), on_event=on_event,
+            )  # fmt: skip
+        except Interrupted as interrupted:
+            _keep(interrupted.minified, out is None)
+            raise
+        return _keep(result, out is None)
+
+
+def _keep(result: Minified, temporary: bool) -> Minified:
+    """The result with its module and inputs in memory, since a temporary folder is about to go."""
+    result.live = (result.module, result.inputs)
+    if temporary:
         result.path = None
     return result
 
