@@ -42,8 +42,8 @@ __all__ = [
 disable_current_modes = _disable_current_modes
 neg_view: Any = torch._neg_view  # pyright: ignore  # torch.resolve_neg is public, setting the bit is not (2.13.0)
 # public calls quantise floats; these two take the integers (2.13.0)
-per_channel_quantized: Any = torch._make_per_channel_quantized_tensor  # pyright: ignore
-per_tensor_quantized: Any = torch._make_per_tensor_quantized_tensor  # pyright: ignore
+per_channel_quantized: Any = getattr(torch, "_make_per_channel_quantized_tensor", None)
+per_tensor_quantized: Any = getattr(torch, "_make_per_tensor_quantized_tensor", None)
 
 
 def higher_order_ops() -> dict[str, Any]:

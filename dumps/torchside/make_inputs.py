@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,9 +38,11 @@ from .symbols import SymbolWriter, is_symbolic
 from .values import ValueWriter, dtype_of, is_plain_tensor, plain
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
+_MODULE_STAGES = ("dynamo", "pre_grad")
+"""Stages whose parameters are nn.Parameters still."""
 WHOLE = frozenset({"first", "last", "all"})
 """Policies that keep whole storages."""
-_STATISTICS_LIMIT = 1 << 28
+_PIECE = 1 << 22
 
 def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = "") -> list[Any]:
     """One value per placeholder, in order. Raises RefusedError for an input that has no saved form."""
@@ -48,19 +50,22 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
     known = {item.name: item for item in seen.inputs} if seen is not None else {}
     found = numbers(record, seen)
-    maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where)
+    parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
+    maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
     return [maker.input(node, known.get(node.name)) for node in placeholders]
 
 
 class _Maker:
     def __init__(
-        self, limits: dict[str, int], numbers: Numbers, reader: StorageReader, seed: int, where: str
-    ) -> None:
+        self, limits: dict[str, int], numbers: Numbers, reader: StorageReader, seed: int, where: str,
+        parameters: set[str],
+    ) -> None:  # fmt: skip
         self.limits = limits
         self.numbers = numbers
         self.reader = reader
         self.seed = seed
         self.where = where
+        self.parameters = parameters
         self.made: dict[int, torch.UntypedStorage] = {}
 
     def input(self, node: NodeRecord, item: InputRecord | None) -> Any:
@@ -77,7 +82,9 @@ class _Maker:
         if value is None:
             raise UnreadableError(where, "nothing is known of it", "record with --inputs first")
         statistics = item.statistics if item is not None else None
-        parameter = item is not None and item.stored is not None and item.stored.parameter
+        parameter = node.name in self.parameters or (
+            item is not None and item.stored is not None and item.stored.parameter
+        )
         return self.value(node.name, value, statistics, parameter, where)
 
     def value(self, name: str, value: Value, statistics: Any, parameter: bool, where: str) -> Any:
@@ -165,33 +172,56 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
 
 
 def statistics(value: torch.Tensor) -> dict[str, float | int | None] | None:
-    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without arithmetic."""
-    if value.numel() == 0 or value.numel() > _STATISTICS_LIMIT:
+    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without arithmetic.
+
+    Reads the tensor piece by piece, so that a step that barely fits its device still fits.
+    """
+    if value.numel() == 0:
         return None
     try:
         if value.dtype is torch.bool:
-            share = float(value.to(torch.float32).mean())
-            return {"min": int(value.all()), "max": int(value.any()), "mean": share}
+            share = sum(float(part.sum()) for part in _pieces(value)) / value.numel()
+            return {"min": int(share == 1.0), "max": int(share > 0.0), "mean": share}
         if value.is_quantized:
             value = value.dequantize()
         if value.dtype.is_complex:
             value = torch.view_as_real(value.resolve_conj())
         if not value.dtype.is_floating_point:
-            low, high = torch.aminmax(value.to(torch.int64))
-            return {"min": int(low), "max": int(high)}
-        wide = value if value.dtype is torch.float64 else value.to(torch.float32)
-        finite = torch.isfinite(wide)
-        nan = int(torch.isnan(wide).sum())
-        inf = wide.numel() - int(finite.sum()) - nan
-        if nan or inf:
-            wide = wide[finite]
-        if wide.numel() == 0:
-            return {"nan": nan, "inf": inf}
-        low, high = torch.aminmax(wide)
-        found = {"min": float(low), "max": float(high), "mean": float(wide.mean()), "std": float(wide.std(correction=0))}
+            spans = [torch.aminmax(part.to(torch.int64)) for part in _pieces(value)]
+            return {"min": min(int(low) for low, _ in spans), "max": max(int(high) for _, high in spans)}
+        return _float_statistics(value)
     except (RuntimeError, NotImplementedError):
         return None
-    counted = {key: number for key, number in found.items() if math.isfinite(number)}
-    return {**counted, "nan": nan, "inf": inf}
 
 
+def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
+    low, high, total, squares, count, nan = math.inf, -math.inf, 0.0, 0.0, 0, 0
+    for part in _pieces(value):
+        wide = part if part.dtype is torch.float64 else part.to(torch.float32)
+        nan += int(torch.isnan(wide).sum())
+        finite = torch.isfinite(wide)
+        if not bool(finite.all()):
+            wide = wide[finite]
+        if not wide.numel():
+            continue
+        least, most = torch.aminmax(wide)
+        low, high = min(low, float(least)), max(high, float(most))
+        mean, spread, size = float(wide.mean()), float(wide.var(correction=0)), wide.numel()
+        gap, count = mean - (total / count if count else mean), count + size
+        squares += spread * size + gap * gap * (count - size) * size / count  # Chan et al., updating formulae for variances
+        total += mean * size
+    inf = value.numel() - count - nan
+    if not count:
+        return {"nan": nan, "inf": inf}
+    found = {"min": low, "max": high, "mean": total / count, "std": math.sqrt(max(squares, 0.0) / count)}
+    return {**{key: number for key, number in found.items() if math.isfinite(number)}, "nan": nan, "inf": inf}
+
+
+def _pieces(value: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Parts of at most about `_PIECE` elements, split along the longest dimension."""
+    if value.numel() <= _PIECE or value.dim() == 0:
+        yield value
+        return
+    longest = max(range(value.dim()), key=lambda dim: value.shape[dim])
+    parts = min(value.shape[longest], -(-value.numel() // _PIECE))
+    yield from value.chunk(parts, longest)

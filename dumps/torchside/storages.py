@@ -151,6 +151,8 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
 def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:
     """A quantised tensor from its integers and the recorded quantizer."""
     q = value.quantizer
+    if per_tensor_quantized is None or per_channel_quantized is None:
+        raise EnvironmentLackError(where, "this torch has no quantised tensors")
     try:
         if "axis" in q:
             scales = torch.tensor(q["scale"], dtype=torch.float64)

@@ -184,3 +184,19 @@ def test_policies_keep_what_they_say() -> None:
     }  # fmt: skip
     found = live.observe(record, [torch.tensor([1.0, float("nan"), 3.0]), *values[1:]], "index", None).inputs[0].statistics
     assert found == {"min": 1.0, "max": 3.0, "mean": 2.0, "std": 1.0, "nan": 1, "inf": 0}
+
+
+def test_statistics_of_pieces_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphdbg.dumps.torchside import make_inputs
+
+    value = torch.randn(50, 7) * 3 + 100
+    value[3, 2], value[4, 4] = float("inf"), float("nan")
+    whole = make_inputs.statistics(value)
+    monkeypatch.setattr(make_inputs, "_PIECE", 20)
+    pieces = make_inputs.statistics(value)
+    assert whole is not None
+    assert pieces == pytest.approx(whole, rel=1e-5)
+    finite = value[torch.isfinite(value)]
+    assert pieces["std"] == pytest.approx(float(finite.std(correction=0)), rel=1e-4)
+    assert make_inputs.statistics(torch.arange(100)) == {"min": 0, "max": 99}
+    assert make_inputs.statistics(torch.tensor([True, False, True, True])) == {"min": 0, "max": 1, "mean": 0.75}
