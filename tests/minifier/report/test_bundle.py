@@ -178,3 +178,46 @@ def test_a_damaged_case_file_is_told_in_a_sentence(tmp_path: Path, capsys: pytes
     (tmp_path / "case" / casefile.NAME).write_text("{")
     assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 2
     assert "case.json" in capsys.readouterr().err
+
+
+def test_a_graph_that_does_not_fail_has_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from graphdbg.toolkit import replay
+    from graphdbg.toolkit.outcome import Outcome
+
+    case_folder(tmp_path / "case", relu_record())
+    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(ok=True, verdict="ok"))
+    assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 1
+    assert "does not fail under inductor on this machine" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_graph_that_cannot_be_judged_has_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from graphdbg.toolkit import replay
+    from graphdbg.toolkit.outcome import Outcome
+
+    case_folder(tmp_path / "case", relu_record())
+    flaky = Signature("nondeterministic", "eager", raw="eager gives different results")
+    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(ok=False, signature=flaky))
+    assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 3
+    assert "eager gives different results" in capsys.readouterr().err
+
+
+def test_an_unminified_graph_says_so(
+    tmp_path: Path,
+    judged: Callable[[Judge], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from graphdbg.toolkit import replay
+    from graphdbg.toolkit.outcome import Outcome
+
+    judged(lambda text: 1)
+    case_folder(tmp_path / "case", relu_record())
+    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(ok=False, signature=ACCURACY))
+    assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 0
+    assert "is not minimised" in capsys.readouterr().err
+    assert "as recorded, not minimised: 3 nodes" in (tmp_path / "out" / "issue.md").read_text()
