@@ -1,8 +1,10 @@
 """The report of one failing graph: repro.py (torch alone), issue.md (PyTorch's form), artifacts.zip.
 
-`bundle.emit_report` is the door. `program`, `values`, `settings`, `checks` and `templates` write the program, `repro` puts it together;
-`verify` and `layers` run it in fresh processes; `issue` and `artifacts` tell it; `environment` and `redact` decide what may
-leave the machine. Nothing here imports torch at its top, and nothing is claimed that no process has shown.
+`bundle.emit_report` is the door. `program`, `values`, `settings`, `checks` and `templates` write parts of the program, which
+`repro` puts together; `verify` and `layers` run it in fresh processes; `issue` and `artifacts` tell it; `environment` and
+`redact` decide what may leave the machine.
+
+Nothing here imports torch at its top, and nothing is claimed that no process has shown.
 
 >>> from graphdbg.minifier.report.bundle import emit_report
 >>> emit_report(saved, Path("out"), signature=signature, original=318).rate      # doctest: +SKIP
