@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.float64 import reference
+from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.stability import ALLOWANCE, flips
 
 
@@ -50,3 +53,21 @@ def test_a_wrong_mask_is_still_wrong():
 def test_integers_that_no_float_leads_to_are_exact():
     _, counts = counted(lambda x: (x * 2 + 1, x > 3), torch.arange(10))
     assert counts == [0, 0]
+
+
+def test_random_state_that_eager_leaves_uninitialised_is_left_out_and_named():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    state = graph.call_function(torch.ops.aten.empty.memory_format, ([1],), {"dtype": torch.int64})
+    graph.output((graph.call_function(torch.ops.aten.sin.default, (x,)), state))
+    outcome = judge(fx.GraphModule({}, graph), [torch.randn(4)], ReplaySpec("inference"), "nop")
+    assert outcome.verdict == "ok"
+    assert any("output 1" in note for note in outcome.notes)
+
+
+def test_a_result_that_eager_leaves_uninitialised_allows_no_verdict():
+    graph = fx.Graph()
+    graph.output((graph.call_function(torch.ops.aten.empty.memory_format, ([8],)),))
+    outcome = judge(fx.GraphModule({}, graph), [], ReplaySpec("inference"), "nop")
+    assert outcome.signature is not None
+    assert outcome.signature.kind == "nondeterministic"
