@@ -19,7 +19,7 @@ CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
 
 @click.command()
 @click.argument("graph", metavar="RUN/ID")
-@click.option("-o", "--out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
+@click.option("-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
 @click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
 @click.option("--check", default="auto", show_default=True, metavar="CHECK", help=f"What counts as failing: {', '.join(CHECKS)}.")
 @click.option("--match", metavar="REGEX", help="The failure's text must match this, in place of its signature.")

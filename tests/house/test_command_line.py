@@ -37,6 +37,20 @@ def test_every_command_that_prints_data_takes_json(name: str) -> None:
     assert any("--json" in parameter.opts for parameter in command(name).params)
 
 
+SAME_EVERYWHERE = {"-o": "--output", "-j": "--jobs"}
+
+
+def test_a_flag_is_spelt_the_same_everywhere() -> None:
+    wrong = [
+        f"{name}: {option.opts}"
+        for name in cli.COMMANDS
+        for option in command(name).params
+        for short, long in SAME_EVERYWHERE.items()
+        if short in option.opts and long not in option.opts
+    ]
+    assert wrong == []
+
+
 def test_a_misspelt_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["minfy"]) == 2
     captured = capsys.readouterr()
