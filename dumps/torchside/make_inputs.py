@@ -43,6 +43,8 @@ _MODULE_STAGES = ("dynamo", "pre_grad")
 WHOLE = frozenset({"first", "last", "all"})
 """Policies that keep whole storages."""
 _PIECE = 1 << 22
+"""Elements that statistics look at in one go."""
+
 
 def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = "") -> list[Any]:
     """One value per placeholder, in order. Raises RefusedError for an input that has no saved form."""

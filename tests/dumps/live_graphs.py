@@ -67,7 +67,7 @@ class Block(torch.nn.Module):
         y = torch.nn.functional.dropout(y, 0.1)
         with torch.autocast("cpu", torch.bfloat16):
             y = self.linear(y)
-        y = self.norm(y.float() * self.scale) * torch.tensor([1.0, 2.0]).sum()
+        y = self.norm(y.float() * self.scale) * torch.tensor([1.0, 2.0], device=x.device).sum()
         return y[1:, ..., None].sum() * x.shape[0], y.view(-1)
 
 

@@ -59,8 +59,11 @@ def compile_live(function: Any, *args: Any, dynamic: bool) -> Saved:
 
 
 @pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["static", "dynamic"])
-def test_the_same_code(dynamic: bool) -> None:
-    graphs = compile_live(Block(), torch.randn(4, 8, requires_grad=True), dynamic=dynamic)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_same_code(dynamic: bool, device: str) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    graphs = compile_live(Block().to(device), torch.randn(4, 8, device=device, requires_grad=True), dynamic=dynamic)
     assert [record.stage for record, *_ in graphs] == ["forward", "backward"]
     for record, sink, kwargs, donated, expected in graphs:
         gm, inputs, mode = live.fake_module(record, sink)
