@@ -16,7 +16,6 @@ from torch.fx import GraphModule
 from ..schema import (
     FORMAT,
     Ambient,
-    Arg,
     GraphBody,
     GraphRecord,
     InputRecord,
@@ -226,9 +225,3 @@ def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:
 def _unboxed(value: Any) -> Any:
     """What Inductor's BoxedBool and BoxedDeviceIndex hold."""
     return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
-
-
-def plain_config(config: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Arg]]:
-    """Non-default settings per module, encoded as arguments."""
-    writer = ArgumentWriter(ValueWriter(SymbolWriter()))
-    return {module: {key: writer.encode(value) for key, value in settings.items()} for module, settings in config.items()}
