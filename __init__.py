@@ -23,7 +23,7 @@ _HOME = {
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
     "Outcome": "toolkit.outcome",
-    "Minified": "minifier.minify",
+    "Minified": "minifier.minified",
     "GraphdbgError": "dumps.errors",
 }
 
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from .dumps.errors import GraphdbgError
     from .dumps.live import save_graph
     from .dumps.store import Run, SavedGraph, load_graph, open_run
-    from .minifier.minify import Minified, minify
+    from .minifier.minified import Minified
+    from .minifier.minify import minify
     from .toolkit.outcome import Outcome
     from .toolkit.recorder.session import record
     from .toolkit.replay import replay

@@ -14,7 +14,7 @@ from ..dumps.errors import UsageError
 from .budget import Budget
 from .engine import Engine, Event, Result
 from .fxproblem import FxProblem
-from .minify import Minified
+from .minified import Minified
 from .problem import Candidate
 from .search.outputs import drop_outputs
 from .search.tiers import TIERS, gentle

@@ -27,7 +27,7 @@ from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .budget import Budget
 from .engine import Engine, Event, Interrupted, Result
 from .journal import Journal
-from .minify import Minified
+from .minified import Minified
 from .oracle import FIRST_LIMIT_S, PRELOAD, Oracle
 from .passes import NAMES as PASS_NAMES
 from .problem import Answer, Candidate, Verdict

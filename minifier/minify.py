@@ -11,65 +11,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dumps.errors import UsageError
+from .minified import Minified
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from ..toolkit.signature import Signature
-    from .engine import Event, Other
+    from .engine import Event
 
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
-
-
-@dataclass
-class Minified:
-    """The smallest failing case that was found.
-
-    `history`: (queries, nodes, input bytes) at each improvement; nodes include placeholders and output. `verified`: how many of
-    how many fresh children failed the same way at the end. `others`: failures with another signature that were seen and
-    rejected. `stopped`: why the search ended early, or None.
-    """
-
-    queries: int
-    history: list[tuple[int, int, int]]
-    signature: Signature | None
-    nodes: int
-    input_bytes: int
-    verified: tuple[int, int] = (0, 0)
-    others: list[Other] = field(default_factory=list["Other"])
-    stopped: str | None = None
-    notes: list[str] = field(default_factory=list[str])
-    path: Path | None = None
-    verdicts: dict[str, int] = field(default_factory=dict[str, int])
-    live: tuple[fx.GraphModule, list[Any]] | None = None
-    original: tuple[int, int] = (0, 0)
-
-    @cached_property
-    def _live(self) -> tuple[fx.GraphModule, list[Any]]:
-        if self.live is not None:
-            return self.live
-        from ..dumps.store import load_graph
-
-        if self.path is None:
-            raise UsageError("the case was not kept", "it lay in a temporary folder", "pass out=... to minify")
-        saved = load_graph(self.path)
-        return saved.module(), saved.inputs()
-
-    @property
-    def module(self) -> fx.GraphModule:
-        """The reduced graph."""
-        return self._live[0]
-
-    @property
-    def inputs(self) -> list[Any]:
-        """Its inputs."""
-        return self._live[1]
 
 
 def minify(

@@ -12,7 +12,7 @@ from ...dumps.output import emit, say
 
 if TYPE_CHECKING:
     from ..engine import Event
-    from ..minify import Minified
+    from ..minified import Minified
 
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
 
