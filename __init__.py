@@ -23,31 +23,20 @@ _HOME = {
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
     "Outcome": "toolkit.outcome",
-    "Minified": "minifier.minified",
+    "Minified": "minifier.minify",
     "GraphdbgError": "dumps.errors",
 }
 
 __all__ = [
-    "GraphdbgError",
-    "Minified",
-    "Outcome",
-    "Run",
-    "SavedGraph",
-    "__version__",
-    "load_graph",
-    "minify",
-    "open_run",
-    "record",
-    "replay",
-    "save_graph",
-]
+    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "__version__",
+    "load_graph", "minify", "open_run", "record", "replay", "save_graph",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from .dumps.errors import GraphdbgError
     from .dumps.live import save_graph
     from .dumps.store import Run, SavedGraph, load_graph, open_run
-    from .minifier.minified import Minified
-    from .minifier.minify import minify
+    from .minifier.minify import Minified, minify
     from .toolkit.outcome import Outcome
     from .toolkit.recorder.session import record
     from .toolkit.replay import replay
