@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct):
 class Demo:
     """Plays the demo in a new folder."""
 
-    def __init__(self, folder: Path, narrate: Callable[[str], None], layers: int = 2, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, narrate: Callable[[str], None], layers: int = 1, device: str = "cpu") -> None:
         self.folder = folder
         self.narrate = narrate
         self.layers = layers

@@ -15,7 +15,7 @@ from ...dumps.output import emit, say
 @click.option(
     "--plant", type=click.Choice(["accuracy", "compile_error"]), help="Only this bug. Default: one after the other."
 )
-@click.option("--layers", type=click.IntRange(1), default=2, show_default=True, help="Layers of the model.")
+@click.option("--layers", type=click.IntRange(1), default=1, show_default=True, help="Layers of the model.")
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where the model trains."
 )
