@@ -17,6 +17,7 @@ from ...dumps.errors import UsageError
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
 from ...dumps.writer import RUN_FILE, RunWriter, encode
+from .. import after_failure
 from ..recorder import launch, summary
 from ..recorder.options import Options, check_stages, checked
 from ..recorder.origin import environment, versions
@@ -29,20 +30,24 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.option("--inputs", default="index", metavar="POLICY", help="none, meta, index (default), first or all.")
 @click.option("--when", metavar="WHEN", help="Not built yet.")
 @click.option("--stages", default="", metavar="A,B", help="Record these stages only.")
-@click.option("--on-failure", metavar="STEPS", help="Not built yet.")
+@click.option("--on-failure", metavar="STEPS", help="minify, report or both: done with the failing graph when the command ended.")
+@click.option(
+    "--on-failure-time", type=click.FloatRange(min=0, min_open=True), default=after_failure.LIMIT_S, show_default=True,
+    metavar="S", help="Seconds that --on-failure may take.",
+)  # fmt: skip
 @click.option("--keep-cache", is_flag=True, help="Leave torch's compiler caches on, and say which graphs they hid.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
 def dump(
-    output: str | None, inputs: str, when: str | None, stages: str, on_failure: str | None, keep_cache: bool,
-    command: tuple[str, ...],
+    output: str | None, inputs: str, when: str | None, stages: str, on_failure: str | None, on_failure_time: float,
+    keep_cache: bool, command: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Run a command and record every graph that its compiler stack builds.
 
     CMD is `script.py args`, `-m module args`, `python ...` or any program. Its output and exit code are its own.
     """
-    for name, value in (("--when", when), ("--on-failure", on_failure)):
-        if value is not None:
-            raise UsageError(f"{name} is not built yet", "", f"leave {name} out")
+    if when is not None:
+        raise UsageError("--when is not built yet", "", "leave --when out")
+    steps = after_failure.steps(on_failure) if on_failure is not None else ()
     asked = [stage.strip() for stage in stages.split(",") if stage.strip()]
     options = checked(Options(run="", inputs=inputs, stages=check_stages(asked), keep_cache=keep_cache, wrapped=True))
     words = launch.command_line(command)
@@ -50,13 +55,16 @@ def dump(
     options.run = str(run.path.absolute())
     with tempfile.NamedTemporaryFile(prefix="graphdbg-seen-") as seen:
         options.seen = seen.name
-        code = launch.run(words, options.environment())
+        signals: list[int] = []
+        code = launch.run(words, options.environment(), told=signals.append)
         reason = _why_empty(words, Path(seen.name))
     _complete(run)
     if code > 128:
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     for line in summary.lines(run.path.absolute(), reason=reason):
         say(line)
+    if steps:
+        after_failure.follow(run.path, steps, on_failure_time, signals)
     return code
 
 

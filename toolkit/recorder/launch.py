@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -45,10 +45,11 @@ def command_line(words: Sequence[str]) -> list[str]:
     return [first, *rest]
 
 
-def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def run(command: Sequence[str], environment: Mapping[str, str], *, told: Callable[[int], object] | None = None) -> int:
     """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it.
 
-    Signals sent to us go on to the child; Ctrl-C reaches it from the terminal, and we wait for what it does with it.
+    Signals sent to us go on to the child; Ctrl-C reaches it from the terminal, and we wait for what it does with it. `told` is
+    called with the number of each.
     """
     try:
         child = subprocess.Popen(list(command), env={**os.environ, **environment})
@@ -57,13 +58,16 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     previous = {}
 
     def forward(number: int, _: FrameType | None) -> None:
-        child.send_signal(number)
+        if told is not None:
+            told(number)
+        if number != signal.SIGINT:
+            child.send_signal(number)
 
     for name in _FORWARDED:
         number = getattr(signal, name, None)
         if number is not None:
             previous[number] = signal.signal(number, forward)
-    previous[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, forward)
     try:
         code = child.wait()
     finally:

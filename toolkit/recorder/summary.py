@@ -81,8 +81,8 @@ def _failures(rows: list[index.Row]) -> list[str]:
             alike.setdefault((row.process, row.local.partition("/")[0], row.lost, row.error), []).append(row)
     told: list[str] = []
     for (_, _, lost, error), bad in list(alike.items())[:_MOST]:
-        others = f" (as {', '.join(row.stage for row in bad if row is not _best(bad))})" if len(bad) > 1 else ""
-        told.append(f"graphdbg: {_best(bad).id} {'was in flight' if lost else 'failed'}: {_first_line(error)}{others}")
+        others = f" (as {', '.join(row.stage for row in bad if row is not best(bad))})" if len(bad) > 1 else ""
+        told.append(f"graphdbg: {best(bad).id} {'was in flight' if lost else 'failed'}: {_first_line(error)}{others}")
     return told + ([f"graphdbg: and {len(alike) - _MOST} more failed"] if len(alike) > _MOST else [])
 
 
@@ -125,11 +125,11 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
 
 
 def _commands(rows: list[index.Row], name: str) -> list[str]:
-    chosen = _best([row for row in rows if row.status == "failed" or row.lost] or rows)
+    chosen = best([row for row in rows if row.status == "failed" or row.lost] or rows)
     return [f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}", f"graphdbg minify {name}/{chosen.id}"]
 
 
-def _best(rows: list[index.Row]) -> index.Row:
+def best(rows: list[index.Row]) -> index.Row:
     """The graph to start from: the smallest piece that the inner compiler takes, else the earliest."""
     order = ("forward", "backward", "inference", "joint", "dynamo")
     return next((row for stage in order for row in rows if row.stage == stage), rows[0])
