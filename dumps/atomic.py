@@ -28,9 +28,12 @@ def temporary_beside(path: Path) -> Path:
 
 
 def _sync_files(folder: Path) -> None:
-    """Syncs every file below a folder; after all were written, so that the first sync carries most of the others' data."""
+    """Syncs every file below a folder that has no other name; after all were written, so that the first sync carries most of
+    the others' data. (A file with a second name was synced before it got that.)"""
     for parent, _, names in os.walk(folder):
         for name in names:
+            if (Path(parent) / name).stat().st_nlink > 1:
+                continue
             descriptor = os.open(Path(parent) / name, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -56,7 +59,8 @@ def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> 
         _write_and_sync(path, parts)
 
 
-def _cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
+def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
+    """The sentence for a disk that refuses."""
     return EnvironmentLackError(
         f"cannot write {path}", error.strerror or str(error), "free some space or choose another folder"
     )
@@ -82,7 +86,7 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclus
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     return True
 
 
@@ -100,7 +104,7 @@ def new_folder(path: Path) -> Generator[Path]:
         temporary = temporary_beside(path)
         temporary.mkdir()
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     try:
         yield temporary
         # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was lost.
@@ -109,6 +113,6 @@ def new_folder(path: Path) -> Generator[Path]:
         _sync_files(temporary)
         temporary.rename(path)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -5,12 +5,13 @@ Must not import torch, and writes nothing of a record but checked names and repr
 >>> print(forward_source(record))
 class Graph(torch.nn.Module):
     def forward(self, x):
-        relu = torch.ops.aten.relu.default(x)
+        relu = aten.relu.default(x)
         return (relu,)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -38,8 +39,8 @@ from .schema import (
 )
 from .torchside.allowlist import OP_HOMES
 
-_WORDS = """self torch math operator constant max min int float bool len abs round sum range slice complex getattr divmod pow
-    print tuple list dict str type object super"""
+_WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex getattr
+    divmod pow print tuple list dict str type object super"""
 _TAKEN = frozenset(_WORDS.split())
 """Names that the program needs for itself; a node of such a name gets an underscore."""
 _CHECKPOINT = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
@@ -48,6 +49,7 @@ _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
 _OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", *OP_HOMES})
 _PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_type", "device_put", "iota", "view_of"))
 """Ops of `prims` that are registered by `import torch` alone."""
+_ATEN = "torch.ops.aten."
 _INDENT = "    "
 
 
@@ -61,8 +63,9 @@ def program(record: GraphRecord) -> str:
     if record.stage not in ("dynamo", "pre_grad"):
         settings["autocast"] = {}  # what autocast did is in the graph already
     parts = [
-        "\n".join(head), "import json", "import math", "import operator", "import pathlib", "import sys", "", "import torch",
-        *[f"import {name}" for name in _modules(record)], "", "",
+        "\n".join(head), "import gzip", "import json", "import math", "import operator",
+        "import pathlib", "import sys", "", "import torch", *[f"import {name}" for name in _modules(record)], "",
+        "aten = torch.ops.aten",
         f"LIBRARIES = {_libraries(record.graph)!r}", "", "",
         forward_source(record), "", "", inputs_source(record), "", constants_source(record), "",
         f"SETTINGS = {settings!r}", "", "", RUNTIME,
@@ -73,8 +76,8 @@ def program(record: GraphRecord) -> str:
 def forward_source(record: GraphRecord, name: str = "Graph") -> str:
     """The graph as a torch.nn.Module class, its subgraphs as classes before it.
 
-    The program around it defines `constant(path)`, which returns the tensor that the graph holds under a dotted path; the paths
-    of a subgraph begin with its own ("body_0.weight").
+    The program around it defines `aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds
+    under a dotted path; the paths of a subgraph begin with its own ("body_0.weight").
     """
     return "\n\n\n".join(_classes(record, record.graph, name, ""))
 
@@ -124,15 +127,25 @@ def _tensors(body: GraphBody, prefix: str) -> Iterator[tuple[str, StoredTensor]]
 
 
 def _stored(stored: StoredTensor, where: str) -> dict[str, Any]:
-    found = cast("dict[str, Any]", msgspec.to_builtins(concrete(stored.value, {}, where)))
-    found.pop("value_kind", None)
-    return {**found, "storage_name": stored.storage, "parameter": stored.parameter}
+    return {**_short(concrete(stored.value, {}, where)), "storage_name": stored.storage, "parameter": stored.parameter}
+
+
+def _short(value: TensorValue) -> dict[str, Any]:
+    """A tensor's fields; left out is what the program assumes: the CPU, and the strides of a contiguous tensor."""
+    found = cast("dict[str, Any]", msgspec.to_builtins(value))
+    contiguous = [math.prod(int(n) for n in value.shape[i + 1 :]) for i in range(len(value.shape))]
+    for name, assumed in (("device", "cpu"), ("stride", contiguous)):
+        if found.get(name) == assumed:
+            del found[name]
+    del found["value_kind"]
+    if "stride" not in found and value.stride != contiguous:
+        found["stride"] = []
+    return found
 
 
 def _specification(value: Value | None, known: Numbers, bound: int | None, where: str) -> Any:
     if isinstance(value, TensorValue):
-        found = cast("dict[str, Any]", msgspec.to_builtins(concrete(value, known, where)))
-        found.pop("value_kind", None)
+        found = _short(concrete(value, known, where))
         return {**found, "bound": bound} if bound is not None else found
     if isinstance(value, SymValue):
         return scalar(value, known)
@@ -278,7 +291,7 @@ class _Class:
             return f"torch.utils.checkpoint.checkpoint({arguments})"
         if node.target in ("operator.getitem", "_operator.getitem") and len(args) == 2:
             return f"{args[0]}[{args[1]}]"
-        return f"{target(node.target, where)}({arguments})"
+        return f"{target(node.target, where).replace(_ATEN, 'aten.', 1)}({arguments})"
 
     def _comment(self, node: NodeRecord) -> list[str]:
         if not 0 <= node.stack < len(self.record.strings):

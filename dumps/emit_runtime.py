@@ -40,7 +40,8 @@ def tensor(spec, key, storage_name=""):
     """A tensor as `spec` says: its whole storage first, then the view on it; inputs of one alias group share a storage."""
     if spec.get("layout", "strided") != "strided" or spec.get("quantizer"):
         raise SystemExit(f"{key}: graph.py makes no {spec.get('layout', 'quantised')} tensors; use graphdbg replay")
-    shape, stride, offset = spec["shape"], spec.get("stride", []), spec.get("offset", 0)
+    shape, offset = spec["shape"], spec.get("offset", 0)
+    stride = spec["stride"] if "stride" in spec else [math.prod(shape[i + 1:]) for i in range(len(shape))]
     group = spec.get("storage")
     home = (storage_name or key.split(" ")[0], group) if group is not None else key
     if home not in STORAGES:
@@ -67,8 +68,11 @@ def constant(path):
 
 def inputs():
     """One value per placeholder: stored ones from inputs.json, where it is there, the others made up."""
-    path = HERE / "inputs.json"
-    seen = json.loads(path.read_text())["inputs"] if path.is_file() else []
+    seen = []
+    for path in (HERE / "inputs.json", HERE / "inputs.json.gz"):
+        if path.is_file():
+            data = path.read_bytes()
+            seen = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["inputs"]
     seen = {item["name"]: item for item in seen}
 
     def one(name, spec):

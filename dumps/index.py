@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from . import ids, journal
+from .compressed import stored
 from .errors import GraphdbgError, UnreadableError
 from .process import FILE as PROCESS_FILE
 from .process import Liveness, ProcessRecord, liveness
@@ -137,7 +138,7 @@ def _row(process: Process, local: str, name: str) -> Row:
     state = process.states[local]
     path = process.path / GRAPHS_FOLDER / local
     nodes = state.nodes
-    if nodes is None and local in process.saved and (path / TABLE).exists():  # a journal that lost its line
+    if nodes is None and local in process.saved and stored(path / TABLE) is not None:  # a journal that lost its line
         try:
             nodes = len(read_table(path / TABLE))
         except GraphdbgError as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .compressed import stored
 from .errors import UsageError
 from .index import is_run, runs
 from .store import Run, SavedGraph, open_run
@@ -33,7 +34,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
             if is_run(parent):
                 return _inside(open_run(parent), path.relative_to(parent))
         for folder in (path, path / "case"):
-            if (folder / GRAPH_FILE).is_file():
+            if stored(folder / GRAPH_FILE) is not None:
                 return SavedGraph(folder)
         folder = path.is_dir()
     except (OSError, ValueError) as error:

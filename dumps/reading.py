@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from . import compressed
 from .errors import UnreadableError
 from .schema import FORMAT
 
@@ -23,9 +24,9 @@ class _Versioned(msgspec.Struct):
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file that must be there and not empty; raises UnreadableError."""
+    """The bytes of a text that must be there, plain or compressed, and not be empty; raises UnreadableError."""
     try:
-        data = path.read_bytes()
+        data = compressed.read(path)
     except FileNotFoundError as error:
         raise UnreadableError(f"cannot read {path}", "there is no such file") from error
     except OSError as error:

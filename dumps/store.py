@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import ids, index, sidecar
+from .compressed import plain_name, stored
 from .errors import UnreadableError, UsageError
-from .reading import read_record
+from .reading import read_bytes, read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
@@ -26,6 +27,23 @@ from .writer import CODE_FOLDER, GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, RUN_FILE
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
+
+
+class CodeFile:
+    """One file of generated code; `name` is that of the text, whether it is stored compressed (`path`) or not."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = plain_name(path.name)
+        self.stem = Path(self.name).stem
+
+    def read_bytes(self) -> bytes:
+        """The text as it was generated; raises UnreadableError."""
+        return read_bytes(self.path)
+
+    def read_text(self) -> str:
+        """The same, decoded."""
+        return self.read_bytes().decode("utf-8", "backslashreplace")
 
 
 class SavedGraph:
@@ -103,7 +121,7 @@ class SavedGraph:
     def inputs_record(self) -> InputsRecord | None:
         """What was seen of the inputs in a real execution, checked; None when the graph was never seen to run."""
         path = self.path / INPUTS_FILE
-        if not path.exists():
+        if stored(path) is None:
             return None
         record = read_record(path, InputsRecord)
         check_inputs(record, str(path))
@@ -113,19 +131,20 @@ class SavedGraph:
     def table(self) -> sidecar.Table:
         """What tables show, from the sidecar; from the record when the sidecar is missing."""
         path = self.path / sidecar.TABLE
-        return sidecar.read_table(path) if path.exists() else sidecar.build(self.record)
+        return sidecar.build(self.record) if stored(path) is None else sidecar.read_table(path)
 
     @property
     def program_path(self) -> Path:
         """graph.py: the same graph as a program."""
         return self.path / PROGRAM_FILE
 
-    def code_files(self) -> list[Path]:
+    def code_files(self) -> list[CodeFile]:
         """The files of generated code, by name; empty when none was generated."""
         folder = self.path / CODE_FOLDER
-        return (
-            sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")) if folder.is_dir() else []
-        )
+        if not folder.is_dir():
+            return []
+        paths = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        return sorted((CodeFile(path) for path in paths), key=lambda file: file.name)
 
     def module(self) -> GraphModule:
         """The live graph with its parameters, buffers and constants. Imports torch."""

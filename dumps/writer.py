@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,12 +23,14 @@ from pathlib import Path
 import msgspec
 
 from . import ids, process, sidecar
-from .atomic import new_folder, write_file
+from .atomic import cannot_write, new_folder, temporary_beside, write_file
+from .compressed import LARGE_BYTES, packed, stored
 from .errors import EnvironmentLackError, GraphdbgError, UsageError
 from .journal import Journal
 from .output import say
 from .reading import read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
+from .shared import SharedFiles
 from .tensors import TensorSink, TensorStore
 
 RUN_FILE = "run.json"
@@ -38,6 +41,7 @@ JOURNAL_FILE = "journal.jsonl"
 GRAPHS_FOLDER = "graphs"
 CODE_FOLDER = "code"
 TENSORS_FOLDER = "tensors"
+SHARED_FOLDER = "shared"
 
 
 def encode(record: object) -> bytes:
@@ -55,6 +59,7 @@ class RunWriter:
         self.path = path
         self.record = record
         self.tensors = TensorStore(path / TENSORS_FOLDER)
+        self.shared = SharedFiles(path / SHARED_FOLDER)
 
     @classmethod
     def create(cls, path: str | Path, record: RunRecord, *, join: bool = False) -> RunWriter:
@@ -84,8 +89,8 @@ class RunWriter:
     def process(self, name: str | None = None, rank: int | None = None, restart: int = 0) -> ProcessWriter:
         """Makes a folder for the calling process. A name that is taken (a pid used again) gets `_2`, `_3`, ... at its end."""
         wanted = ids.check_file_name(name or ids.process_name(os.getpid(), rank, restart), "process name")
-        if wanted == TENSORS_FOLDER:
-            raise UsageError(f"{wanted!r} cannot be a process name", "tensors lie there")
+        if wanted in (TENSORS_FOLDER, SHARED_FOLDER):
+            raise UsageError(f"{wanted!r} cannot be a process name", "the run keeps other things there")
         for count in itertools.count(1):
             chosen = wanted if count == 1 else f"{wanted}_{count}"
             try:
@@ -109,6 +114,7 @@ class ProcessWriter:
         self.rank = rank
         self.path = run.path / name
         self.tensors = run.tensors
+        self.shared = run.shared
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._taken: set[str] = set()
@@ -149,7 +155,7 @@ class ProcessWriter:
         """
         path = self.graph_path(record.id)
         _copy_storages(_stored(record), tensors, self.tensors)
-        write_graph_folder(path, record, on_failure=lambda error: self._note(record.id, error))
+        self._write_folder(path, dict(_form(name, data) for name, data in self._texts(record)))
         with self._lock:
             self._taken.add(record.id)
         self.journal.event("captured", graph=record.id, nodes=len(record.graph.nodes), stage=record.stage)
@@ -159,25 +165,64 @@ class ProcessWriter:
         """Replaces what was saved of a graph by a fuller record, file by file, each whole."""
         path = self._existing(record.id)
         _copy_storages(_stored(record), tensors, self.tensors)
-        for name, data in _files(record, lambda error: self._note(record.id, error)):
-            write_file(path / name, data)
+        for name, data in self._texts(record):
+            self._replace(path / name, data)
         return path
 
-    def save_inputs(self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None) -> Path:
-        """Writes inputs.json beside the graph; a later call replaces it."""
+    def _texts(self, record: GraphRecord) -> Iterator[tuple[str, bytes]]:
+        return _files(record, lambda error: self._note(record.id, error))
+
+    def save_inputs(
+        self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, name: str = INPUTS_FILE
+    ) -> Path:
+        """Writes inputs.json (or the file of that name) beside the graph; a later call replaces it."""
         _copy_storages(_stored(None, inputs), tensors, self.tensors)
-        path = self._existing(local) / INPUTS_FILE
-        write_file(path, encode(inputs))
-        return path
+        path = self._existing(local) / ids.check_file_name(name, "file name")
+        return self._replace(path, encode(inputs))
 
     def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
-        """Writes generated code into code/, one file per name; returns their paths."""
+        """Writes generated code into code/, one file per name, all of them compressed or none; returns their paths."""
         folder = self._existing(local) / CODE_FOLDER
-        paths = [folder / ids.check_file_name(name, "file name") for name in files]
-        folder.mkdir(exist_ok=True)
-        for path, text in zip(paths, files.values(), strict=True):
-            write_file(path, text.encode("utf-8", "backslashreplace"))
-        return paths
+        texts = {ids.check_file_name(name, "file name"): text.encode("utf-8", "backslashreplace") for name, text in files.items()}
+        size = sum(map(len, texts.values()))
+        contents = dict(_form(name, data, size) for name, data in texts.items())
+        if folder.exists():
+            for name, data in contents.items():
+                self._placed(self.shared.replace, folder / name, data)
+        else:
+            self._write_folder(folder, contents)
+        return [folder / name for name in contents]
+
+    def remove_graph(self, local: str) -> None:
+        """Deletes a graph's folder, and the bytes that no other graph shares; the caller says why in the journal."""
+        path = self._existing(local)
+        away = temporary_beside(path)
+        path.rename(away)
+        for parent, _, names in os.walk(away):
+            for name in names:
+                self.shared.remove(Path(parent) / name)
+        shutil.rmtree(away, ignore_errors=True)
+
+    def _write_folder(self, path: Path, contents: Mapping[str, bytes]) -> None:
+        """A new folder with these files; it appears whole or not at all."""
+        with new_folder(path) as folder:
+            names = {name: self.shared.place(folder / name, data) for name, data in contents.items()}
+        for name, shared in names.items():
+            self.shared.publish(path / name, shared)
+
+    def _replace(self, path: Path, data: bytes) -> Path:
+        """Writes one text in the form, plain or compressed, that it has already, so that there is one file of it."""
+        present = stored(path)
+        size = None if present is None else 0 if present == path else LARGE_BYTES
+        name, content = _form(path.name, data, size)
+        self._placed(self.shared.replace, path.with_name(name), content)
+        return path.with_name(name)
+
+    def _placed(self, write: Callable[[Path, bytes], None], path: Path, data: bytes) -> None:
+        try:
+            write(path, data)
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
     def close(self) -> None:
         """Says in the journal that this process ended by itself; does nothing in a forked child."""
@@ -228,6 +273,14 @@ def _files(record: GraphRecord, on_failure: Callable[[Exception], None]) -> Iter
     else:
         yield PROGRAM_FILE, text.encode("utf-8", "backslashreplace")
     yield GRAPH_FILE, encode(record)
+
+
+def _form(name: str, data: bytes, group_bytes: int | None = None) -> tuple[str, bytes]:
+    """A text of a run as it is stored: its file name and its bytes. graph.py is there to be read and run, so it stays plain."""
+    if name == PROGRAM_FILE:
+        return name, data
+    content, suffix = packed(data, group_bytes=group_bytes)
+    return name + suffix, content
 
 
 def _say_no_program(error: Exception) -> None:

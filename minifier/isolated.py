@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..dumps.atomic import write_file
+from ..dumps.compressed import stored
 from ..dumps.errors import UsageError
+from ..dumps.reading import read_bytes
 from ..toolkit.isolation import ForkServer
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .budget import Budget
@@ -93,8 +95,8 @@ def minify_saved(
 def _header(saved: SavedGraph, oracle: Oracle, jobs: int) -> dict[str, Any]:
     digest = hashlib.blake2b(digest_size=16)
     for name in ("graph.json", "inputs.json"):
-        if (saved.path / name).exists():
-            digest.update((saved.path / name).read_bytes())
+        if stored(saved.path / name) is not None:
+            digest.update(read_bytes(saved.path / name))
     return {
         "case": digest.hexdigest(), "rung": oracle.rung, "check": oracle.check, "seed": oracle.seed, "jobs": jobs,
         "match": oracle.match.pattern if oracle.match else None, "torch": version("torch"), "signature": SIGNATURE_VERSION,

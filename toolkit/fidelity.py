@@ -13,7 +13,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +23,7 @@ from ..dumps.schema import GraphBody, GraphRecord, Value
 if TYPE_CHECKING:
     from torch import fx
 
-    from ..dumps.store import SavedGraph
+    from ..dumps.store import CodeFile, SavedGraph
 
 SAME = "same"
 _SHOWN_LINES = 24
@@ -72,7 +71,7 @@ def compare(saved: SavedGraph, watched: Watched) -> str:
     if len(codes) != len(watched.code):
         return f"different: code of {len(watched.code)} graphs was generated, the recording has {len(codes)}"
     for (name, path), lines in zip(codes, watched.code, strict=True):
-        recorded = code_lines(path.read_text(errors="replace"))
+        recorded = code_lines(path.read_text())
         if recorded != lines:
             return _different(f"code of {name}", recorded, lines)
     return SAME
@@ -131,8 +130,8 @@ def _number(graph: SavedGraph) -> str:
     return "".join(graph.local_id.partition("/")[2].partition(".")[1:])
 
 
-def _code(graph: SavedGraph) -> list[Path]:
-    return [path for path in graph.code_files() if path.name == _CODE]
+def _code(graph: SavedGraph) -> list[CodeFile]:
+    return [file for file in graph.code_files() if file.name == _CODE]
 
 
 def _different(what: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -12,7 +11,7 @@ from ..errors import UnreadableError, UsageError
 from ..output import emit, say
 from ..query import resolve_graph
 from ..sidecar import Row, Table, dims_text, dims_value
-from ..store import SavedGraph
+from ..store import CodeFile, SavedGraph
 from ..tables import Column, on_terminal, one_line, render
 
 ALL_KERNELS = "*"
@@ -95,13 +94,13 @@ def _node(row: Row, table: Table) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _code(saved: SavedGraph) -> list[Path]:
+def _code(saved: SavedGraph) -> list[CodeFile]:
     files = saved.code_files()
     if files:
         return [path for path in files if path.name == WHOLE] or files
     if saved.program_path.exists():
         say(f"{saved.id} has no generated code; this is the graph itself, {saved.program_path}")
-        return [saved.program_path]
+        return [CodeFile(saved.program_path)]
     raise UnreadableError(f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end")
 
 
@@ -128,20 +127,13 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
     _show_files(text, found, as_json)
 
 
-def _show_files(text: str, files: list[Path], as_json: bool) -> None:
-    texts = [(path.name, _read(path)) for path in files]
+def _show_files(text: str, files: list[CodeFile], as_json: bool) -> None:
+    texts = [(file.name, file.read_text()) for file in files]
     if as_json:
         emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True)
         return
     shown = [body if len(texts) == 1 else f"# {'-' * 10} {name} {'-' * 10}\n{body.rstrip()}\n" for name, body in texts]
     emit(_coloured("\n".join(shown)) if on_terminal() else "\n".join(shown), as_json=False)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
 
 
 def _coloured(source: str) -> str:

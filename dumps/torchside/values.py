@@ -10,6 +10,7 @@ TensorValue(dtype='float32', shape=[2, 3], stride=[3, 1], offset=0, device='cpu'
 from __future__ import annotations
 
 from collections import Counter
+from sys import intern
 from typing import Any
 
 import sympy
@@ -104,7 +105,7 @@ class ValueWriter:
         record = TensorValue(
             dtype=dtype_name(tensor.dtype),
             shape=[dim(size) for size in tensor.shape],
-            device=str(tensor.device),
+            device=intern(str(tensor.device)),  # a default is left out only if it is the same object
             requires_grad=tensor.requires_grad,
         )
         if tensor.layout is not torch.strided:

@@ -14,7 +14,9 @@ from pathlib import Path
 import msgspec
 
 from ...dumps.atomic import temporary_beside
+from ...dumps.compressed import stored
 from ...dumps.errors import UsageError
+from ...dumps.reading import read_bytes
 from ...dumps.schema import GraphBody, GraphRecord, InputsRecord
 from ...dumps.store import SavedGraph
 from .redact import Redactor
@@ -30,8 +32,8 @@ def gather(saved: SavedGraph, files: Mapping[str, bytes], redactor: Redactor) ->
     notes: list[str] = []
     for name in _CASE_TEXTS:
         path = saved.path / name
-        if path.is_file():
-            members[f"case/{name}"] = _redacted(path.read_bytes(), redactor)
+        if stored(path) is not None:
+            members[f"case/{name}"] = _redacted(read_bytes(path), redactor)
     room = MAX_TENSOR_BYTES
     for name in sorted(set(_storages(saved.record, saved.inputs_record))):
         size = saved.tensors.size_bytes(name)
