@@ -1,11 +1,11 @@
 """Files with the same bytes are one file: ranks that compile the same graph, and recompiles that change nothing, share it.
 
-A file is a hard link to `<run>/shared/<hash>`, so that it is read, copied and deleted like any other; the bytes go with the last
-link. On a file system without hard links every file stands by itself. A name in shared/ is given only to a file that is
-synced and whole. Must not change a file that is there.
+Equal files are hard links to each other. Each process lists what it wrote in `<process>/files.txt` (hash and path), where the
+others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where the file system has
+no hard links every file stands by itself. Must not change the bytes of a file that is there.
 
->>> files = SharedFiles(Path("myrun/shared"))
->>> name = files.place(folder / "graph.py", b"...")       # written, or linked (then there is no name)
+>>> files = SharedFiles(run_path, "rank1_pid12")
+>>> name = files.place(folder / "graph.py", b"...")       # written, or a link (then there is no name)
 >>> files.publish(folder / "graph.py", name)              # once it is synced: others may link to it
 """
 
@@ -18,19 +18,24 @@ from pathlib import Path
 from .atomic import temporary_beside
 from .tensors import hash_bytes
 
+LIST_FILE = "files.txt"
+
 SMALL_BYTES = 512
-"""Smaller files are not worth a second name."""
+"""Smaller files are not worth looking for."""
 
 
 class SharedFiles:
-    """The shared files of one run; safe for several threads, processes and hosts.
+    """The files of one process; safe for several threads, and for the run's other processes and hosts.
 
     `written_bytes` is what this object added to the disk, less what it removed.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, run: Path, process: str) -> None:
+        self.run = run
+        self.process = process
         self.written_bytes = 0
+        self._known: dict[str, Path] = {}
+        self._read: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def place(self, path: Path, data: bytes) -> str:
@@ -39,7 +44,7 @@ class SharedFiles:
         Returns the name to `publish` it under; empty when there is nothing to publish. Raises OSError when the disk refuses.
         """
         name = hash_bytes(data) if len(data) >= SMALL_BYTES else ""
-        if name and _linked(self.folder / name, path):
+        if name and self._linked(name, path, data):
             return ""
         with path.open("xb") as file:
             file.write(data)
@@ -47,20 +52,17 @@ class SharedFiles:
         return name
 
     def publish(self, path: Path, name: str) -> None:
-        """Lets others link to a synced file; where somebody was faster, `path` becomes a link to theirs."""
+        """Lists a synced file, so that equal ones become links to it."""
         if not name:
             return
-        shared = self.folder / name
+        with self._lock:
+            self._known[name] = path
+        line = f"{name} {path.relative_to(self.run)}\n".encode()
+        descriptor = os.open(self.run / self.process / LIST_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            self.folder.mkdir(exist_ok=True)
-            os.link(path, shared)
-        except FileExistsError:
-            temporary = temporary_beside(path)
-            if _linked(shared, temporary):
-                self._count(-path.stat().st_size)
-                temporary.replace(path)
-        except OSError:  # no hard links here, or too many to one file: it stands by itself
-            return
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
 
     def replace(self, path: Path, data: bytes) -> None:
         """Writes a file that may exist; a reader sees the old bytes or the new ones, whole."""
@@ -68,7 +70,7 @@ class SharedFiles:
         try:
             name = self.place(temporary, data)
             _sync(temporary)
-            self._count(-self._unshared_bytes(path))
+            self._count(-_own_bytes(path))
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)  # renaming one link to a file over another leaves both
@@ -76,34 +78,82 @@ class SharedFiles:
 
     def remove(self, path: Path) -> None:
         """Deletes a file; its bytes go too unless another graph uses them."""
-        freed = self._unshared_bytes(path)
+        freed = _own_bytes(path)
         path.unlink(missing_ok=True)
         self._count(-freed)
 
-    def _unshared_bytes(self, path: Path) -> int:
-        """The bytes that go with this file; takes its shared name away when nobody else has a link to it."""
+    def unite(self) -> None:
+        """Links what this process and one with a smaller name wrote at the same moment; called when the process ends."""
+        self._look(below=self.process)
+        for line in _lines(self.run / self.process / LIST_FILE, 0)[0]:
+            name, path = line[0], self.run / line[1]
+            other = self._known.get(name)
+            try:
+                if other is None or other == path or path.samefile(other) or path.read_bytes() != other.read_bytes():
+                    continue
+                size, temporary = _own_bytes(path), temporary_beside(path)
+                os.link(other, temporary)
+                temporary.replace(path)
+                self._count(-size)
+            except OSError:  # one of the two is gone, or there are no hard links here
+                continue
+
+    def _linked(self, name: str, path: Path, data: bytes) -> bool:
+        if name not in self._known:
+            self._look()
+        known = self._known.get(name)
         try:
-            found = path.stat()
-            if found.st_nlink == 2:
-                shared = self.folder / hash_bytes(path.read_bytes())
-                if not shared.exists() or not shared.samefile(path):
-                    return 0
-                shared.unlink(missing_ok=True)
-        except FileNotFoundError:
-            return 0
-        return found.st_size if found.st_nlink <= 2 else 0
+            if known is None:
+                return False
+            os.link(known, path)
+            if path.read_bytes() == data:
+                return True
+            path.unlink()
+        except OSError:  # it is gone, or there are no hard links here
+            path.unlink(missing_ok=True)
+        return False
+
+    def _look(self, below: str = "") -> None:
+        """Reads what the other processes listed since the last look."""
+        with os.scandir(self.run) as entries:
+            others = sorted(entry.name for entry in entries if entry.name != self.process and entry.is_dir())
+        with self._lock:
+            for other in others:
+                if below and other > below:
+                    continue
+                start = 0 if below else self._read.get(other, 0)
+                lines, self._read[other] = _lines(self.run / other / LIST_FILE, start)
+                for name, path in lines:
+                    if below:
+                        self._known[name] = self.run / path
+                    else:
+                        self._known.setdefault(name, self.run / path)
 
     def _count(self, size_bytes: int) -> None:
         with self._lock:
             self.written_bytes += size_bytes
 
 
-def _linked(existing: Path, path: Path) -> bool:
+def _lines(path: Path, start: int) -> tuple[list[tuple[str, str]], int]:
+    """The whole lines of a list from a position on, and the position after them."""
     try:
-        os.link(existing, path)
+        with path.open("rb") as file:
+            file.seek(start)
+            data = file.read()
     except OSError:
-        return False
-    return True
+        return [], start
+    whole = data[: data.rfind(b"\n") + 1]
+    pairs = (line.partition(" ") for line in whole.decode("ascii", "replace").splitlines())
+    return [(name, path) for name, _, path in pairs if path and ".." not in path and not path.startswith("/")], start + len(whole)
+
+
+def _own_bytes(path: Path) -> int:
+    """The bytes that go with this file: none when another path has them too."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0
+    return found.st_size if found.st_nlink == 1 else 0
 
 
 def _sync(path: Path) -> None:

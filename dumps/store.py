@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import ids, index, sidecar
+from . import ids, index, kernels, sidecar
 from .compressed import plain_name, stored
 from .errors import UnreadableError, UsageError
 from .reading import read_bytes, read_record
@@ -30,20 +30,31 @@ if TYPE_CHECKING:
 
 
 class CodeFile:
-    """One file of generated code; `name` is that of the text, whether it is stored compressed (`path`) or not."""
+    """One file of generated code by the name of its text; `path` is the file that holds it, maybe with others and compressed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str = "") -> None:
         self.path = path
-        self.name = plain_name(path.name)
+        self.name = name or plain_name(path.name)
         self.stem = Path(self.name).stem
 
     def read_bytes(self) -> bytes:
         """The text as it was generated; raises UnreadableError."""
-        return read_bytes(self.path)
+        return self.read_text().encode("utf-8", "backslashreplace")
 
     def read_text(self) -> str:
         """The same, decoded."""
-        return self.read_bytes().decode("utf-8", "backslashreplace")
+        text = read_bytes(self.path).decode("utf-8", "backslashreplace")
+        return text if self.name == plain_name(self.path.name) else kernels.split(text)[self.name]
+
+
+def _code_files(folder: Path) -> list[CodeFile]:
+    paths = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+    found = {plain_name(path.name): CodeFile(path) for path in paths}
+    whole = found.get(kernels.WHOLE)
+    if whole is not None and whole.path.name != kernels.WHOLE:
+        for name in kernels.split(whole.read_text()):
+            found.setdefault(name, CodeFile(whole.path, name))
+    return [found[name] for name in sorted(found)]
 
 
 class SavedGraph:
@@ -141,10 +152,7 @@ class SavedGraph:
     def code_files(self) -> list[CodeFile]:
         """The files of generated code, by name; empty when none was generated."""
         folder = self.path / CODE_FOLDER
-        if not folder.is_dir():
-            return []
-        paths = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-        return sorted((CodeFile(path) for path in paths), key=lambda file: file.name)
+        return _code_files(folder) if folder.is_dir() else []
 
     def module(self) -> GraphModule:
         """The live graph with its parameters, buffers and constants. Imports torch."""

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import ids, process, sidecar
+from . import ids, kernels, process, sidecar
 from .atomic import cannot_write, new_folder, temporary_beside, write_file
 from .compressed import LARGE_BYTES, packed, stored
 from .errors import EnvironmentLackError, GraphdbgError, UsageError
@@ -41,7 +41,6 @@ JOURNAL_FILE = "journal.jsonl"
 GRAPHS_FOLDER = "graphs"
 CODE_FOLDER = "code"
 TENSORS_FOLDER = "tensors"
-SHARED_FOLDER = "shared"
 
 
 def encode(record: object) -> bytes:
@@ -59,7 +58,6 @@ class RunWriter:
         self.path = path
         self.record = record
         self.tensors = TensorStore(path / TENSORS_FOLDER)
-        self.shared = SharedFiles(path / SHARED_FOLDER)
 
     @classmethod
     def create(cls, path: str | Path, record: RunRecord, *, join: bool = False) -> RunWriter:
@@ -89,8 +87,8 @@ class RunWriter:
     def process(self, name: str | None = None, rank: int | None = None, restart: int = 0) -> ProcessWriter:
         """Makes a folder for the calling process. A name that is taken (a pid used again) gets `_2`, `_3`, ... at its end."""
         wanted = ids.check_file_name(name or ids.process_name(os.getpid(), rank, restart), "process name")
-        if wanted in (TENSORS_FOLDER, SHARED_FOLDER):
-            raise UsageError(f"{wanted!r} cannot be a process name", "the run keeps other things there")
+        if wanted == TENSORS_FOLDER:
+            raise UsageError(f"{wanted!r} cannot be a process name", "tensors lie there")
         for count in itertools.count(1):
             chosen = wanted if count == 1 else f"{wanted}_{count}"
             try:
@@ -114,7 +112,7 @@ class ProcessWriter:
         self.rank = rank
         self.path = run.path / name
         self.tensors = run.tensors
-        self.shared = run.shared
+        self.shared = SharedFiles(run.path, name)
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._taken: set[str] = set()
@@ -181,10 +179,16 @@ class ProcessWriter:
         return self._replace(path, encode(inputs))
 
     def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
-        """Writes generated code into code/, one file per name, all of them compressed or none; returns their paths."""
+        """Writes generated code into code/, one file per name; returns their paths.
+
+        Much code is compressed, and kernels that can be told apart in the whole of it when it is read are not written twice.
+        """
         folder = self._existing(local) / CODE_FOLDER
         texts = {ids.check_file_name(name, "file name"): text.encode("utf-8", "backslashreplace") for name, text in files.items()}
         size = sum(map(len, texts.values()))
+        if size >= LARGE_BYTES and kernels.WHOLE in files:
+            found = kernels.split(files[kernels.WHOLE])
+            texts = {name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)}
         contents = dict(_form(name, data, size) for name, data in texts.items())
         if folder.exists():
             for name, data in contents.items():
@@ -227,6 +231,7 @@ class ProcessWriter:
     def close(self) -> None:
         """Says in the journal that this process ended by itself; does nothing in a forked child."""
         if self.owned:
+            self.shared.unite()
             self.journal.event("end")
             self.journal.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.dumps import compressed
+from graphdbg.dumps import compressed, kernels
 from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.shared import SharedFiles
@@ -21,49 +21,76 @@ def _text(letter: bytes, size: int = 5000) -> bytes:
     return letter * size
 
 
+def _files(run: Path, name: str = "pid1") -> SharedFiles:
+    (run / name).mkdir(parents=True, exist_ok=True)
+    return SharedFiles(run, name)
+
+
+def _write(files: SharedFiles, name: str, data: bytes) -> Path:
+    path = files.run / files.process / name
+    files.publish(path, files.place(path, data))
+    return path
+
+
 def test_equal_bytes_are_one_file(tmp_path: Path) -> None:
-    files = SharedFiles(tmp_path / "shared")
-    for number in range(3):
-        path = tmp_path / f"{number}.py"
-        files.publish(path, files.place(path, _text(b"a")))
-    assert len({(tmp_path / f"{number}.py").stat().st_ino for number in range(3)}) == 1
+    files = _files(tmp_path)
+    paths = [_write(files, f"{number}.py", _text(b"a")) for number in range(3)]
+    assert len({path.stat().st_ino for path in paths}) == 1
     assert files.written_bytes == 5000
 
 
-def test_a_race_ends_with_one_file(tmp_path: Path) -> None:
-    one, two = SharedFiles(tmp_path / "shared"), SharedFiles(tmp_path / "shared")
-    first, second = tmp_path / "first", tmp_path / "second"
-    names = one.place(first, _text(b"a")), two.place(second, _text(b"a"))  # both wrote before either published
+def test_another_process_finds_them(tmp_path: Path) -> None:
+    first = _write(_files(tmp_path, "rank0"), "a.py", _text(b"a"))
+    other = _files(tmp_path, "rank1")
+    assert _write(other, "b.py", _text(b"a")).samefile(first)
+    assert other.written_bytes == 0
+
+
+def test_what_was_written_at_the_same_moment_is_united_at_the_end(tmp_path: Path) -> None:
+    one, two = _files(tmp_path, "rank0"), _files(tmp_path, "rank1")
+    first, second = tmp_path / "rank0/a", tmp_path / "rank1/a"
+    names = one.place(first, _text(b"a")), two.place(second, _text(b"a"))  # both wrote before either listed it
     one.publish(first, names[0])
     two.publish(second, names[1])
+    assert not first.samefile(second)
+    two.unite()
+    one.unite()
     assert first.samefile(second)
     assert (one.written_bytes, two.written_bytes) == (5000, 0)
 
 
+def test_a_list_that_is_out_of_date_does_no_harm(tmp_path: Path) -> None:
+    one, two = _files(tmp_path, "rank0"), _files(tmp_path, "rank1")
+    path = _write(one, "a", _text(b"a"))
+    one.replace(path, _text(b"b"))
+    gone = _write(one, "c", _text(b"c"))
+    one.remove(gone)
+    assert _write(two, "a", _text(b"a")).read_bytes() == _text(b"a")
+    assert _write(two, "c", _text(b"c")).read_bytes() == _text(b"c")
+    assert path.read_bytes() == _text(b"b")
+    assert sorted(p.name for p in (tmp_path / "rank1").iterdir()) == ["a", "c", "files.txt"]
+
+
 def test_replacing_leaves_the_other_graph_alone(tmp_path: Path) -> None:
-    files = SharedFiles(tmp_path / "shared")
-    first, second = tmp_path / "first", tmp_path / "second"
+    files = _files(tmp_path)
+    first, second = tmp_path / "pid1/first", tmp_path / "pid1/second"
     for path in (first, second):
         files.replace(path, _text(b"a"))
     files.replace(first, _text(b"b"))
     assert (first.read_bytes(), second.read_bytes()) == (_text(b"b"), _text(b"a"))
     files.replace(first, _text(b"b"))  # the same bytes again: nothing is left lying about
     files.replace(second, _text(b"c"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second", "shared"]
-    assert len(list((tmp_path / "shared").iterdir())) == 2  # b and c; a went with its last user
+    assert sorted(path.name for path in (tmp_path / "pid1").iterdir()) == ["files.txt", "first", "second"]
     assert files.written_bytes == 10000
 
 
 def test_bytes_go_with_the_last_link(tmp_path: Path) -> None:
-    files = SharedFiles(tmp_path / "shared")
-    first, second = tmp_path / "first", tmp_path / "second"
-    for path in (first, second):
-        files.replace(path, _text(b"a"))
+    files = _files(tmp_path)
+    first, second = _write(files, "first", _text(b"a")), _write(files, "second", _text(b"a"))
     files.remove(first)
     assert files.written_bytes == 5000
     files.remove(second)
     assert files.written_bytes == 0
-    assert not list((tmp_path / "shared").iterdir())
 
 
 def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +98,12 @@ def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("os.link", refuse)
-    files = SharedFiles(tmp_path / "shared")
-    for path in (tmp_path / "first", tmp_path / "second"):
-        files.replace(path, _text(b"a"))
-        assert path.read_bytes() == _text(b"a")
-    files.remove(tmp_path / "first")
+    files = _files(tmp_path)
+    for name in ("first", "second"):
+        files.replace(tmp_path / "pid1" / name, _text(b"a"))
+        assert (tmp_path / "pid1" / name).read_bytes() == _text(b"a")
+    files.unite()
+    files.remove(tmp_path / "pid1/first")
     assert files.written_bytes == 5000
 
 
@@ -85,12 +113,15 @@ def test_large_graphs_are_compressed_and_read_by_their_plain_name(tmp_path: Path
     record = graph_record()
     record.strings.append("a long stack " * 5000)
     process.save_graph(record, process.tensors)
-    process.save_code(record.id, {"output_code.py": "x = 1\n" * 9000, "k.cpp": "int a;\n"})
+    whole = "k = async_compile.cpp('int a;')\n" + "x = 1\n" * 9000
+    process.save_code(record.id, {**kernels.split(whole), "other.txt": "y"})
     names = {path.name for path in (process.graph_path(record.id)).rglob("*") if path.is_file()}
-    assert {"graph.json.gz", "graph.py", "output_code.py.gz", "k.cpp.gz"} <= names
+    assert {"graph.json.gz", "graph.py", "output_code.py.gz", "other.txt.gz"} <= names
+    assert "k.cpp.gz" not in names  # it is told apart when it is read
     saved = open_run(tmp_path / "run").graph(record.id)
     assert saved.record == record
-    assert [(file.name, file.read_text()[:6]) for file in saved.code_files()] == [("k.cpp", "int a;"), ("output_code.py", "x = 1\n")]
+    texts = {file.name: file.read_text() for file in saved.code_files()}
+    assert texts == {"k.cpp": "int a;", "other.txt": "y", "output_code.py": whole}
     record.compile_kwargs["is_backward"] = True
     process.amend(record)
     assert not (process.graph_path(record.id) / "graph.json").exists()
@@ -109,7 +140,7 @@ def test_two_processes_store_an_equal_graph_once(tmp_path: Path) -> None:
     processes[0].remove_graph(record.id)
     assert open_run(tmp_path / "run").graph(f"1:{record.id}").record == record
     processes[1].remove_graph(record.id)
-    assert not list((tmp_path / "run/shared").iterdir())
+    assert not open_run(tmp_path / "run").graphs()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from . import kernels, roles
+from ...dumps import kernels
+from . import roles
 from ._torch import counter, is_fake, tracing_facts
 from .caches import bypassed
 from .flight import Flight, Graph, current, flying, here, level

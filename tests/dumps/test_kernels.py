@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdbg.toolkit.recorder.kernels import split
+from graphdbg.dumps.kernels import split
 
 CPP = """
 cpp_fused_relu_0 = async_compile.cpp_pybinding(['const float*', 'float*'], r'''
