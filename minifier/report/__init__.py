@@ -2,7 +2,7 @@
 
 `bundle.emit_report` is the door. `program`, `values`, `settings`, `checks` and `templates` write parts of the program, which
 `repro` puts together; `verify` and `layers` run it in fresh processes; `issue` and `artifacts` tell it; `environment` and
-`redact` decide what may leave the machine.
+`dumps.redact` decide what may leave the machine.
 
 Nothing here imports torch at its top, and nothing is claimed that no process has shown.
 

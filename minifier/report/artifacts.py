@@ -17,9 +17,9 @@ from ...dumps.atomic import temporary_beside
 from ...dumps.compressed import stored
 from ...dumps.errors import UsageError
 from ...dumps.reading import read_bytes
+from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, InputsRecord
 from ...dumps.store import SavedGraph
-from .redact import Redactor
 
 MAX_TENSOR_BYTES = 64 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)

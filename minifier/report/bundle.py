@@ -23,13 +23,13 @@ from ... import __version__
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.output import say
+from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
 from . import artifacts, environment, issue, layers, verify
 from .case import Case, Failure
 from .memo import Memo, key_of
 from .program import CannotExpressError
-from .redact import Redactor
 from .repro import SENTENCES, Script, candidates
 from .values import ITEM_SIZES
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord
-from .redact import Redactor
 
 PRIVACY = (
     "Before you publish this: it holds parts of your program (the operations of a graph, source lines from stack traces, "

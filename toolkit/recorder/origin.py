@@ -1,7 +1,5 @@
 """Where a recording comes from: versions, the environment by allow-list, the rank. Imports nothing heavy, runs nothing.
 
-The allow-list is by name, because whole families of variables (TORCH*, ...) hold tokens and paths that nobody means to share.
-
 >>> rank_and_restart({"RANK": "1"})
 (1, 0)
 """
@@ -14,14 +12,7 @@ import platform
 import sys
 from collections.abc import Mapping
 
-ENVIRONMENT = (
-    "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "KMP_AFFINITY", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-    "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "PYTORCH_ENABLE_MPS_FALLBACK", "RANK", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_VERBOSE", "TORCHINDUCTOR_COMPILE_THREADS",
-    "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING", "TORCHINDUCTOR_CPP_WRAPPER", "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
-    "TORCHINDUCTOR_FREEZING", "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_MAX_AUTOTUNE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "TORCH_COMPILE_DEBUG", "TORCH_COMPILE_DISABLE", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TRITON_INTERPRET", "WORLD_SIZE",
-)  # fmt: skip
+from ...dumps.environment import ALLOWED
 
 _PACKAGES = ("torch", "triton", "numpy", "graphdbg")
 _RANKS = (("RANK", "TORCHELASTIC_RESTART_COUNT"), ("SLURM_PROCID", "SLURM_RESTART_COUNT"), ("OMPI_COMM_WORLD_RANK", ""))
@@ -43,7 +34,7 @@ def versions(*, live: bool = False) -> dict[str, str]:
 
 def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables on the allow-list that are set."""
-    return {name: variables[name] for name in ENVIRONMENT if name in variables}
+    return {name: variables[name] for name in ALLOWED if name in variables}
 
 
 def rank_and_restart(variables: Mapping[str, str] = os.environ) -> tuple[int | None, int]:

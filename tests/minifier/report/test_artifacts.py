@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
 from graphdbg.dumps.store import SavedGraph, open_run
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.minifier.report import artifacts
-from graphdbg.minifier.report.redact import Redactor
 
 from .cases import relu_record, stored, tensor
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from graphdbg.dumps.redact import Redactor
 from graphdbg.minifier.report.issue import Facts, one_line, render, shorten, user_lines
-from graphdbg.minifier.report.redact import Redactor
 
 from .cases import call, node, record_of, tensor
 

@@ -1,7 +1,7 @@
 """Takes home folders, user names, scratch folders and credentials out of every text that leaves the machine.
 
-It must not need torch, and must not touch anything but the text given to it. What it cannot judge (your source lines, names
-of your modules and classes) stays in: that is what the privacy warning is for.
+Reports use it as it is; `pack` takes more away. It must not need torch, and must not touch anything but the text given to it.
+What it cannot judge (your source lines, names of your modules and classes) stays in: that is what the privacy warning is for.
 
 >>> Redactor(home="/home/ann", user="ann").text('File "/home/ann/code/train.py", line 3')
 'File "~/code/train.py", line 3'
@@ -91,7 +91,7 @@ def _known_folders() -> list[tuple[str, str]]:
     pairs += [
         (path, "<python>") for path in {paths["stdlib"], sys.base_prefix, sys.prefix} if path not in ("/usr", "/")
     ]
-    pairs.append((str(Path(__file__).resolve().parents[2]), "<graphdbg>"))
+    pairs.append((str(Path(__file__).resolve().parents[1]), "<graphdbg>"))
     scratch = {
         tempfile.gettempdir(),
         *(os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")),

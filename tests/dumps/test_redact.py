@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdbg.minifier.report.redact import Redactor
+from graphdbg.dumps.redact import Redactor
 
 REDACTOR = Redactor(
     home="/home/ann", user="ann", folders=[("/opt/venv/lib/site-packages", "<site-packages>"), ("/tmp", "<tmp>")]
