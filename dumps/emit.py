@@ -183,6 +183,7 @@ class _Class:
         self.names: dict[str, str] = {}
         self.symbols: dict[str, str] = {}
         self._last_line = ""
+        self._places: dict[int, str] = {}
 
     def text(self) -> str:
         setup = self._setup()
@@ -296,15 +297,20 @@ class _Class:
     def _comment(self, node: NodeRecord) -> list[str]:
         if not 0 <= node.stack < len(self.record.strings):
             return []
-        frames = [line.strip() for line in self.record.strings[node.stack].splitlines() if line.strip(" ^~\t")]
-        places = [index for index, line in enumerate(frames) if line.startswith("File ")]
-        if not places:
-            return []
-        line = _one_line(": ".join(frames[places[-1] : places[-1] + 2]))[:160]
-        if line == self._last_line:
+        if node.stack not in self._places:
+            self._places[node.stack] = _place(self.record.strings[node.stack])
+        line = self._places[node.stack]
+        if not line or line == self._last_line:
             return []
         self._last_line = line
         return [f"# {line}"]
+
+
+def _place(stack: str) -> str:
+    """The innermost frame of a stack with its line of code; empty when there is none."""
+    frames = [line.strip() for line in stack.splitlines() if line.strip(" ^~\t")]
+    places = [index for index, line in enumerate(frames) if line.startswith("File ")]
+    return _one_line(": ".join(frames[places[-1] : places[-1] + 2]))[:160] if places else ""
 
 
 def _homes(body: GraphBody) -> dict[str, tuple[str, int | None]]:
@@ -373,5 +379,5 @@ def _libraries(body: GraphBody) -> list[str]:
 
 def _one_line(text: str) -> str:
     """Text for a comment or docstring: no line breaks, quotes or backslashes that could end it."""
-    shown = "".join(c if c.isprintable() else " " for c in text)
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("\\", "/").replace('"""', "'''")

@@ -61,6 +61,8 @@ class SymbolWriter:
 
     def dim(self, value: Any) -> Dim:
         """A size, stride or offset as int or text."""
+        if type(value) is int:
+            return value
         if not is_symbolic(value):
             return int(value)
         expr = self.expr(value)
