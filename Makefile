@@ -28,8 +28,8 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 bench: $(STAMP)
-	@set -e; for script in tests/bench/*.py; do \
-	  case $$script in */__init__.py|*/conftest.py|'tests/bench/*.py') ;; *) echo "== $$script"; $(BIN)/python $$script $(ARGS);; esac; \
+	@set -e; for script in tests/bench/bench_*.py; do \
+	  case $$script in */__init__.py|*/conftest.py) ;; *) echo "== $$script"; $(BIN)/python $$script $(ARGS);; esac; \
 	done
 
 .venv: $(STAMP)
