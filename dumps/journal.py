@@ -21,8 +21,9 @@ import msgspec
 
 from .errors import EnvironmentLackError, UnreadableError
 
-KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "note", "begin", "end")
-"""What an event can be. `begin` and `end` are the process's own; `note` changes no state; the others are states of a graph."""
+KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "note", "why", "begin", "end")
+"""What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state; the others
+are states of a graph. A reader passes over kinds that it does not know."""
 
 STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
 IN_FLIGHT = ("compiling", "running")

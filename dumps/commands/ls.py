@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .. import index
-from ..errors import GraphdbgError
+from .. import index, why
+from ..errors import GraphdbgError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..query import resolve
@@ -20,8 +20,9 @@ STATUS_STYLE = "cyan"
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
+@click.option("--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def ls(run: str | None, as_json: bool) -> None:
+def ls(run: str | None, explain: bool, as_json: bool) -> None:
     """List the graphs of a run, one row each, or without RUN the runs in this folder.
 
     \b
@@ -29,10 +30,14 @@ def ls(run: str | None, as_json: bool) -> None:
     running, ran, skipped. A graph that was compiling or running when its process died says so.
     """
     if run is None:
+        if explain:
+            raise UsageError("--why needs a run", "", "name one: graphdbg ls RUN --why")
         _list_runs(as_json)
         return
     found = resolve(run)
-    if isinstance(found, SavedGraph):
+    if explain:
+        why.show(run, found, as_json)
+    elif isinstance(found, SavedGraph):
         _list_graph(run, found, as_json)
     else:
         _list_run(run, found, as_json)
@@ -47,6 +52,8 @@ def _list_run(text: str, run: Run, as_json: bool) -> None:
         return
     if rows:
         emit(graph_table(rows), as_json=False)
+    if hint := why.hint(text, run):
+        say(hint)
     say(_summary(text, run))
 
 

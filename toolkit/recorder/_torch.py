@@ -75,7 +75,57 @@ HOOKS = (
         # Backends made with aot_autograd() take compilers, but only from their author. Checked: 2.13.0.
         "joint, forward, backward and inference graphs of AOT backends that are not Inductor",
     ),
+    # The rest says why a graph exists. TORCH_LOGS and TORCH_TRACE tell the same to a log, which would have to be switched on and
+    # makes torch build every payload; torch._dynamo.explain runs the program again. Checked: 2.13.0, read in 2.12.
+    Hook(
+        "torch._dynamo.convert_frame", "has_tensor_in_frame", (),
+        # torch._dynamo.callback.on_compile_start tells no code, and outermost compiles only. Checked: 2.13.0.
+        "the code object about to be compiled, whose qualified name has the class",
+    ),
+    Hook(
+        "torch._dynamo.convert_frame", "signpost_event", (),
+        # The same. Dynamo's own telemetry of one frame about to be compiled. Checked: 2.13.0.
+        "function, file, line and compile id of each frame",
+    ),
+    Hook(
+        "torch._dynamo.convert_frame", "get_and_maybe_log_recompilation_reasons", (),
+        # torch._dynamo.utils.guard_failures has the texts of the same call, without compile ids. Checked: 2.13.0.
+        "the guards whose failure made a frame compile again",
+    ),
+    Hook(
+        "torch._dynamo.convert_frame", "exceeds_recompile_limit", (),
+        # Only a log line and an exception that Dynamo catches tell it. Checked: 2.13.0.
+        "that a frame is given up because it was compiled too often",
+    ),
+    Hook(
+        "torch._dynamo.symbolic_convert", "InstructionTranslatorBase.log_graph_break", (),
+        # torch._dynamo.utils.counters["graph_break"] counts reasons without lines. Checked: 2.13.0.
+        "graph breaks with their reason and user stack",
+    ),
+    Hook(
+        "torch._dynamo.exc", "RestartAnalysis.__init__", (),
+        # CompilationMetrics.restart_reasons is a set without attempts, kept only for the last compiles. Checked: 2.13.0.
+        "why Dynamo started a frame over",
+    ),
+    Hook(
+        "torch._dynamo.convert_frame", "exception_handler", (),
+        # A user's own except clause sees it, where Dynamo does not suppress it. Checked: 2.13.0.
+        "why a frame could not be compiled (fullgraph=True, unsupported code, a failing backend)",
+    ),
+    Hook(
+        "torch._dynamo.convert_frame", "CatchErrorsWrapper._handle_skip", (),
+        # torch._dynamo.eval_frame.get_skip_reasons is as private, and fullgraph=True switches it on. 2.13.0; not in 2.12.
+        "frames that were left alone",
+    ),
+    Hook(
+        "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod", (),
+        # DDPOptimizer keeps its buckets on an object that nobody can reach. Checked: 2.13.0.
+        "the parts into which DDP cuts a graph",
+    ),
 )  # fmt: skip
+
+WHY_NAMES = frozenset(hook.name for hook in HOOKS if hook.module.startswith("torch._dynamo.") and hook.required_for == ())
+"""The hooks without which `ls --why` knows less."""
 
 ALIASES = {
     "torch._functorch.aot_autograd.aot_module_simplified": (
@@ -110,6 +160,12 @@ def compile_id() -> str | None:
         return None
     current = context.current_trace_id() if hasattr(context, "current_trace_id") else context.current_compile_id()
     return None if current is None else str(current)
+
+
+def dynamo_setting(name: str) -> int | None:
+    """A number in torch._dynamo.config, as it is in force on this thread. Checked: 2.13.0."""
+    value = getattr(sys.modules.get(CONFIGS["dynamo"]), name, None)
+    return value if isinstance(value, int) else None
 
 
 def counter(group: str, name: str) -> int:

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from . import roles
+from . import roles, why_hooks
 from ._torch import backend_options, counter, forced_lazy_graph_off, is_serializable, undisabled
 from .caches import bypassed
 from .flight import Flight, Graph, flying
@@ -46,7 +46,9 @@ def _capture(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
         flight.dynamo_roles = session.roles[flight.name] = roles.of_dynamo(gm)
     backend = getattr(output_graph, "compiler_fn", None)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
-    return flight.capture(gm, "dynamo", {"backend": str(name), **_options(flight)}, roles=flight.dynamo_roles)
+    graph = flight.capture(gm, "dynamo", {"backend": str(name), **_options(flight)}, roles=flight.dynamo_roles)
+    why_hooks.symbols(session, flight.name, graph)
+    return graph
 
 
 def _options(flight: Flight) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import aot_hooks, dynamo_hooks, importhook, inductor_hooks
+from . import aot_hooks, dynamo_hooks, importhook, inductor_hooks, why_hooks
 from ._torch import ALIASES, HOOKS, Hook
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 WRAPPERS: dict[str, Wrap] = {
-    "call_user_compiler": dynamo_hooks.call_user_compiler,
+    "OutputGraph.call_user_compiler": dynamo_hooks.call_user_compiler,
     "_compile_fx_main": inductor_hooks.compile_fx_main,
     "_recursive_pre_grad_passes": inductor_hooks.pre_grad_passes,
     "partition_fn": inductor_hooks.partition_fn,
@@ -29,7 +29,17 @@ WRAPPERS: dict[str, Wrap] = {
     "_compile_fx_inner": inductor_hooks.compile_fx_inner,
     "_recursive_post_grad_passes": inductor_hooks.post_grad_passes,
     "aot_module_simplified": aot_hooks.aot_module_simplified,
+    "has_tensor_in_frame": why_hooks.has_tensor_in_frame,
+    "signpost_event": why_hooks.signpost_event,
+    "get_and_maybe_log_recompilation_reasons": why_hooks.get_and_maybe_log_recompilation_reasons,
+    "exceeds_recompile_limit": why_hooks.exceeds_recompile_limit,
+    "InstructionTranslatorBase.log_graph_break": why_hooks.log_graph_break,
+    "RestartAnalysis.__init__": why_hooks.restart_analysis,
+    "exception_handler": why_hooks.exception_handler,
+    "CatchErrorsWrapper._handle_skip": why_hooks.handle_skip,
+    "SubmodCompiler.compile_submod": why_hooks.compile_submod,
 }
+"""`Hook.attribute` -> its wrapper."""
 
 _MARK = "_graphdbg_original"
 
@@ -55,6 +65,11 @@ def uninstall() -> None:
     _installed.clear()
 
 
+def missing() -> list[str]:
+    """The functions that this torch lacks, of those modules that were imported."""
+    return list(_missing)
+
+
 def missing_stages() -> dict[str, str]:
     """Stage -> the function that this torch lacks, for stages that cannot be recorded here."""
     return {stage: hook.name for hook in _missing.values() for stage in hook.required_for}
@@ -69,7 +84,7 @@ def _patch_module(hooks: list[Hook], module: ModuleType) -> None:
             continue
         if hasattr(original, _MARK):
             continue
-        replacement = WRAPPERS[name](original)
+        replacement = WRAPPERS[hook.attribute](original)
         setattr(replacement, _MARK, original)
         _replace(owner, name, original, replacement)
         for alias_module, alias in ALIASES.get(hook.name, ()):

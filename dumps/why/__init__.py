@@ -1,0 +1,19 @@
+"""Why each graph of a run exists: graph breaks, recompiles, restarts, DDP's parts and dynamic sizes, from the journals.
+
+`events` reads the journals into a view model, `wording` takes torch's own texts apart, `shapes` adds symbols and guards of the
+records, `text` writes it for 80 columns. Imports no torch; opens graph.json only for the guards of dynamic sizes.
+
+>>> found = why.of_run(open_run("myrun"))
+>>> found.processes[0].functions[0].compiles[1].guards[0].text
+'n == 1'
+"""
+
+from __future__ import annotations
+
+from .events import of_run
+from .model import Why
+from .quick import hint
+from .show import show
+from .text import render
+
+__all__ = ["Why", "hint", "of_run", "render", "show"]

@@ -1,0 +1,241 @@
+"""From journals to the view model: events in their order, joined with the graphs that the same journal tells.
+
+A compile id may come twice in one process (torch._dynamo.reset starts counting anew), so a graph belongs to the last frame of
+that id that was begun before it. Damaged, missing or unknown fields leave holes, never an exception.
+
+>>> of_run(open_run("myrun")).processes[0].functions[0].name
+'Model.forward'
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from .. import journal
+from ..index import Process, Row
+from ..journal import Event
+from ..store import Run
+from ..writer import JOURNAL_FILE
+from . import shapes, wording
+from .fields import RESUME, items, places, symbol, whole, words
+from .model import Compile, Function, GraphLine, Part, Place, ProcessWhy, Restart, Skipped, Why
+
+_ATTEMPT = re.compile(r"_a(\d+)$")
+
+
+def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
+    """What is known of a run, or of one compile of one process. Symbols' conditions are read from records (see `shapes`)."""
+    told: list[ProcessWhy] = []
+    for one in run.processes:
+        if process is not None and one.name != process:
+            continue
+        rows = [row for row in run.rows if row.process == one.name]
+        events = journal.read(one.path / JOURNAL_FILE).events
+        reader = Reader(one, rows)
+        for event in events:
+            reader.take(event)
+        told.append(reader.finish())
+    found = Why([item for item in told if item.functions or item.skipped or item.others])
+    if compile_id is not None:
+        _narrow(found, compile_id)
+    shapes.add_conditions(found, run)
+    return found
+
+
+def _narrow(found: Why, compile_id: str) -> None:
+    for item in found.processes:
+        for function in item.functions:
+            function.compiles = [one for one in function.compiles if one.id == compile_id]
+        item.functions = [function for function in item.functions if function.compiles]
+        item.skipped = []
+        item.others = [line for line in item.others if base(line.local.partition("/")[0])[0] == compile_id]
+
+
+def base(compile_name: str) -> tuple[str, int]:
+    """A compile name without its attempt, and the attempt: "0_0_a1" gives ("0_0", 1)."""
+    attempt = _ATTEMPT.search(compile_name)
+    return (compile_name[: attempt.start()], int(attempt[1])) if attempt else (compile_name, 0)
+
+
+class Reader:
+    """Takes the events of one process one after the other."""
+
+    def __init__(self, process: Process, rows: list[Row]) -> None:
+        self.rows = {row.local: row for row in rows}
+        prefix = rows[0].id[: len(rows[0].id) - len(rows[0].local)] if rows else ""
+        self.why = ProcessWhy(process.name, process.rank, prefix)
+        self.current: dict[str, Compile] = {}
+        self.texts: dict[int, str] = {}
+        self.part: Part | None = None
+        self.seen: set[str] = set()
+        self.dynamic: dict[str, set[str]] = {}
+
+    def take(self, event: Event) -> None:
+        """One event of the journal, of any kind."""
+        if event.graph is not None and event.graph not in self.seen and event.graph in self.rows:
+            self.seen.add(event.graph)
+            self._graph(event.graph)
+        if event.kind != "why":
+            return
+        self.why.known = True
+        fields = event.fields
+        number = fields.get("text_id")
+        if isinstance(number, int) and isinstance(fields.get("text"), str):
+            self.texts[number] = fields["text"]
+        handle = _HANDLERS.get(str(fields.get("what")))
+        if handle is not None:
+            handle(self, fields)
+
+    def finish(self) -> ProcessWhy:
+        """The process, once all events were taken."""
+        self.why.others += [_line(row) for local, row in self.rows.items() if local not in self.seen]
+        return self.why
+
+    def _graph(self, local: str) -> None:
+        row = self.rows[local]
+        found = self.current.get(base(local.partition("/")[0])[0])
+        if found is None:
+            self.why.others.append(_line(row))
+            return
+        found.graphs.append(_line(row))
+        if self.part is not None:
+            self.part.graphs.append(row.id)
+
+    def _of(self, fields: dict[str, Any]) -> Compile:
+        """The compile that an event names; a new one without a reason when its beginning was lost."""
+        name = base(str(fields.get("compile") or ""))[0]
+        if name not in self.current:
+            self.current[name] = Compile(name, "unknown")
+            self._function("(unknown)", "", 0).compiles.append(self.current[name])
+        return self.current[name]
+
+    def _text(self, fields: dict[str, Any]) -> str:
+        return self.texts.get(cast("int", fields.get("text_id")), "")
+
+    def begin(self, fields: dict[str, Any]) -> None:
+        self.why.lacking = [str(name) for name in items(fields.get("missing"))]
+
+    def frame(self, fields: dict[str, Any]) -> None:
+        name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
+        item = Compile(
+            words(fields, "compile"), "first", name, file, line, words(fields, "thread"), cached=whole(fields.get("cached")),
+        )  # fmt: skip
+        before, dot, last = name.rpartition(".")
+        resumed = RESUME.fullmatch(last)
+        if resumed:
+            item.kind, item.resumed_at = "resumed", int(resumed["line"])
+            function = self._resumed(f"{before}{dot}{resumed['name']}", file, item.resumed_at)
+        else:
+            function = self._function(name, file, line)
+            item.called_from = self._caller(item)
+        if item.cached:
+            item.kind = "recompile"
+        elif item.kind == "first" and any(one.id == item.id for one in function.compiles):
+            item.kind = "reset"
+        elif item.kind == "first" and any(one.kind == "first" for one in function.compiles):
+            item.kind = "again"
+        function.compiles.append(item)
+        self.current[item.id] = item
+        self.part = None
+
+    def _function(self, name: str, file: str, line: int) -> Function:
+        for found in self.why.functions:
+            if (found.name, found.file, found.line) == (name, file, line):
+                return found
+        self.why.functions.append(Function(name, file, line))
+        return self.why.functions[-1]
+
+    def _resumed(self, name: str, file: str, line: int) -> Function:
+        """The function that a resume function goes on with: the nearest one of that name that begins above the line."""
+        last = name.rpartition(".")[2]
+        alike = [
+            one for one in self.why.functions
+            if one.file == file and one.line <= line and (one.name == name or one.name.rpartition(".")[2] == last)
+        ]  # fmt: skip
+        return max(alike, key=lambda one: one.line) if alike else self._function(name, file, line)
+
+    def _caller(self, item: Compile) -> Place | None:
+        """Where an earlier compile broke off while it was calling this function."""
+        for function in reversed(self.why.functions):
+            for one in reversed(function.compiles):
+                for broken in one.breaks:
+                    for caller, called in zip(broken.stack, broken.stack[1:], strict=False):
+                        if called.file == item.file and called.function == item.function.rpartition(".")[2]:
+                            return caller
+        return None
+
+    def recompile(self, fields: dict[str, Any]) -> None:
+        item = self._of(fields)
+        item.kind = "recompile"
+        error = words(fields, "error")
+        item.guards = [wording.guard(str(text)) for text in items(fields.get("reasons")) or wording.raised(error)]
+        for guard in item.guards:
+            if guard.place is not None and item.file.endswith(guard.place.file):
+                guard.place.file = item.file  # Dynamo's short form keeps the end of a path only
+        item.guards_of = whole(fields.get("of"))
+        now = fields.get("now")
+        if item.guards and isinstance(now, dict):
+            item.guards[0].now = cast("dict[str, Any]", now)
+        item.error = "an error to the caller: torch._dynamo.config.error_on_recompile is set" if error else ""
+
+    def limit(self, fields: dict[str, Any]) -> None:
+        value = fields.get("value")
+        item = self._of(fields)
+        item.kind = "limit"
+        item.limit = words(fields, "limit") or "recompile_limit"
+        item.limit += f" = {value}" if value is not None else ""
+
+    def broke(self, fields: dict[str, Any]) -> None:
+        then = words(fields, "then") or "resumed"
+        item = self._of(fields)
+        item.breaks.append(wording.graph_break(self._text(fields), then, places(fields.get("stack"))))
+
+    def restart(self, fields: dict[str, Any]) -> None:
+        attempt = base(words(fields, "compile"))[1]
+        self._of(fields).restarts.append(Restart(attempt, words(fields, "error"), self._text(fields)))
+
+    def failed(self, fields: dict[str, Any]) -> None:
+        item = self._of(fields)
+        item.error = words(fields, "error") or "an error"
+        item.failure = wording.graph_break(self._text(fields), "error", places(fields.get("stack")))
+
+    def symbols(self, fields: dict[str, Any]) -> None:
+        item = self._of(fields)
+        item.symbols = [found for found in map(symbol, items(fields.get("symbols"))) if found is not None]
+        sources = {one.source for one in item.symbols if one.source}
+        frame = item.id.rpartition("_")[0]
+        if item.kind == "recompile":
+            before = self.dynamic.get(frame, set())
+            item.became_dynamic = [one for one in item.symbols if one.source and one.source not in before]
+        self.dynamic[frame] = self.dynamic.get(frame, set()) | sources
+
+    def part_begin(self, fields: dict[str, Any]) -> None:
+        names = [str(name) for name in items(fields.get("names"))]
+        numbers = [whole(fields.get(key)) for key in ("part", "of", "parameters", "bytes")]
+        number, of, parameters, size = numbers
+        self.part = Part(number, of, parameters, size, names)
+        self._of(fields).parts.append(self.part)
+
+    def part_end(self, fields: dict[str, Any]) -> None:
+        self.part = None
+
+    def skip(self, fields: dict[str, Any]) -> None:
+        name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
+        reason = wording.nothing(words(fields, "reason").partition("\n")[0])
+        begun = next((one for one in self.current.values() if (one.function, one.file, one.line) == (name, file, line)), None)
+        if begun is not None and not begun.graphs:
+            begun.nothing = reason
+        elif RESUME.fullmatch(name.rpartition(".")[2]) is None:
+            self.why.skipped.append(Skipped(name, file, line, reason))
+
+
+_HANDLERS = {
+    "begin": Reader.begin, "frame": Reader.frame, "recompile": Reader.recompile, "limit": Reader.limit, "break": Reader.broke,
+    "restart": Reader.restart, "failed": Reader.failed, "symbols": Reader.symbols, "part": Reader.part_begin,
+    "part end": Reader.part_end, "skip": Reader.skip,
+}  # fmt: skip
+
+
+def _line(row: Row) -> GraphLine:
+    return GraphLine(row.id, row.stage, row.nodes, row.status, row.local)

@@ -1,0 +1,69 @@
+"""Which causes of graph breaks and recompiles a process has, counted: with 500 recompiles the first line says what to mend.
+
+>>> causes(process)[0].count, causes(process)[0].text
+(498, 'recompile of lim: guard s == … failed')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from . import wording
+from .model import Compile, Function, Place, ProcessWhy
+
+MOST = 10
+
+
+class Cause(msgspec.Struct):
+    """One cause: `kind` is "recompile" or "graph break"; `ids` are compiles."""
+
+    kind: str
+    text: str
+    place: Place | None
+    count: int = 0
+    ids: list[str] = []
+
+
+def causes(process: ProcessWhy) -> list[Cause]:
+    """The causes, most frequent first; equal counts in order of appearance."""
+    found: dict[tuple[str, ...], Cause] = {}
+    for function in process.functions:
+        for item in function.compiles:
+            for key, cause in _of_compile(function, item):
+                known = found.setdefault(key, cause)
+                known.count += 1
+                known.ids.append(item.id)
+    return sorted(found.values(), key=lambda cause: -cause.count)
+
+
+def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, ...], Cause]]:
+    for broken in item.breaks:
+        place = wording.innermost(broken.stack) or Place(function.file, function.line, function.name)
+        text = f"graph break: {broken.title}" + (f": {place.code}" if place.code else "")
+        yield ("break", place.file, str(place.line), broken.title), Cause("graph break", text, place)
+    if item.kind == "recompile" and item.guards:
+        guard = item.guards[0]
+        alike = wording.alike(guard.text)
+        text = f"recompile of {function.name}: {wording.short(alike).partition('. ')[0]}"
+        place = guard.place or Place(function.file, function.line)
+        yield ("recompile", function.file, str(function.line), alike), Cause("recompile", text, place)
+
+
+def headline(process: ProcessWhy) -> str:
+    """One sentence of counts."""
+    compiles = [item for function in process.functions for item in function.compiles]
+    breaks = sum(len(item.breaks) for item in compiles)
+    numbers = (
+        (sum(item.kind == "recompile" for item in compiles), "recompile", "recompiles"),
+        (breaks, "graph break", "graph breaks"),
+        (sum(bool(item.limit) for item in compiles), "given up at the recompile limit", "given up at the recompile limit"),
+        (sum(item.failure is not None for item in compiles), "failed", "failed"),
+    )
+    told = [f"{number} {one if number == 1 else many}" for number, one, many in numbers if number]
+    functions = len(process.functions)
+    return (
+        f"{functions} function{'s' * (functions != 1)} compiled {len(compiles)} time{'s' * (len(compiles) != 1)}: "
+        f"{', '.join(told) or 'no graph break, no recompile'}"
+    )

@@ -1,0 +1,150 @@
+"""What `ls --why` shows: functions with their compiles, each with its reason and what came of it. Pure data.
+
+>>> Compile(id="0_0", kind="first").broke
+False
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Place(msgspec.Struct):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str = ""
+    code: str = ""
+
+
+class Break(msgspec.Struct):
+    """A graph break, or what kept a frame from being compiled. `then`: "resumed" behind it, "rest skipped" (the rest of the
+    function runs uncompiled) or "frame skipped" (all of it does). `stack` goes from the compiled function to where it broke."""
+
+    title: str
+    explanation: str = ""
+    hints: list[str] = []
+    link: str = ""
+    then: str = "resumed"
+    stack: list[Place] = []
+
+
+class Guard(msgspec.Struct):
+    """A guard that failed: of which compile, its text, the line that needs it, and what it is about is now."""
+
+    text: str
+    of: str = ""
+    place: Place | None = None
+    now: dict[str, int | float | bool | str | None] = {}
+    hint: str = ""
+
+
+class Restart(msgspec.Struct):
+    """An attempt that Dynamo gave up in order to start over; its graphs are those of the next attempt's id."""
+
+    attempt: int
+    error: str
+    text: str = ""
+
+
+class Symbol(msgspec.Struct):
+    """A size or number that the graph leaves open: where it comes from, what it was, the range it may take."""
+
+    name: str
+    source: str = ""
+    hint: int | float | None = None
+    lower: int | float | None = None
+    upper: int | float | None = None
+
+
+class Part(msgspec.Struct):
+    """One part of a graph that DDP's optimizer cut, and the graphs compiled from it."""
+
+    number: int
+    of: int
+    parameters: int = 0
+    size_bytes: int = 0
+    names: list[str] = []
+    graphs: list[str] = []
+
+
+class GraphLine(msgspec.Struct):
+    """A graph of the run, as far as its compile is concerned."""
+
+    id: str
+    stage: str
+    nodes: int | None
+    status: str
+    local: str = ""
+
+
+class Compile(msgspec.Struct):
+    """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset" (the
+    same after torch._dynamo.reset), "resumed" (behind a graph break, at line
+    `resumed_at`), "recompile", "limit" (it would have been one recompile too many) or "unknown" (its beginning was lost)."""
+
+    id: str
+    kind: str = "first"
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    thread: str = ""
+    resumed_at: int = 0
+    called_from: Place | None = None
+    cached: int = 0
+    guards: list[Guard] = []
+    guards_of: int = 0
+    restarts: list[Restart] = []
+    breaks: list[Break] = []
+    failure: Break | None = None
+    error: str = ""
+    limit: str = ""
+    nothing: str = ""
+    symbols: list[Symbol] = []
+    became_dynamic: list[Symbol] = []
+    conditions: list[str] = []
+    parts: list[Part] = []
+    graphs: list[GraphLine] = []
+
+    @property
+    def broke(self) -> bool:
+        """Whether it ends in a graph break."""
+        return bool(self.breaks)
+
+
+class Function(msgspec.Struct):
+    """A function of the program with all compiles of it and of what follows its graph breaks."""
+
+    name: str
+    file: str
+    line: int
+    compiles: list[Compile] = []
+
+
+class Skipped(msgspec.Struct):
+    """A function that was left alone, and why."""
+
+    name: str
+    file: str
+    line: int
+    reason: str
+
+
+class ProcessWhy(msgspec.Struct):
+    """One recorded process. `known` is False where nothing recorded why; `lacking` are functions that its torch did not have."""
+
+    name: str
+    rank: int | None
+    prefix: str
+    known: bool = False
+    lacking: list[str] = []
+    functions: list[Function] = []
+    skipped: list[Skipped] = []
+    others: list[GraphLine] = []
+
+
+class Why(msgspec.Struct):
+    """All processes of a run that recorded anything."""
+
+    processes: list[ProcessWhy]

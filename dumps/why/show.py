@@ -1,0 +1,53 @@
+"""`graphdbg ls RUN --why`, and `RUN/ID --why` for the compile that one graph belongs to.
+
+>>> show("myrun", open_run("myrun"), as_json=False)
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import msgspec
+
+from ..errors import UsageError
+from ..output import emit, say
+from ..store import Run, SavedGraph
+from ..tables import on_terminal
+from . import frequent
+from .events import base, of_run
+from .model import Why
+from .text import WIDTH, render
+
+_WIDEST = 120
+
+
+def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
+    """Prints why the graphs of a run exist, or those of one compile. Raises UsageError for a case, which has no journal."""
+    if isinstance(named, SavedGraph):
+        if named.run is None:
+            raise UsageError(f"{text} is a case", "only a recorded run knows why its graphs exist", "graphdbg ls RUN --why")
+        run = named.run
+        found = of_run(run, compile_id=base(named.local_id.partition("/")[0])[0], process=named.process)
+    else:
+        run, found = named, of_run(named)
+    for sentence in run.damage:
+        say(f"note: {sentence}")
+    if as_json:
+        rows = [row.fixed() for row in run.rows] if named is run else []
+        emit({"run": text if named is run else str(run.path), "graphs": rows, "why": document(found)}, as_json=True)
+        return
+    if not found.processes:
+        say(f"{text}: nothing was compiled")
+        return
+    emit(render(found, min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal() else WIDTH), as_json=False)
+
+
+def document(found: Why) -> list[dict[str, Any]]:
+    """The value of "why" in the JSON document: one object for each process."""
+    told: list[dict[str, Any]] = []
+    for process in found.processes:
+        one: dict[str, Any] = msgspec.to_builtins(process)
+        one["causes"] = [msgspec.to_builtins(cause) for cause in frequent.causes(process)]
+        told.append(one)
+    return told

@@ -1,0 +1,269 @@
+"""The view model as text for 80 columns: what happens most often first, one block for each function, then what was left alone.
+
+Recompiles of one frame with the same cause become one entry that counts them; a graph break that was told is not told again.
+Prints nothing. Every text from a dump is made harmless for a terminal.
+
+>>> print(render(of_run(open_run("myrun"))))
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from pathlib import Path, PurePath
+
+from ..tables import plain
+from . import frequent, wording
+from .model import Break, Compile, Function, Place, ProcessWhy, Why
+from .phrases import ids, names, outcome, shown_file, span
+
+WIDTH = 80
+_FEW = 3
+"""From this many recompiles of one frame with the same cause on they share one entry."""
+_CONDITIONS = 6
+_VALUES = 8
+_SKIPPED = 8
+
+
+def render(found: Why, width: int = WIDTH) -> str:
+    """The whole text. Processes that tell the same are told once."""
+    same: dict[str, tuple[str, list[ProcessWhy]]] = {}
+    for process in found.processes:
+        text = _Writer(process, width).text()
+        same.setdefault(wording.ADDRESS.sub("", text), (text, []))[1].append(process)
+    if len(found.processes) <= 1:
+        return next((text for text, _ in same.values()), "")
+    blocks: list[str] = []
+    for text, processes in same.values():
+        told = ", ".join(process.name if process.rank is None else f"rank {process.rank}" for process in processes)
+        blocks.append(f"== {told}: ids begin with {', '.join(process.prefix or '-' for process in processes)}\n\n{text}")
+    return "\n\n".join(blocks)
+
+
+class _Writer:
+    """Writes one process."""
+
+    def __init__(self, process: ProcessWhy, width: int) -> None:
+        self.process = process
+        self.width = width
+        self.lines: list[str] = []
+        self.told: dict[tuple[str, int, str], str] = {}
+        self.glossed: set[str] = set()
+        self.here = PurePath(os.fspath(Path.cwd()))
+
+    def text(self) -> str:
+        """The block of this process."""
+        process = self.process
+        if not process.known:
+            self.add(0, "Nothing says why these graphs exist: an older graphdbg recorded them, or they came without Dynamo.")
+            return "\n".join(self.lines)
+        self._frequent()
+        for function in process.functions:
+            self._function(function)
+        if process.others:
+            self.title("Without Dynamo (a direct call of the compiler), or its beginning was lost")
+            self.add(2, ids(process.others))
+        self._skipped()
+        if process.lacking:
+            self.add(0, f"Not known with this torch, which lacks {', '.join(process.lacking)}.")
+        return "\n".join(self.lines).strip("\n")
+
+    def add(self, indent: int, text: str, *, first: str = "", limit: int = 6) -> None:
+        """A paragraph, wrapped; `first` stands before it, in the columns of the indent."""
+        start = " " * (indent - len(first) - 2) + first + "  " if first else " " * indent
+        wrapped = textwrap.wrap(
+            plain(text), self.width, initial_indent=start, subsequent_indent=" " * (indent + 2 * (not first)),
+            break_on_hyphens=False, max_lines=limit, placeholder=" …",
+        )  # fmt: skip
+        self.lines += wrapped or [start.rstrip()]
+
+    def title(self, text: str) -> None:
+        """The heading of a block."""
+        self.lines.append("")
+        self.add(0, text)
+
+    def _frequent(self) -> None:
+        self.add(0, frequent.headline(self.process))
+        causes = frequent.causes(self.process)
+        if sum(cause.count for cause in causes) <= 1:
+            return
+        self.lines.append("")
+        self.add(0, "Most frequent first:")
+        often = [cause for cause in causes if cause.count > 1][: frequent.MOST] or causes[: frequent.MOST]
+        for cause in often:
+            where = f" ({self.place(cause.place)})" if cause.place is not None else ""
+            self.add(8, f"{cause.text}{where}", first=f"{cause.count} x", limit=3)
+        if len(causes) > len(often):
+            self.add(8, f"and {len(causes) - len(often)} more, below")
+
+    def place(self, place: Place | None, function: Function | None = None) -> str:
+        """`line 12` inside the function's own file, else `file:12`."""
+        if place is None:
+            return "an unknown line"
+        if function is not None and place.file == function.file:
+            return f"line {place.line}"
+        return f"{shown_file(place.file, self.here)}:{place.line}"
+
+    def _function(self, function: Function) -> None:
+        where = f"  {shown_file(function.file, self.here)}:{function.line}" if function.file else ""
+        self.title(f"{function.name}{where}")
+        alike: dict[tuple[str, str], list[Compile]] = {}
+        for item in function.compiles:
+            alike.setdefault(_likeness(item), []).append(item)
+        done: set[int] = set()
+        for item in function.compiles:
+            if id(item) in done:
+                continue
+            group = alike[_likeness(item)]
+            if item.guards and len(group) >= _FEW:
+                done.update(map(id, group))
+                self._group(function, group)
+            else:
+                self._compile(function, item)
+
+    def _compile(self, function: Function, item: Compile) -> None:
+        self.add(9, f"{self._reason(function, item)} [{outcome(item)}]", first=item.id)
+        self._details(function, item)
+
+    def _reason(self, function: Function, item: Compile) -> str:
+        thread = f" on thread {item.thread}" if item.thread else ""
+        if item.kind in ("recompile", "limit"):
+            of = f" of {item.guards[0].of}" if item.guards and item.guards[0].of else ""
+            why = wording.failed(item.guards[0]) if item.guards else "nothing says why"
+            return f"recompile{of}{thread}: {why}"
+        if item.kind == "resumed":
+            return f"goes on at line {item.resumed_at} after the graph break{thread}"
+        if item.kind == "again":
+            return f"first compile of another copy of this function{thread}"
+        if item.kind == "reset":
+            return f"first compile after torch._dynamo.reset(){thread}"
+        if item.called_from is not None:
+            where = self.place(item.called_from, function)
+            return f"first compile{thread}, by itself: the caller broke off at {where}, which calls it"
+        return f"first compile{thread}" if item.kind == "first" else "its beginning was lost"
+
+    def _details(self, function: Function, item: Compile) -> None:
+        if item.guards:
+            guard = item.guards[0]
+            if guard.place is not None:
+                self.add(9, f"needed at {self.place(guard.place, function)}: {guard.place.code}", limit=2)
+            self._gloss(wording.gloss(guard))
+        for restart in item.restarts:
+            if restart.error != "SpeculationRestartAnalysis":
+                self.add(9, f"started over once {wording.restarted(restart.error, restart.text)}")
+        for broken in item.breaks:
+            self._break(function, item, broken)
+        if item.failure is not None:
+            self._failure(function, item, item.failure)
+        elif item.error:
+            self.add(9, item.error)
+        if item.limit:
+            self._limit(item)
+        for part in item.parts:
+            size = f"{part.parameters} parameters, {part.size_bytes / 2**20:.1f} MiB"
+            first = f": {', '.join(map(wording.short, part.names[:2]))}{', ...' * (part.parameters > 2)}" if part.names else ""
+            self.add(9, f"DDP part {part.number} of {part.of} ({size}{first}): {', '.join(part.graphs) or 'no graph'}")
+        if item.parts:
+            self._gloss(
+                "DDP cuts a graph at its buckets, so that gradients are reduced while the backward still runs "
+                "(torch._dynamo.config.optimize_ddp = False turns it off)."
+            )
+        self._shapes(item)
+
+    def _gloss(self, text: str) -> None:
+        if text and text not in self.glossed:
+            self.glossed.add(text)
+            self.add(9, f"({text})" if not text.startswith("(") else text, limit=5)
+
+    def _break(self, function: Function, item: Compile, broken: Break) -> None:
+        self.add(9, f"graph break at {self._path(function, broken)}", limit=3)
+        if broken.then == "rest skipped":
+            self.add(11, "the rest of the function runs uncompiled: it cannot be resumed there")
+        elif broken.then == "frame skipped":
+            self.add(11, "the whole function runs uncompiled")
+        self._explained(item, broken)
+
+    def _failure(self, function: Function, item: Compile, broken: Break) -> None:
+        where = f" at {self._path(function, broken)}" if broken.stack else ""
+        what = "ERROR to the caller (fullgraph=True)" if item.error == "Unsupported" else f"FAILED, {item.error}"
+        self.add(9, f"{what}{where}", limit=3)
+        self._explained(item, broken)
+
+    def _explained(self, item: Compile, broken: Break) -> None:
+        inner = wording.innermost(broken.stack)
+        key = (inner.file if inner else "", inner.line if inner else 0, broken.title)
+        if key in self.told:
+            self.add(11, f"{broken.title} (see {self.told[key]})", limit=1)
+            return
+        self.told[key] = item.id
+        same = next((told for (_, _, title), told in self.told.items() if title == broken.title and told != item.id), None)
+        if same is not None and broken.hints:
+            self.add(11, f"{broken.title} (see {same})")
+        else:
+            self.add(11, f"{broken.title}. {broken.explanation}" if broken.explanation else broken.title)
+        if same is None:
+            for hint in broken.hints[:2]:
+                self.add(11, f"hint: {hint}", limit=4)
+            if broken.link:
+                self.lines.append(f"           {plain(broken.link)}")
+
+    def _path(self, function: Function, broken: Break) -> str:
+        """From the function's own line to the line that broke, and the code there."""
+        frames = [frame for frame in broken.stack if not wording.of_torch(frame.file)] or broken.stack
+        if not frames:
+            return f"{function.name}, line unknown"
+        steps = [self.place(frames[0], function)]
+        if len(frames) > 1:
+            steps.append(f"in {frames[-1].function} ({self.place(frames[-1], function)})")
+        inside = broken.stack[-1]
+        through = f" [through {shown_file(inside.file, self.here)}:{inside.line}]" if inside is not frames[-1] else ""
+        return f"{', '.join(steps)}{through}: {frames[-1].code}"
+
+    def _shapes(self, item: Compile) -> None:
+        new = {one.name for one in item.became_dynamic}
+        fresh = [span(one) for one in item.symbols if one.name in new]
+        others = [span(one) for one in item.symbols if one.name not in new]
+        if fresh:
+            self.add(9, f"dynamic from here on: {', '.join(fresh)}")
+        if others:
+            self.add(9, f"{'dynamic as before' if fresh else 'dynamic'}: {', '.join(others)}")
+        if item.conditions:
+            shown = "; ".join(item.conditions[:_CONDITIONS])
+            more = f" and {len(item.conditions) - _CONDITIONS} more" if len(item.conditions) > _CONDITIONS else ""
+            self.add(9, f"assumed of them: {shown}{more}")
+
+    def _group(self, function: Function, group: list[Compile]) -> None:
+        first, refused = group[0], [item for item in group if item.limit]
+        count = len(group) - len(refused)
+        self.add(9, f"{count} recompiles for one cause: {wording.failed(first.guards[0])} [{outcome(first)}]", first=first.id)
+        values = list(dict.fromkeys(value for item in group if (value := wording.present(item.guards[0]))))
+        if len(values) > 1:
+            more = f" and {len(values) - _VALUES} more" if len(values) > _VALUES else ""
+            self.add(9, f"in turn it was {', '.join(values[:_VALUES])}{more}", limit=3)
+        self.add(9, f"the others: {names([item for item in group[1:] if not item.limit])}", limit=3)
+        self._details(function, first)
+        for item in refused:
+            if item is not first:
+                self._limit(item)
+
+    def _limit(self, item: Compile) -> None:
+        self.add(
+            9, f"GIVEN UP at {item.id}: torch._dynamo.config.{item.limit} is reached. Calls that fit no compiled version run "
+            "uncompiled from here on (an error with fullgraph=True).",
+        )  # fmt: skip
+
+    def _skipped(self) -> None:
+        if not self.process.skipped:
+            return
+        self.title("Left alone")
+        reasons: dict[str, list[str]] = {}
+        for item in self.process.skipped:
+            reasons.setdefault(item.reason, []).append(f"{item.name} ({shown_file(item.file, self.here)}:{item.line})")
+        for reason, functions in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+            more = f" and {len(functions) - _SKIPPED} more" if len(functions) > _SKIPPED else ""
+            self.add(2, f"{reason}: {', '.join(functions[:_SKIPPED])}{more}")
+
+
+def _likeness(item: Compile) -> tuple[str, str]:
+    frame = item.id.rpartition("_")[0]
+    return (frame, wording.alike(item.guards[0].text)) if item.guards and not item.error else (frame, item.id)

@@ -1,0 +1,175 @@
+"""Takes apart the texts in which Dynamo tells a graph break or a failed guard, and says shortly what they mean.
+
+The texts are written for a log; nothing here may fail on one that is worded otherwise: it is shown as it is.
+
+>>> guard("0/0: n == 1      # x = x + n  # train.py:13 in forward").place.line
+13
+"""
+
+from __future__ import annotations
+
+import re
+
+from .model import Break, Guard, Place
+
+_HINT = re.compile(r"^  Hint: (.*(?:\n      .*)*)", re.MULTILINE)
+_EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug context:).*)*)", re.MULTILINE)
+_LINK = re.compile(r"please visit: (\S+)")
+_AND_THEN = "*** While handling this graph break, another graph break occurred: ***"
+_EMPTY_HINTS = (
+    "Please report an issue", "This graph break is fundamental", "It may be possible to write Dynamo tracing rules",
+    "This is likely to be a Dynamo bug", "This graph break may have been caused by an earlier graph break",
+)  # fmt: skip
+
+_ENTRY = re.compile(r"^(?:!\d+/)?(\d+/\d+): ")
+_COMMENT = re.compile(r"\s{2,}# (?P<code>.*?)\s+# (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+)")
+_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)(?:\n    (?P<code>.*))?', re.MULTILINE)
+_TORCH_HINT = re.compile(r"\(HINT: (.*)\)", re.DOTALL)
+_MISMATCH = re.compile(
+    r"tensor '(?P<name>.+)' (?P<what>size|stride) mismatch at index (?P<dim>\d+)\. expected (?P<was>\S+), actual (?P<now>\S+)"
+)
+_TENSOR = re.compile(
+    r"tensor '(?P<name>.+)' (?P<what>dtype|rank|requires_grad) mismatch\. expected (?P<was>.+?)(?:, actual (?P<now>.+))?$"
+)
+_NUMBER = re.compile(r"(?<![\w\[.])(?<!index )-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w\]])")
+_STRING = re.compile(r"(?<!\[)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\])")
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+_RAISED = re.compile(r"^\s*- (\d+/\d+: .*)$", re.MULTILINE)
+_SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
+
+
+def graph_break(text: str, then: str, stack: list[Place]) -> Break:
+    """A graph break's text as title, explanation, hints that say something, and link."""
+    first, _, second = text.partition(_AND_THEN)
+    title, _, rest = first.strip().partition("\n")
+    explained = _EXPLANATION.search(first)
+    hints = [_joined(hint) for hint in _HINT.findall(first)]
+    link = _LINK.search(first)
+    explanation = _joined(explained[1].partition("\n\n")[0]) if explained else _joined(rest)
+    if second.strip() and explained:
+        why = _EXPLANATION.search(second)
+        explanation = f"{explanation} {_joined(why[1]) if why else second.strip().partition(chr(10))[0]}"
+    useful = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
+    return Break(title.strip() or "no reason was given", explanation, useful, link[1] if link else "", then, stack)
+
+
+def guard(text: str) -> Guard:
+    """A recompile reason as guard, place and hint."""
+    entry = _ENTRY.match(text)
+    body = text[entry.end() :] if entry else text
+    head, _, stack = body.partition("\nUser stack trace:\n")
+    comment = _COMMENT.search(head)
+    shown = head[: comment.start()] if comment else head.partition("\n")[0]
+    hint = _TORCH_HINT.search(head)
+    frames = [_place(found) for found in _FRAME.finditer(stack)]
+    place = innermost(frames) or (_place(comment) if comment else None)
+    return Guard(shown.strip(), entry[1].replace("/", "_") if entry else "", place, {}, _joined(hint[1]) if hint else "")
+
+
+def raised(error: str) -> list[str]:
+    """The reasons inside the error that `error_on_recompile` raises."""
+    return _RAISED.findall(error)
+
+
+def _place(found: re.Match[str]) -> Place:
+    return Place(found["file"], int(found["line"]), found["function"], (found["code"] or "").strip())
+
+
+def innermost(frames: list[Place]) -> Place | None:
+    """The innermost frame that is not torch's own; the very innermost when all are."""
+    return next((frame for frame in reversed(frames) if not of_torch(frame.file)), frames[-1] if frames else None)
+
+
+def of_torch(file: str) -> bool:
+    """Whether a file belongs to an installed torch."""
+    return "site-packages/torch/" in file or "dist-packages/torch/" in file
+
+
+def short(source: str) -> str:
+    """A source expression as a person would write it: `L['x'].size()[0]` as `x.size()[0]`."""
+    return _SCOPE.sub(r"\1", source)
+
+
+def alike(text: str) -> str:
+    """The guard with its numbers and strings blotted out: equal for recompiles that have the same cause."""
+    mismatch = _MISMATCH.match(text)
+    if mismatch:
+        return f"{mismatch['name']}.{mismatch['what']}()[{mismatch['dim']}] changed"
+    return _STRING.sub("…", _NUMBER.sub("…", ADDRESS.sub("…", text)))
+
+
+def failed(item: Guard) -> str:
+    """One clause: what was expected and what is now."""
+    text = short(item.text)
+    sized = _MISMATCH.match(text)
+    if sized:
+        return f"{sized['name']}.{sized['what']}()[{sized['dim']}] was {sized['was']}, is now {sized['now']}"
+    kept = _TENSOR.match(text)
+    if kept:
+        now = f", is now {kept['now']}" if kept["now"] else ""
+        return f"{kept['what']} of tensor {kept['name']} was {kept['was'].removeprefix('requires_grad=')}{now}"
+    if text.startswith("tensor '") or (text[:1].isupper() and not text.startswith(("G[", "L[", "Eq(", "Ne("))):
+        return text.partition(". ")[0]  # sentences, not an expression
+    now = ", ".join(f"{short(name)} is now {value!r}" for name, value in item.now.items())
+    return f"guard {text} failed" + (f", {now}" if now else "")
+
+
+def present(item: Guard) -> str:
+    """What the thing that the guard is about is now, as text; empty when unknown."""
+    sized = _MISMATCH.match(item.text)
+    return sized["now"] if sized else ", ".join(f"{value!r}" for value in item.now.values())
+
+
+def gloss(item: Guard) -> str:
+    """A sentence for guards whose text says little to somebody who never read one, with what to do about it; or nothing."""
+    text = item.text
+    if "___stack" in text:
+        return "___stackN is a value that was carried over a graph break."
+    if item.hint:
+        return item.hint
+    sized = _MISMATCH.match(text)
+    if sized and sized["what"] == "size":
+        return ""
+    for words, meaning in _MEANINGS:
+        if words in text:
+            return meaning
+    value = next(iter(item.now.values()), None)
+    if isinstance(value, str):
+        return "Every other text compiles again: texts are constants of a graph."
+    return ""
+
+
+_MEANINGS = (
+    ("___check_obj_id", "It was compiled for one certain object, and now there is another: make it once, outside of the step."),
+    ("___check_type_id", "Its type changed."),
+    ("GLOBAL_STATE changed: grad_mode", "The same code runs with and without grad (torch.no_grad, model.eval)."),
+    ("GLOBAL_STATE changed", "A global setting of torch changed between two calls."),
+    ("BACKEND_MATCH", "torch.compile was called again with another backend object: call it once, outside of the loop."),
+    ("dispatch key set", "The tensor is of another kind now (device, autocast, inference mode, or a subclass)."),
+    ("requires_grad mismatch", "It is called with and without tensors that require grad."),
+    (".training", "model.train() and model.eval() compile separately."),
+    ("Unexpected recompilation", "By now a compiled version fits: another thread compiled it meanwhile."),
+    ("Cache line invalidated", "What it was compiled for no longer exists (a module or a tensor was freed)."),
+)  # fmt: skip
+
+
+def restarted(error: str, text: str) -> str:
+    """Why an attempt was given up, in a few words."""
+    known = {
+        "SpeculationRestartAnalysis": "to stop at the graph break",
+        "UnspecializeRestartAnalysis": "to leave open a number that it had taken for constant",
+        "TensorifyScalarRestartAnalysis": "because a Python float or int could not be made a tensor",
+        "CompileCollectiveRestartAnalysis": "because the ranks disagreed on what is dynamic",
+    }
+    return known.get(error) or f"because of {_joined(text) or error}"
+
+
+def nothing(reason: str) -> str:
+    """A skip reason without Dynamo's preface."""
+    return reason.removeprefix("Dynamo decided to skip the frame while tracing: ").removesuffix(
+        " `torch.compile` will skip the frame and fall back to eager."
+    ).rstrip(".")
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
