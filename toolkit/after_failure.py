@@ -18,15 +18,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import FrameType
 
-from ..dumps import index
+from ..dumps import index, journal
 from ..dumps.errors import UsageError
 from ..dumps.output import say
+from ..dumps.writer import JOURNAL_FILE
 from . import normalise
 from .recorder.summary import best, shown_path
 
@@ -54,24 +55,40 @@ def steps(text: str) -> tuple[str, ...]:
     return tuple(step for step in STEPS if step in words)
 
 
-def suspects(rows: Sequence[index.Row]) -> list[index.Row]:
-    """The graphs to begin with, one for each way to fail: those that failed, then those in flight when their process died.
+def suspects(rows: Sequence[index.Row], found: Mapping[tuple[str, str], str] | None = None) -> list[index.Row]:
+    """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired, those in
+    flight when their process died.
 
-    The stages of one compile fail together and count once, and so does the same error in another compile or process.
+    `found` says what fired, by process and graph. The stages of one compile fail together and count once, and so does the same
+    error in another compile or process.
     """
+    fired = found or {}
     bad = [row for row in rows if row.saved and row.status == "failed"]
-    bad += [row for row in rows if row.saved and row.lost]
+    bad += [row for row in rows if row.saved and (row.process, row.local) in fired and row not in bad]
+    bad += [row for row in rows if row.saved and row.lost and row not in bad]
     groups: dict[tuple[str, str], list[index.Row]] = {}
     for row in bad:
         groups.setdefault((row.process, row.local.partition("/")[0]), []).append(row)
     chosen: dict[str, index.Row] = {}
     for group in groups.values():
-        for error in dict.fromkeys(_likeness(row) for row in group):
-            chosen.setdefault(error, best([row for row in group if _likeness(row) == error]))
+        for error in dict.fromkeys(_likeness(row, fired) for row in group):
+            chosen.setdefault(error, best([row for row in group if _likeness(row, fired) == error]))
     return list(chosen.values())
 
 
-def _likeness(row: index.Row) -> str:
+def triggered(found: Sequence[index.Process]) -> dict[tuple[str, str], str]:
+    """What `--when` found, by process and graph: each trigger leaves a note with a number `found`, and `what` it was."""
+    fired: dict[tuple[str, str], str] = {}
+    for process in found:
+        for event in journal.read(process.path / JOURNAL_FILE).events:
+            if event.kind == "note" and event.graph is not None and event.fields.get("found"):
+                fired.setdefault((process.name, event.graph), str(event.fields.get("what")))
+    return fired
+
+
+def _likeness(row: index.Row, fired: Mapping[tuple[str, str], str]) -> str:
+    if row.status != "failed" and not row.lost:
+        return f"{fired.get((row.process, row.local))} in {row.local}"
     return f"{row.status if row.lost else 'failed'}: {normalise.message(row.error or '')}"
 
 
@@ -84,7 +101,8 @@ def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: 
     if asked:
         say(f"graphdbg: on failure: nothing is done after {'Ctrl-C' if asked[0] == 'SIGINT' else asked[0]}")
         return
-    found = suspects(index.rows(index.processes(run)))
+    processes = index.processes(run)
+    found = suspects(index.rows(processes), triggered(processes))
     if not found:
         say(f"graphdbg: no recorded graph failed, so there is nothing to {' or '.join(wanted)}")
         return

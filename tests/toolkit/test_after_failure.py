@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps import index
+from graphdbg.dumps.schema import FORMAT, RunRecord
+from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit import after_failure
 
 ENDS = Path(__file__).parent / "recorder" / "scripts" / "ends.py"
@@ -52,6 +54,20 @@ def test_a_failure_comes_before_what_was_in_flight_at_a_death() -> None:
         row("1_0/forward", status="ran", process="pid2"),
     ]
     assert chosen(*rows) == ["pid2:1_0/backward", "pid1:0_0/forward"]
+
+
+def test_a_graph_where_a_trigger_fired_is_taken_though_it_ran() -> None:
+    rows = [row("0_0/forward", status="ran"), row("0_0/backward", status="ran"), row("1_0/forward", "ValueError: no")]
+    found = after_failure.suspects(rows, {("pid1", "0_0/backward"): "nan"})
+    assert [each.local for each in found] == ["1_0/forward", "0_0/backward"]
+
+
+def test_triggers_are_read_from_the_journal(tmp_path: Path) -> None:
+    run = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["train.py"]))
+    process = run.process("pid7")
+    process.journal.event("note", "0_0/backward", found=1, what="nan", execution=3, message="NaN came into being")
+    process.journal.event("note", "0_0/forward", message="inputs of execution 3 kept", kept=1)
+    assert after_failure.triggered(index.processes(run.path)) == {("pid7", "0_0/backward"): "nan"}
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("minify", ("minify",)), ("report, minify,", ("minify", "report"))])
