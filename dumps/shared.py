@@ -20,6 +20,7 @@ from .tensors import hash_bytes
 
 LIST_FILE = "files.txt"
 
+BLOCK_BYTES = 4096
 SMALL_BYTES = 512
 """Smaller files are not worth looking for."""
 
@@ -27,13 +28,14 @@ SMALL_BYTES = 512
 class SharedFiles:
     """The files of one process; safe for several threads, and for the run's other processes and hosts.
 
-    `written_bytes` is what this object added to the disk, less what it removed.
+    `disk_bytes` is what this object added to the disk, in blocks, less what it removed.
     """
 
     def __init__(self, run: Path, process: str) -> None:
         self.run = run
         self.process = process
-        self.written_bytes = 0
+        self.disk_bytes = 0
+        self.list_bytes = 0
         self._known: dict[str, Path] = {}
         self._read: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -48,7 +50,7 @@ class SharedFiles:
             return ""
         with path.open("xb") as file:
             file.write(data)
-        self._count(len(data))
+        self._count(in_blocks(len(data)))
         return name
 
     def publish(self, path: Path, name: str) -> None:
@@ -58,6 +60,7 @@ class SharedFiles:
         with self._lock:
             self._known[name] = path
         line = f"{name} {path.relative_to(self.run)}\n".encode()
+        self.list_bytes += len(line)
         descriptor = os.open(self.run / self.process / LIST_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             os.write(descriptor, line)
@@ -131,7 +134,12 @@ class SharedFiles:
 
     def _count(self, size_bytes: int) -> None:
         with self._lock:
-            self.written_bytes += size_bytes
+            self.disk_bytes += size_bytes
+
+
+def in_blocks(size_bytes: int) -> int:
+    """What a file of that size takes on disk."""
+    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _lines(path: Path, start: int) -> tuple[list[tuple[str, str]], int]:
@@ -153,7 +161,7 @@ def _own_bytes(path: Path) -> int:
         found = path.stat()
     except FileNotFoundError:
         return 0
-    return found.st_size if found.st_nlink == 1 else 0
+    return in_blocks(found.st_size) if found.st_nlink == 1 else 0
 
 
 def _sync(path: Path) -> None:

@@ -36,14 +36,14 @@ def test_equal_bytes_are_one_file(tmp_path: Path) -> None:
     files = _files(tmp_path)
     paths = [_write(files, f"{number}.py", _text(b"a")) for number in range(3)]
     assert len({path.stat().st_ino for path in paths}) == 1
-    assert files.written_bytes == 5000
+    assert files.disk_bytes == 8192
 
 
 def test_another_process_finds_them(tmp_path: Path) -> None:
     first = _write(_files(tmp_path, "rank0"), "a.py", _text(b"a"))
     other = _files(tmp_path, "rank1")
     assert _write(other, "b.py", _text(b"a")).samefile(first)
-    assert other.written_bytes == 0
+    assert other.disk_bytes == 0
 
 
 def test_what_was_written_at_the_same_moment_is_united_at_the_end(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_what_was_written_at_the_same_moment_is_united_at_the_end(tmp_path: Path
     two.unite()
     one.unite()
     assert first.samefile(second)
-    assert (one.written_bytes, two.written_bytes) == (5000, 0)
+    assert (one.disk_bytes, two.disk_bytes) == (8192, 0)
 
 
 def test_a_list_that_is_out_of_date_does_no_harm(tmp_path: Path) -> None:
@@ -81,16 +81,16 @@ def test_replacing_leaves_the_other_graph_alone(tmp_path: Path) -> None:
     files.replace(first, _text(b"b"))  # the same bytes again: nothing is left lying about
     files.replace(second, _text(b"c"))
     assert sorted(path.name for path in (tmp_path / "pid1").iterdir()) == ["files.txt", "first", "second"]
-    assert files.written_bytes == 10000
+    assert files.disk_bytes == 16384
 
 
 def test_bytes_go_with_the_last_link(tmp_path: Path) -> None:
     files = _files(tmp_path)
     first, second = _write(files, "first", _text(b"a")), _write(files, "second", _text(b"a"))
     files.remove(first)
-    assert files.written_bytes == 5000
+    assert files.disk_bytes == 8192
     files.remove(second)
-    assert files.written_bytes == 0
+    assert files.disk_bytes == 0
 
 
 def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mo
         assert (tmp_path / "pid1" / name).read_bytes() == _text(b"a")
     files.unite()
     files.remove(tmp_path / "pid1/first")
-    assert files.written_bytes == 5000
+    assert files.disk_bytes == 8192
 
 
 def test_large_graphs_are_compressed_and_read_by_their_plain_name(tmp_path: Path) -> None:

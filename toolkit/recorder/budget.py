@@ -1,0 +1,149 @@
+"""What a recording leaves out to stay within what was asked: `--only`, `--keep`, `--max-disk`, `--after-step`.
+
+The unit is a compile (all stages under one compile name). Old compiles go first; one that failed, or that is being compiled or
+run, never goes. Whatever is left out is journalled as `left_out` with its reason, so that it can be counted after any death.
+
+>>> budget = Budget(Options(run="myrun", only="forward"), left_out=print)
+>>> budget.refusal("0_0/backward", "Model.forward model.py:31")
+'--only forward'
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .disk import Disk
+
+if TYPE_CHECKING:
+    from ...dumps.writer import ProcessWriter
+    from .options import Options
+
+LeftOut = Callable[[str, str], None]
+
+KEEP_BYTES = 1 << 16
+"""Room that graphs leave free for the end of the journal and for what a failure has to say."""
+
+_BUSY = ("compiling", "running")
+
+
+class _Compile:
+    """The graphs of one compile that are on disk, with their last event."""
+
+    def __init__(self, name: str) -> None:
+        self.function = name.partition("_")[0]
+        self.states: dict[str, str] = {}
+
+    @property
+    def may_go(self) -> bool:
+        return not any(state == "failed" or state in _BUSY for state in self.states.values())
+
+    @property
+    def has_run(self) -> bool:
+        return "ran" in self.states.values()
+
+
+class Budget:
+    """Decides for one process; safe for several threads. `left_out(graph, reason)` journals what was decided."""
+
+    def __init__(self, options: Options, left_out: LeftOut) -> None:
+        self.only = re.compile(options.only) if options.only else None
+        self.keep = options.keep
+        self.limit_bytes = options.max_disk
+        self.left_out = left_out
+        self.disk: Disk | None = None
+        self.writer: ProcessWriter | None = None
+        self.gone: set[str] = set()
+        self._compiles: dict[str, _Compile] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def watches(self) -> bool:
+        """Whether anything may have to go."""
+        return bool(self.keep or self.limit_bytes)
+
+    def attach(self, writer: ProcessWriter) -> None:
+        """Is asked by a writer from now on."""
+        if self.watches:
+            self.writer, writer.gate = writer, self
+        if self.limit_bytes:
+            self.disk = Disk(writer.run.path, writer.name, self.limit_bytes)
+            writer.tensors.room = lambda size_bytes: self._room(size_bytes, "")
+
+    def refusal(self, local: str, function: str) -> str | None:
+        """Why a graph is not wanted at all; None when it is."""
+        if self.only is not None and not self.only.search(f"{local} {function}"):
+            return f"--only {self.only.pattern}"
+        return None
+
+    def event(self, kind: str, local: str) -> bool:
+        """Learns what happened to a graph; says whether the journal should. A failure always goes there."""
+        if not self.watches:
+            return True
+        with self._lock:
+            known = self._compiles.get(local.partition("/")[0])
+            if known is not None and local in known.states:
+                known.states[local] = kind
+            return kind == "failed" or local not in self.gone
+
+    def admit(self, local: str, size_bytes: int) -> bool:
+        """Makes room for a graph, and knows it from now on; False when there is none, which is journalled."""
+        if not self.watches:
+            return True
+        with self._lock:
+            name = local.partition("/")[0]
+            if self.keep and name not in self._compiles:
+                self._keep_newest(name)
+            if self.limit_bytes and not self._room(size_bytes, name):
+                self.gone.add(local)
+                self.left_out(local, self._limit)
+                return False
+            self._compiles.setdefault(name, _Compile(name)).states[local] = "captured"
+            return True
+
+    def admit_more(self, size_bytes: int, local: str) -> bool:
+        """Makes room for inputs or code of a graph; False when there is none."""
+        with self._lock:
+            return not self.limit_bytes or self._room(size_bytes, local.partition("/")[0])
+
+    def full(self) -> bool:
+        """Whether even the journal has to stay short."""
+        if not self.limit_bytes or self.disk is None or self.writer is None:
+            return False
+        return self.writer.disk_bytes() + self.disk.others() > self.limit_bytes - KEEP_BYTES // 2
+
+    @property
+    def _limit(self) -> str:
+        return f"--max-disk {self.limit_bytes}"
+
+    def _room(self, size_bytes: int, name: str) -> bool:
+        """Whether there is room, after older compiles went as far as needed."""
+        if self.disk is None or self.writer is None:
+            return True
+        while True:
+            self.disk.set(self.writer.disk_bytes())
+            if self.disk.reserve(size_bytes + KEEP_BYTES):
+                self.disk.set(self.writer.disk_bytes() + size_bytes)
+                return True
+            others = [(known.has_run, other) for other, known in self._compiles.items() if other != name and known.may_go]
+            if not others:
+                return False
+            oldest = next((other for has_run, other in others if has_run), others[0][1])
+            self._drop(oldest, self._limit)
+
+    def _keep_newest(self, name: str) -> None:
+        """Drops old compiles of the same function until one more may come."""
+        function = name.partition("_")[0]
+        alike = [other for other, known in self._compiles.items() if known.function == function]
+        surplus = len(alike) + 1 - self.keep
+        for other in [other for other in alike if self._compiles[other].may_go][: max(0, surplus)]:
+            self._drop(other, f"--keep {self.keep}")
+
+    def _drop(self, name: str, reason: str) -> None:
+        for local in self._compiles.pop(name).states:
+            self.gone.add(local)
+            self.left_out(local, reason)
+            if self.writer is not None:
+                self.writer.remove_graph(local)
