@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dump": ("toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
     "ls": ("dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
     "show": ("dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
+    "diff": ("dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
     "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
     "minify": (
         "minifier.commands.minify:minify",
@@ -39,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
 
-PLANNED = ("draw", "diff", "tui", "check", "triage", "localize", "bisect", "compile", "pack")
+PLANNED = ("draw", "tui", "check", "triage", "localize", "bisect", "compile", "pack")
 """Commands of the design that are not built yet; typing one says so."""
 
 DEFECT_EXIT = 70

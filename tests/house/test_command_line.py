@@ -13,7 +13,7 @@ import pytest
 from graphdbg import cli
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 
-DATA_COMMANDS = ("ls", "show", "replay", "minify", "report", "doctor")
+DATA_COMMANDS = ("ls", "show", "diff", "replay", "minify", "report", "doctor")
 """The commands that print data: each takes --json."""
 
 
@@ -133,7 +133,14 @@ def test_a_reader_that_closes_early_is_met_with_silence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["ls", "nowhere"], ["show", "nowhere/0_0/forward"], ["replay", "nowhere"], ["minify", "nowhere/x"]]
+    "args",
+    [
+        ["ls", "nowhere"],
+        ["show", "nowhere/0_0/forward"],
+        ["diff", "nowhere", "there"],
+        ["replay", "nowhere"],
+        ["minify", "nowhere/x"],
+    ],
 )
 def test_a_wrong_path_is_a_sentence(
     args: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

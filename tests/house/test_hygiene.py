@@ -56,6 +56,26 @@ def test_help_imports_no_command(tmp_path: Path) -> None:
     assert "Usage: graphdbg" in stdout
 
 
-@pytest.mark.parametrize("args", [["ls"], ["ls", "nowhere"], ["show", "nowhere/0_0/forward"], ["--version"]])
+@pytest.mark.parametrize(
+    "args", [["ls"], ["ls", "nowhere"], ["show", "nowhere/0_0/forward"], ["diff", "nowhere", "there"], ["--version"]]
+)
 def test_looking_is_light(args: list[str], tmp_path: Path) -> None:
     assert run_light(COMMAND.format(args=args), tmp_path)[2] == []
+
+
+CASES = """
+from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, TensorValue
+from graphdbg.dumps.writer import write_graph_folder
+from pathlib import Path
+for name, dtype in (("one", "float32"), ("two", "float16")):
+    x = NodeRecord(name="x", op="placeholder", target="x", value=TensorValue(dtype, [4], [1]))
+    output = NodeRecord(name="output", op="output", target="output", args=[{"node": "x"}])
+    body = GraphBody(nodes=[x, output])
+    write_graph_folder(Path(name), GraphRecord(format=FORMAT, id="case/forward", stage="forward", graph=body))
+"""
+
+
+def test_a_whole_comparison_is_light(tmp_path: Path) -> None:
+    _, stdout, heavy = run_light(CASES + COMMAND.format(args=["diff", "one", "two"]), tmp_path)
+    assert heavy == []
+    assert "dtype: float32 -> float16" in stdout

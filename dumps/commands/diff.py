@@ -1,0 +1,73 @@
+"""`graphdbg diff`: two graphs, stages, recompiles, processes or runs; the first node that departs, and where it was written."""
+
+from __future__ import annotations
+
+import gc
+
+import click
+
+from ..errors import UsageError
+from ..output import emit, say
+from ..store import SavedGraph
+from ..tables import on_terminal
+
+DIFFERENCE_EXIT = 1
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="[B]", required=False)
+@click.option("--all", "everything", is_flag=True, help="List every node that departs, and every pair of graphs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
+    """Compare two graphs, runs, processes, recompiles or stages.
+
+    \b
+    graphdbg diff one/0_0/forward two/0_0/forward   two graphs
+    graphdbg diff one two                           two runs, graph by graph
+    graphdbg diff run/0: run/1:                     two ranks; `diff run` compares all with the first
+    graphdbg diff run/0_0 run/0_1                   two recompiles of one function
+    graphdbg diff run/0_0/joint run/0_0/forward     two stages
+
+    Nodes are aligned by what they compute and where they come from, never by name: a node that was renamed or moved is no
+    difference. Exits with 0 when there is no difference, 1 when there is one.
+    """
+    collecting = gc.isenabled()
+    gc.disable()  # many small objects, and next to no garbage: collecting would cost more than all the rest
+    try:
+        return _diff(a, b, everything, as_json)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
+    from ..diff import view as text
+    from ..diff.graphs import pair_view
+    from ..diff.model import fixed
+    from ..diff.pair import pairs, ranks
+    from ..diff.sides import side
+
+    one = side(a)
+    two = None if b is None else side(b)
+    if two is not None:
+        found = pairs(one, two)
+    elif isinstance(one, SavedGraph):
+        raise UsageError("a second graph is wanted", f"{a} is one graph", "name it: graphdbg diff A B")
+    else:
+        found = [pair for first, other in ranks(one) for pair in pairs(first, other)]
+    single = isinstance(one, SavedGraph) or isinstance(two, SavedGraph)
+    views = [pair_view(pair, everything=everything, strict=single, rank=two is None) for pair in found]
+    same = all(view.verdict == "same" for view in views)
+    if as_json:
+        emit({"a": a, "b": b, "same": same, "graphs": [fixed(view) for view in views]}, as_json=True)
+        return 0 if same else DIFFERENCE_EXIT
+    for view in views:
+        if view.verdict == "unreadable":
+            say(f"note: {view.notes[0]}")
+    shown = views if single else [view for view in views if view.verdict in ("differs", "settings")][:1]
+    told = [] if single else [text.overview(views, terminal=on_terminal(), everything=everything)]
+    told += ["", "the first that differs:"] if shown and not single else []
+    told += [text.details(view, terminal=on_terminal(), everything=everything) for view in shown]
+    emit("\n".join(told), as_json=False)
+    return 0 if same else DIFFERENCE_EXIT

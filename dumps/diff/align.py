@@ -1,0 +1,250 @@
+"""Which node of one graph is which of the other: unique structural hashes first, then what lies between, by ever looser keys.
+
+The sequence steps are those of patience diff (unique keys, longest increasing run, common beginnings and ends) with keys from
+strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes. Names play no part.
+
+>>> found = align(Facts(a), Facts(b))
+>>> found.to_b[3]                   # the partner of node 3, or -1
+4
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from . import keys as make
+from .facts import Facts
+from .keys import BLIND, SHAPELESS, STRICT, Intern, Keys
+from .sequence import common_run, increasing
+
+Gap = tuple[list[int], list[int]]
+"""Nodes without partner that lie between two neighbouring pairs, of A and of B."""
+
+_PASSES = 12
+_CALLS = ("call_function", "call_method", "call_module")
+
+
+class Alignment:
+    """Partners as positions (-1: none), and the pairs that stand in the same order in both graphs (`chain`)."""
+
+    def __init__(self, a: Facts, b: Facts) -> None:
+        self.a, self.b = a, b
+        self.to_b, self.to_a = [-1] * len(a), [-1] * len(b)
+        self.weak: set[int] = set()
+
+    def join(self, i: int, j: int) -> None:
+        """Makes two nodes partners."""
+        self.to_b[i], self.to_a[j] = j, i
+
+    def part(self, i: int) -> None:
+        """Undoes a pair."""
+        self.to_a[self.to_b[i]] = -1
+        self.to_b[i] = -1
+
+    def lonely(self) -> Gap:
+        """All nodes without partner."""
+        return [i for i, j in enumerate(self.to_b) if j < 0], [j for j, i in enumerate(self.to_a) if i < 0]
+
+    def chain(self) -> list[tuple[int, int]]:
+        """The most pairs that keep the order of both graphs; the others have moved."""
+        pairs = [(i, j) for i, j in enumerate(self.to_b) if j >= 0]
+        return [pairs[k] for k in increasing([j for _, j in pairs])]
+
+    def gaps(self) -> list[Gap]:
+        """The stretches between pairs of the chain that hold lonely nodes of both graphs."""
+        found: list[Gap] = []
+        before = (-1, -1)
+        for pair in [*self.chain(), (len(self.a), len(self.b))]:
+            if pair[0] - before[0] > 1 and pair[1] - before[1] > 1:
+                lonely_a = [i for i in range(before[0] + 1, pair[0]) if self.to_b[i] < 0]
+                lonely_b = [j for j in range(before[1] + 1, pair[1]) if self.to_a[j] < 0]
+                if lonely_a and lonely_b:
+                    found.append((lonely_a, lonely_b))
+            before = pair
+        return found
+
+    def same_wires(self, i: int, j: int) -> bool:
+        """Whether each argument of `i` is the partner of that argument of `j`."""
+        return [self.to_b[k] for k in self.a.inputs[i]] == self.b.inputs[j]
+
+    def kinship(self, i: int, j: int) -> int:
+        """How many inputs and users the two share, in the same places."""
+        inputs = sum(self.to_b[k] == m for k, m in zip(self.a.inputs[i], self.b.inputs[j], strict=False))
+        users = set(self.b.users[j])
+        return inputs + sum((self.to_b[user], slot) in users for user, slot in self.a.users[i])
+
+
+def align(a: Facts, b: Facts) -> Alignment:
+    """The partners of the nodes of two graphs."""
+    found = Alignment(a, b)
+    intern = Intern()
+    strict = make.labels(intern, a, STRICT), make.labels(intern, b, STRICT)
+    if strict[0] == strict[1] and a.inputs == b.inputs:
+        found.to_b, found.to_a = list(range(len(a))), list(range(len(b)))
+        return found
+    for ka, kb in _whole(intern, a, b, strict):
+        _join_unique(found, ka, kb)
+    for weak, (ka, kb) in _levels(intern, a, b, strict):
+        gaps = found.gaps()
+        if not gaps:
+            break
+        for gap in gaps:
+            _between(found, gap, ka, kb, weak)
+    blind = make.labels(intern, a, BLIND), make.labels(intern, b, BLIND)
+    _by_neighbours(found, lambda i, j: blind[0][i] == blind[1][j])
+    for gap in found.gaps():
+        for i, j in common_run([blind[0][i] for i in gap[0]], [blind[1][j] for j in gap[1]]):
+            found.join(gap[0][i], gap[1][j])
+            found.weak.add(gap[0][i])
+    _part_strangers(found)
+    _by_neighbours(found, lambda i, j: _replaceable(a, b, i, j))
+    return _better(found, strict)
+
+
+def _whole(intern: Intern, a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[Keys, Keys]]:
+    """Keys of a whole computation: nodes that are alone with one are partners wherever they stand."""
+    up_a, up_b = make.up(intern, a, strict[0]), make.up(intern, b, strict[1])
+    down_a, down_b = make.down(intern, a, strict[0]), make.down(intern, b, strict[1])
+    yield make.joined(intern, up_a, down_a), make.joined(intern, up_b, down_b)
+    yield up_a, up_b
+    yield down_a, down_b
+
+
+def _levels(intern: Intern, a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
+    """Keys for the stretches between pairs, the most telling first; weak ones need a relative besides."""
+    wide = strict
+    steps: list[tuple[Keys, Keys]] = []
+    for _ in range(3):
+        wide = make.around(intern, a, wide[0]), make.around(intern, b, wide[1])
+        steps.append(wide)
+    for step in reversed(steps):
+        yield False, step
+    blind = make.labels(intern, a, BLIND), make.labels(intern, b, BLIND)
+    shapeless = make.labels(intern, a, SHAPELESS), make.labels(intern, b, SHAPELESS)
+    for direction in (make.up, make.down):
+        yield False, (direction(intern, a, blind[0]), direction(intern, b, blind[1]))
+    sides = (0, a), (1, b)
+    origin = [[(f.module(i), f.code(i), f.nodes[i].original_aten) for i in range(len(f))] for f in (a, b)]
+    near = [make.around(intern, facts, blind[side]) for side, facts in sides]
+    for label in (strict, shapeless, blind):
+        one, two = (make.joined(intern, near[side], label[side], origin[side]) for side, _ in sides)
+        yield False, (one, two)
+    for label in (strict, shapeless, blind):
+        one, two = (make.joined(intern, label[side], origin[side]) for side, _ in sides)
+        yield False, (one, two)
+    yield False, (near[0], near[1])
+    code = [[f.code(i) for i in range(len(f))] for f in (a, b)]
+    one, two = (make.joined(intern, blind[side], code[side]) for side, _ in sides)
+    yield True, (one, two)
+    yield True, shapeless
+
+
+def _unique(positions: Sequence[int], keys: Keys) -> dict[int, int]:
+    """key -> the position that alone has it."""
+    counts = Counter(keys[i] for i in positions)
+    return {keys[i]: i for i in positions if counts[keys[i]] == 1}
+
+
+def _join_unique(found: Alignment, ka: Keys, kb: Keys) -> None:
+    lonely_a, lonely_b = found.lonely()
+    there = _unique(lonely_b, kb)
+    for key, i in _unique(lonely_a, ka).items():
+        if key in there:
+            found.join(i, there[key])
+
+
+def _between(found: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None:
+    """Joins within one stretch, in order: unique keys and, between those, common beginnings and ends."""
+    work = [(gap, 0)]
+    while work:
+        (ga, gb), passes = work.pop()
+        there = _unique(gb, kb)
+        place = {j: n for n, j in enumerate(gb)}
+        both = [(n, place[there[key]]) for n, i in enumerate(ga) if (key := ka[i]) in there]
+        alone = _unique(ga, ka) if both else {}
+        both = [(n, m) for n, m in both if ka[ga[n]] in alone]
+        anchors = [both[k] for k in increasing([m for _, m in both])]
+        if not anchors or passes > _PASSES:
+            _trim(found, ga, gb, ka, kb, weak)
+            continue
+        before = (-1, -1)
+        for n, m in [*anchors, (len(ga), len(gb))]:
+            inner = ga[before[0] + 1 : n], gb[before[1] + 1 : m]
+            if inner[0] and inner[1]:
+                work.append((inner, passes + 1))
+            if n < len(ga):
+                _join(found, ga[n], gb[m], weak)
+            before = (n, m)
+
+
+def _trim(found: Alignment, ga: list[int], gb: list[int], ka: Keys, kb: Keys, weak: bool) -> None:
+    start, shorter = 0, min(len(ga), len(gb))
+    while start < shorter and ka[ga[start]] == kb[gb[start]]:
+        _join(found, ga[start], gb[start], weak)
+        start += 1
+    end = 1
+    while end <= shorter - start and ka[ga[-end]] == kb[gb[-end]]:
+        _join(found, ga[-end], gb[-end], weak)
+        end += 1
+
+
+def _join(found: Alignment, i: int, j: int, weak: bool) -> None:
+    found.join(i, j)
+    if weak:
+        found.weak.add(i)
+
+
+def _by_neighbours(found: Alignment, fits: Callable[[int, int], bool]) -> None:
+    """Joins lonely nodes that stand at the same place of partners: as the one user of their inputs, or as an argument."""
+    a, b = found.a, found.b
+    for i in found.lonely()[0]:
+        wires = [(found.to_b[k], slot) for slot, k in enumerate(a.inputs[i]) if found.to_b[k] >= 0]
+        if not wires:
+            continue
+        producer, place = min(wires, key=lambda wire: len(b.users[wire[0]]))
+        near = [j for j, slot in b.users[producer] if slot == place and found.to_a[j] < 0 and fits(i, j)]
+        near = [j for j in near if all(s < len(b.inputs[j]) and b.inputs[j][s] == p for p, s in wires)]
+        if len(near) == 1 and found.kinship(i, near[0]) >= min(2, len(a.users[i]) + len(a.inputs[i])):
+            found.join(i, near[0])
+    for i in reversed(found.lonely()[0]):
+        for user, slot in a.users[i]:
+            partner = found.to_b[user]
+            if partner < 0 or len(b.inputs[partner]) != len(a.inputs[user]):
+                continue
+            j = b.inputs[partner][slot]
+            if found.to_a[j] < 0 and fits(i, j) and found.kinship(i, j) >= min(2, len(a.users[i]) + len(a.inputs[i])):
+                found.join(i, j)
+                break
+
+
+def _replaceable(a: Facts, b: Facts, i: int, j: int) -> bool:
+    """Whether one node may have taken the other's place with another target."""
+    one, two = a.kinds[i], b.kinds[j]
+    return one == two != "output" or (one in _CALLS and two in _CALLS)
+
+
+def _part_strangers(found: Alignment) -> None:
+    """Undoes weak pairs that share nothing but their target."""
+    a, b = found.a, found.b
+    for i in sorted(found.weak):
+        j = found.to_b[i]
+        if j >= 0 and not found.kinship(i, j) and (not a.code(i) or a.code(i) != b.code(j)):
+            found.part(i)
+
+
+def _better(found: Alignment, strict: tuple[Keys, Keys]) -> Alignment:
+    """Position by position instead, where that leaves fewer departures: graphs of many equal nodes in which one changed."""
+    a, b = found.a, found.b
+    if len(a) != len(b):
+        return found
+    plain = Alignment(a, b)
+    for i in range(len(a)):
+        if a.kinds[i] == b.kinds[i]:
+            plain.join(i, i)
+    return plain if _departures(plain, strict) < _departures(found, strict) else found
+
+
+def _departures(found: Alignment, strict: tuple[Keys, Keys]) -> int:
+    equal = sum(j >= 0 and strict[0][i] == strict[1][j] and found.same_wires(i, j) for i, j in enumerate(found.to_b))
+    return len(found.a) + len(found.b) - 2 * equal

@@ -1,0 +1,161 @@
+"""Encoded arguments as people read them, and where those of two nodes differ.
+
+Nodes are compared by partnership and never by name. Reads records only.
+
+>>> text({"tuple": [{"node": "x"}, {"dtype": "float16"}]})
+'(x, float16)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+from ..schema import Arg, ConstValue, SymValue
+from .align import Alignment
+from .facts import Facts
+
+_BRACKETS = {
+    "tuple": "()",
+    "size": "()",
+    "slice": ("slice(", ")"),
+    "range": ("range(", ")"),
+    "complex": ("complex(", ")"),
+}
+_MAX_TEXT = 60
+_MISSING = {"missing": True}
+
+
+class Difference(NamedTuple):
+    """One place in the arguments: what stands there in both, the nodes meant (-1: none), plain values where there are some."""
+
+    place: str
+    a: Arg
+    b: Arg
+    node_a: int = -1
+    node_b: int = -1
+    plain_a: Any = None
+    plain_b: Any = None
+
+
+def text(arg: Arg, strings: list[str] | None = None) -> str:
+    """An encoded argument on one line, as Python would write it more or less."""
+    if isinstance(arg, list):
+        return f"[{', '.join(text(item, strings) for item in cast('list[Arg]', arg))}]"
+    if not isinstance(arg, dict):
+        return repr(cast("object", arg))
+    tag, body = _tagged(arg)
+    if tag in _BRACKETS:
+        left, right = _BRACKETS[tag]
+        return f"{left}{', '.join(text(item, strings) for item in body)}{right}"
+    if tag == "dict":
+        return "{" + ", ".join(f"{text(key, strings)}: {text(item, strings)}" for key, item in body) + "}"
+    if tag == "sym":
+        return str(body[1])
+    if tag == "string":
+        return repr(_string(strings or [], body))
+    if tag in ("ellipsis", "missing"):
+        return "..." if tag == "ellipsis" else "nothing"
+    if tag == "opaque":
+        return str(body[-1])
+    return str(body)
+
+
+def _tagged(arg: Any) -> tuple[str, Any]:
+    """The kind and the content of an argument that JSON has as an object."""
+    items = list(cast("dict[str, Any]", arg).items())
+    return items[0] if len(items) == 1 else ("", str(cast("object", arg)))
+
+
+def _string(strings: list[str], place: int) -> str:
+    return strings[place] if 0 <= place < len(strings) else ""
+
+
+def short(arg: Arg, strings: list[str] | None = None) -> str:
+    """The same, cut to what fits a line."""
+    found = text(arg, strings)
+    return found if len(found) <= _MAX_TEXT else found[: _MAX_TEXT - 3] + "..."
+
+
+def differences(found: Alignment, i: int, j: int) -> list[Difference]:
+    """Every place where the arguments of two partners differ."""
+    one, two = found.a.nodes[i], found.b.nodes[j]
+    walk = _Walk(found)
+    made: list[Difference] = []
+    for index in range(max(len(one.args), len(two.args))):
+        left = one.args[index] if index < len(one.args) else _MISSING
+        right = two.args[index] if index < len(two.args) else _MISSING
+        made.extend(walk(f"argument {index}", left, right))
+    for key in sorted(one.kwargs.keys() | two.kwargs.keys()):
+        made.extend(walk(f"argument {key}", one.kwargs.get(key, _MISSING), two.kwargs.get(key, _MISSING)))
+    return made
+
+
+class _Walk:
+    def __init__(self, found: Alignment) -> None:
+        self.found = found
+
+    def __call__(self, place: str, one: Arg, two: Arg) -> Iterator[Difference]:
+        items = _items(one), _items(two)
+        if items[0] is not None and items[1] is not None and len(items[0]) == len(items[1]):
+            for index, (left, right) in enumerate(zip(items[0], items[1], strict=True)):
+                yield from self(f"{place}[{index}]", left, right)
+            return
+        a, b = self.found.a, self.found.b
+        node_a, node_b = _node(a, one), _node(b, two)
+        if node_a >= 0 and node_b >= 0:
+            if self.found.to_b[node_a] != node_b:
+                yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
+        elif node_a >= 0 or node_b >= 0 or _known(a, one) != _known(b, two):
+            yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
+
+
+def _items(arg: Arg) -> list[Arg] | None:
+    if isinstance(arg, list):
+        return cast("list[Arg]", arg)
+    if isinstance(arg, dict):
+        tag, body = _tagged(arg)
+        if tag in ("tuple", "size", "slice", "range", "dict"):
+            return cast("list[Arg]", body)
+    return None
+
+
+def _node(facts: Facts, arg: Arg) -> int:
+    if isinstance(arg, dict):
+        name = cast("dict[str, Any]", arg).get("node")
+        return facts.position.get(name, -1) if isinstance(name, str) else -1
+    return -1
+
+
+def _plain(facts: Facts, arg: Arg) -> Any:
+    """The number or expression that an argument stands for, where it is known."""
+    if isinstance(arg, dict):
+        tag, body = _tagged(arg)
+        if tag == "sym":
+            return facts.dim(body[1])
+        if tag in ("dtype", "device"):
+            return facts.device(body)
+        value = facts.nodes[index].value if (index := _node(facts, arg)) >= 0 else None
+        if isinstance(value, SymValue):
+            return facts.dim(value.expr)
+        return value.value if isinstance(value, ConstValue) and isinstance(value.value, int) else None
+    return arg if isinstance(arg, int) and not isinstance(arg, bool) else None
+
+
+def _known(facts: Facts, arg: Arg) -> Any:
+    """An argument without nodes in a form that may be compared with another graph's; 1 and 1.0 and True are three things."""
+    if isinstance(arg, dict):
+        tag, body = _tagged(arg)
+        if tag == "sym":
+            return tag, body[0], facts.dim(body[1])
+        if tag == "device":
+            return tag, facts.device(body)
+        if tag == "string":
+            return _string(facts.record.strings, body)
+        if tag == "tensor" and body in facts.body.attrs:
+            stored = facts.body.attrs[body]
+            return facts.value(stored.value), "" if stored.parameter else stored.storage
+        return tag, repr(body)
+    if isinstance(arg, list):
+        return [_known(facts, item) for item in cast("list[Arg]", arg)]
+    return type(arg), arg

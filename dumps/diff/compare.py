@@ -1,0 +1,277 @@
+"""Where two aligned graphs depart: which nodes, in what, and which of these departures merely follow from another one.
+
+Must not read files nor make text for people; `view` does. A node departs when it has no partner, or when it and its partner
+differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
+
+>>> found = compare(record_a, record_b)
+>>> found.same, found.first.kind, found.first.changes[0].text()
+(False, 'changed', 'argument 1: 0.5 -> 0.25')
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+
+from ..schema import GraphRecord, SymValue, TensorValue
+from . import settings
+from .align import Alignment, align
+from .arguments import Difference, differences, short
+from .facts import Facts, device_names, symbol_names
+from .values import Change, changes, substitutions
+
+Kind = Literal["changed", "removed", "added", "replaced"]
+
+
+TRACED = frozenset({"dynamo", "pre_grad"})
+"""Stages before autograd: their values require gradients, those of later stages never do."""
+
+
+class Departure(msgspec.Struct):
+    """A pair that differs, or neighbouring nodes of one graph, or both, that have no partner in the other.
+
+    `follows` is the position of the departure that this one merely follows from; None: it departs by itself.
+    """
+
+    kind: Kind
+    a: list[int]
+    b: list[int]
+    changes: list[Change] = []
+    follows: int | None = None
+
+
+class GraphDiff:
+    """The comparison of two graphs. `also` are settings that differ; `notes` what is worth a word and makes no difference."""
+
+    def __init__(self, alignment: Alignment, departures: list[Departure], also: list[str], notes: list[str]) -> None:
+        self.alignment = alignment
+        self.a, self.b = alignment.a, alignment.b
+        self.departures = departures
+        self.also = also
+        self.notes = notes
+
+    @property
+    def same(self) -> bool:
+        """Neither nodes nor settings differ."""
+        return not self.departures and not self.also
+
+    @property
+    def verdict(self) -> Literal["same", "settings", "differs"]:
+        """Whether nodes differ, only settings, or nothing."""
+        return "differs" if self.departures else "settings" if self.also else "same"
+
+    @property
+    def first(self) -> Departure | None:
+        """The first departure in the order of the nodes that follows from no other."""
+        return next((departure for departure in self.departures if departure.follows is None), None)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed, which are none."""
+        pairs = [(i, j) for i, j in enumerate(self.alignment.to_b) if j >= 0]
+        sizes = [(d, max(len(d.a), len(d.b)) if d.kind == "changed" else len(d.a) + len(d.b)) for d in self.departures]
+        return {
+            "changed": sum(d.kind == "changed" for d in self.departures),
+            "only_a": len(self.a) - len(pairs),
+            "only_b": len(self.b) - len(pairs),
+            "follows": sum(size for d, size in sizes if d.follows is not None),
+            "moved": len(pairs) - len(self.alignment.chain()),
+            "renamed": sum(self.a.nodes[i].name != self.b.nodes[j].name for i, j in pairs),
+        }
+
+    def followers(self, departure: Departure) -> list[Departure]:
+        """What follows from a departure."""
+        place = next(k for k, other in enumerate(self.departures) if other is departure)
+        return [other for other in self.departures if other.follows == place]
+
+
+def compare(a: GraphRecord, b: GraphRecord) -> GraphDiff:
+    """Compares two graphs."""
+    symbols, devices = symbol_names(a, b), device_names(a, b)
+    grads = (a.stage in TRACED) == (b.stage in TRACED)
+    alignment = align(Facts(a, grads=grads), Facts(b, {**symbols, **devices}, grads=grads))
+    also, notes = settings.compare(a, b, symbols)
+    notes += [f"device {old} -> {new} everywhere" for new, old in devices.items()]
+    return GraphDiff(alignment, _Judge(alignment).departures(), also, notes)
+
+
+class _Judge:
+    """Finds the departures of one alignment, in the order of the nodes of both, and what explains them."""
+
+    def __init__(self, found: Alignment) -> None:
+        self.found = found
+        self.a, self.b = found.a, found.b
+        self.valued = {(i, j) for i, j in enumerate(found.to_b) if j >= 0 and self.a.values[i] != self.b.values[j]}
+        self.swaps: set[tuple[Any, Any]] = set()
+        self.input_swaps: set[tuple[Any, Any]] = set()
+        for i, j in self.valued:
+            pairs = {pair for pair in substitutions(self.a.values[i], self.b.values[j]) if pair[0] != pair[1]}
+            self.swaps |= pairs
+            if not self.a.inputs[i]:
+                self.input_swaps |= pairs
+        self.old = {str(old) for old, _ in self.input_swaps}
+        self.new = {str(new) for _, new in self.input_swaps}
+        self.led_a: set[int] = set()  # lonely nodes that follow
+        self.led_b: set[int] = set()
+
+    def departures(self) -> list[Departure]:
+        """All departures with their origins."""
+        made: list[Departure] = []
+        before = (-1, -1)
+        for i, j in [*self.found.chain(), (len(self.a), len(self.b))]:
+            made.extend(self._stretch(range(before[0] + 1, i), range(before[1] + 1, j)))
+            if i < len(self.a):
+                made.extend(self._pair(i, j))
+            before = (i, j)
+        return self._traced(made)
+
+    def _stretch(self, range_a: range, range_b: range) -> list[Departure]:
+        """Lonely nodes between two pairs of the chain as one departure, and moved pairs among them."""
+        own_a: list[int] = []
+        own_b: list[int] = []
+        made: list[Departure] = []
+        for i in range_a:
+            if self.found.to_b[i] >= 0:
+                made.extend(self._pair(i, self.found.to_b[i]))
+            elif self._is_led(self.a, i, self.old, self.led_a):
+                made.append(Departure("removed", [i], [], follows=-1))
+            else:
+                own_a.append(i)
+        for j in range_b:
+            if self.found.to_a[j] < 0:
+                if self._is_led(self.b, j, self.new, self.led_b):
+                    made.append(Departure("added", [], [j], follows=-1))
+                else:
+                    own_b.append(j)
+        if own_a or own_b:
+            kind: Kind = "replaced" if own_a and own_b else "removed" if own_a else "added"
+            made.insert(0, Departure(kind, own_a, own_b))
+        return made
+
+    def _is_led(self, facts: Facts, index: int, known: set[str], led: set[int]) -> bool:
+        """Whether a lonely node only computes a size that a changed input brought with it."""
+        value = facts.nodes[index].value
+        if facts.nodes[index].op == "output" or (value is not None and not isinstance(value, SymValue)):
+            return False
+        partners = self.found.to_b if facts is self.a else self.found.to_a
+        explained = [
+            producer in led or (partners[producer] >= 0 and self._pair_of(facts, producer) in self.valued)
+            for producer in facts.inputs[index]
+        ]
+        by_value = isinstance(value, SymValue) and str(facts.dim(value.expr)) in known
+        if by_value or (explained and all(explained)):
+            led.add(index)
+            return True
+        return False
+
+    def _pair_of(self, facts: Facts, index: int) -> tuple[int, int]:
+        return (index, self.found.to_b[index]) if facts is self.a else (self.found.to_a[index], index)
+
+    def _pair(self, i: int, j: int) -> list[Departure]:
+        one, two = self.a.nodes[i], self.b.nodes[j]
+        retargeted = one.op != two.op or self.a.targets[i] != self.b.targets[j]
+        rewired = not self.found.same_wires(i, j)
+        reworded = self.a.skeletons[i] != self.b.skeletons[j]
+        if not (retargeted or rewired or reworded or (i, j) in self.valued):
+            return []
+        found = differences(self.found, i, j) if rewired or reworded else []
+        made = self._target_changes(i, j) if retargeted else []
+        if one.op == "output":
+            return [Departure("changed", [i], [j], self._output_changes(i, j), -1)]
+        made += [self._argument_change(difference) for difference in found]
+        made += changes(self.a.values[i], self.b.values[j])
+        if not made:  # what is left are strides in the same order of a changed shape, told by that shape
+            made = [Change("value", "", "")]
+        own = retargeted or not self._explained(i, j, found)
+        return [Departure("changed", [i], [j], made, None if own else -1)]
+
+    def _target_changes(self, i: int, j: int) -> list[Change]:
+        one, two = self.a.nodes[i], self.b.nodes[j]
+        if one.op == "get_attr":
+            kind = "content" if one.target in self.a.body.attrs else "subgraph"
+            return [Change(kind, one.target, two.target)]
+        if one.op != two.op:
+            return [Change("op", f"{one.op} {one.target}", f"{two.op} {two.target}")]
+        return [Change("target", one.target, two.target)]
+
+    def _output_changes(self, i: int, j: int) -> list[Change]:
+        """What one graph returns and the other does not; their places mean little, since one more moves all behind it."""
+        theirs = Counter(self.b.inputs[j])
+        mine = Counter(self.found.to_b[k] for k in self.a.inputs[i])
+        gone = [
+            k
+            for k in self.a.inputs[i]
+            if self.found.to_b[k] < 0 or mine[self.found.to_b[k]] > theirs[self.found.to_b[k]]
+        ]
+        new = [k for k in self.b.inputs[j] if theirs[k] > mine[k]]
+        if gone or new:
+            return [Change("outputs", self._names(self.a, gone), self._names(self.b, new))]
+        return [
+            Change(
+                "outputs", self._names(self.a, self.a.inputs[i]), self._names(self.b, self.b.inputs[j]), "their order"
+            )
+        ]
+
+    @staticmethod
+    def _names(facts: Facts, places: list[int]) -> str:
+        names = list(dict.fromkeys(facts.nodes[place].name for place in places))
+        return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
+
+    def _argument_change(self, found: Difference) -> Change:
+        return Change(
+            "argument", short(found.a, self.a.record.strings), short(found.b, self.b.record.strings), found.place
+        )
+
+    def _explained(self, i: int, j: int, found: list[Difference]) -> bool:
+        """Whether every difference of a pair comes from its inputs."""
+        led = any((k, self.found.to_b[k]) in self.valued for k in self.a.inputs[i] if self.found.to_b[k] >= 0)
+        for difference in found:
+            wired = difference.node_a >= 0 or difference.node_b >= 0
+            lonely = (difference.node_a >= 0 and self.found.to_b[difference.node_a] < 0) or (
+                difference.node_b >= 0 and self.found.to_a[difference.node_b] < 0
+            )
+            led = led or lonely
+            swap = (difference.plain_a, difference.plain_b)
+            swapped = None not in swap and (swap in self.input_swaps or (led and swap in self.swaps))
+            if not (swapped or (wired and lonely)):
+                return False
+        return led or bool(found)
+
+    def _traced(self, made: list[Departure]) -> list[Departure]:
+        """Puts the position of its origin into each departure that follows; an output that alone departs is its own."""
+        place_a = {i: place for place, departure in enumerate(made) for i in departure.a}
+        place_b = {j: place for place, departure in enumerate(made) for j in departure.b}
+        own = [place for place, departure in enumerate(made) if departure.follows is None]
+        source: dict[
+            int, int
+        ] = {}  # where the value of a departure comes from: its origin, or through its inputs another one
+        for place, departure in enumerate(made):
+            near = [place_a[k] for i in departure.a for k in self.a.inputs[i] if k in place_a]
+            near += [place_b[k] for j in departure.b for k in self.b.inputs[j] if k in place_b]
+            origins = {source[other] for other in near if other in source}
+            if departure.follows is None:
+                source[place] = min(origins) if origins and self._value_is_led(departure) else place
+                continue
+            departure.follows = min(origins) if origins else self._by_size(made, own)
+            if departure.follows is None:
+                own.append(place)
+            source[place] = place if departure.follows is None else departure.follows
+        return made
+
+    def _value_is_led(self, departure: Departure) -> bool:
+        """Whether a pair that departs by itself has its value, all the same, from inputs whose values differ."""
+        if departure.kind != "changed" or (departure.a[0], departure.b[0]) not in self.valued:
+            return False
+        return any((k, self.found.to_b[k]) in self.valued for k in self.a.inputs[departure.a[0]])
+
+    def _by_size(self, made: list[Departure], own: list[int]) -> int | None:
+        """The changed input that brought the size that a node computes; else the first departure there is."""
+        inputs = [
+            place for place in own
+            if made[place].kind == "changed" and isinstance(self.a.nodes[made[place].a[0]].value, TensorValue)
+            and not self.a.inputs[made[place].a[0]]
+        ]  # fmt: skip
+        return next(iter([*inputs, *own]), None)

@@ -1,0 +1,205 @@
+"""What a comparison knows of a graph: columns of facts per node in which no name of a node appears, made from its record.
+
+Names are what renumbering changes, so nodes refer to each other by position, tensors and subgraphs are known by what they hold,
+and an input by its source. Knows nothing of a second graph, and reads no file.
+
+>>> facts = Facts(record)
+>>> facts.targets[3], facts.skeletons[3], facts.inputs[3]
+('aten.add.Tensor', b'[[@,1.0],{}]', [2])
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..schema import GraphBody, GraphRecord, NodeRecord, SequenceValue, StoredTensor, SymValue, TensorValue, Value
+from ..sidecar import user_frame
+
+Key = tuple[Any, ...]
+
+_NODE = re.compile(rb'\{"node":"(\w+)"\}')
+_STRING = re.compile(rb'\{"string":(\d+)\}')
+_TENSOR = re.compile(rb'\{"tensor":"(\w+)"\}')
+_SYM = re.compile(rb'\{"sym":\["(\w+)","((?:[^"\\]|\\.)*)"\]\}')
+_DEVICE = re.compile(rb'\{"device":"([\w:]+)"\}')
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class Facts:
+    """One graph as columns of equal length, in the order of its nodes.
+
+    `inputs` are positions in the order of the arguments, repeated as there; `users` (position, slot); `skeletons` the arguments
+    as JSON with `@` for each node; `values` what is known of the result; `identities` tell inputs apart, `kinds` are what never
+    becomes another. `rename` maps symbols and devices to what they are called in the other graph; without `grads`, it plays no
+    part which values require a gradient.
+    """
+
+    def __init__(
+        self, record: GraphRecord, rename: Mapping[str, str] | None = None, body: GraphBody | None = None, *, grads: bool = True,
+    ) -> None:  # fmt: skip
+        self.record = record
+        self.rename = rename or {}
+        self.grads = grads
+        self.body = body or record.graph
+        self.nodes = self.body.nodes
+        self.position = {node.name: index for index, node in enumerate(self.nodes)}
+        self.inputs: list[list[int]] = []
+        self.users: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        self.skeletons: list[bytes] = []
+        self.values: list[Key] = []
+        self.targets: list[str] = []
+        self.identities: list[str] = []
+        self.kinds: list[str] = []
+        self._sources = {item.name: item.source for item in record.inputs} if body is None else {}
+        self._frames: dict[int, tuple[str, str]] = {}
+        for index, node in enumerate(self.nodes):
+            self._add(index, node)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def _add(self, index: int, node: NodeRecord) -> None:
+        text = _ENCODER.encode((node.args, node.kwargs))
+        used = [self.position[name.decode()] for name in _NODE.findall(text)]
+        skeleton = _NODE.sub(b"@", text) if used else text
+        if b'{"' in skeleton:
+            skeleton = self._by_content(skeleton)
+        self.inputs.append(used)
+        for slot, producer in enumerate(used):
+            self.users[producer].append((index, slot))
+        self.skeletons.append(skeleton)
+        self.values.append(self.value(node.value))
+        self.targets.append(self._target(node))
+        kind = self.values[-1][:1] if node.op == "placeholder" else ()
+        self.kinds.append(f"{node.op} {kind[0]}" if kind else node.op)
+        self.identities.append(self._sources.get(node.name, "") if node.op == "placeholder" else "")
+
+    def _by_content(self, skeleton: bytes) -> bytes:
+        """Positions in the string table, names of tensors and of symbols mean nothing in another graph."""
+        strings, attrs = self.record.strings, self.body.attrs
+        if b'{"string":' in skeleton:
+            skeleton = _STRING.sub(
+                lambda found: _ENCODER.encode(strings[int(found[1])] if int(found[1]) < len(strings) else ""), skeleton
+            )
+        if b'{"tensor":' in skeleton:
+            skeleton = _TENSOR.sub(lambda found: self._stored(attrs.get(found[1].decode())).encode(), skeleton)
+        if self.rename and b'{"sym":' in skeleton:
+            skeleton = _SYM.sub(
+                lambda found: b'{"sym":["%s","%s"]}' % (found[1], self.dim(found[2].decode()).encode()), skeleton
+            )
+        if self.rename and b'{"device":' in skeleton:
+            skeleton = _DEVICE.sub(lambda found: b'{"device":"%s"}' % self.device(found[1].decode()).encode(), skeleton)
+        return skeleton
+
+    def device(self, device: str) -> str:
+        """A device as the other graph calls it."""
+        return self.rename.get(device, device)
+
+    def _target(self, node: NodeRecord) -> str:
+        if node.op == "placeholder":
+            return ""
+        if node.op == "get_attr":
+            if node.target in self.body.attrs:
+                return self._stored(self.body.attrs[node.target])
+            subgraph = self.body.subgraphs.get(node.target)
+            return (
+                node.target if subgraph is None else digest(Facts(self.record, self.rename, subgraph, grads=self.grads))
+            )
+        module = self.body.modules.get(node.target) if node.op == "call_module" else None
+        if module is None:
+            return node.target
+        state = {name: self._stored(stored) for name, stored in module.state.items()}
+        return _ENCODER.encode((module.type, module.arguments, state, module.training)).decode()
+
+    def _stored(self, stored: StoredTensor | None) -> str:
+        return (
+            "" if stored is None else f"tensor {self.value(stored.value)} {'' if stored.parameter else stored.storage}"
+        )
+
+    def dim(self, dim: Any) -> Any:
+        """A size, or an expression with its symbols renamed."""
+        if self.rename and isinstance(dim, str):
+            return _WORD.sub(lambda found: self.rename.get(found[0], found[0]), dim)
+        return dim
+
+    def value(self, value: Value | None) -> Key:
+        """What is compared of a value: not its alias group nor the hint of a symbol, which are numbers of one compile."""
+        if isinstance(value, TensorValue):
+            shape, stride = tuple(value.shape), tuple(value.stride)
+            if self.rename:
+                shape, stride = tuple(map(self.dim, shape)), tuple(map(self.dim, stride))
+            flags = (self.grads and value.requires_grad, value.conj, value.neg)
+            quantizer = _ENCODER.encode(value.quantizer) if value.quantizer else b""
+            place = (self.device(value.device), value.offset, value.layout)
+            return ("tensor", value.dtype, shape, stride, *place, *flags, quantizer)
+        if isinstance(value, SymValue):
+            return ("sym", value.kind, self.dim(value.expr))
+        if isinstance(value, SequenceValue):
+            return (value.kind, *map(self.value, value.items))
+        return () if value is None else ("other", _ENCODER.encode(value))
+
+    def line(self, index: int) -> tuple[str, str]:
+        """The user's line of a node as ("model.py:12", its code); of an input without one, that of the first node to use it."""
+        found = self._frame(self.nodes[index].stack)
+        if not found[0] and self.nodes[index].op in ("placeholder", "get_attr") and self.users[index]:
+            return self._frame(self.nodes[self.users[index][0][0]].stack)
+        return found
+
+    def _frame(self, stack: int) -> tuple[str, str]:
+        if stack not in self._frames:
+            strings = self.record.strings
+            self._frames[stack] = user_frame(strings[stack]) if 0 <= stack < len(strings) else ("", "")
+        return self._frames[stack]
+
+    def code(self, index: int) -> str:
+        """The text of the user's line of that very node."""
+        return self._frame(self.nodes[index].stack)[1]
+
+    def module(self, index: int) -> str:
+        """The path of modules that the node was traced in."""
+        module = self.nodes[index].module
+        return self.record.strings[module] if 0 <= module < len(self.record.strings) else ""
+
+
+def digest(facts: Facts) -> str:
+    """A hash of everything that a graph computes, for subgraphs of higher-order ops."""
+    rows = [
+        (node.op, target, skeleton.decode(), inputs, repr(value))
+        for node, target, skeleton, inputs, value in zip(
+            facts.nodes, facts.targets, facts.skeletons, facts.inputs, facts.values, strict=True
+        )
+    ]
+    return "graph " + hashlib.blake2b(_ENCODER.encode(rows), digest_size=12).hexdigest()
+
+
+def device_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
+    """How the one GPU of `b` is called in `a`, where each graph lies on one of the same kind and only its number differs."""
+    one, two = ({value.device for value in _tensors(record) if ":" in value.device} for record in (a, b))
+    if len(one) == len(two) == 1 and one != two:
+        (old,), (new,) = one, two
+        if old.partition(":")[0] == new.partition(":")[0]:
+            return {new: old}
+    return {}
+
+
+def _tensors(record: GraphRecord) -> Iterator[TensorValue]:
+    values = [node.value for node in record.graph.nodes]
+    while values:
+        value = values.pop()
+        if isinstance(value, TensorValue):
+            yield value
+        elif isinstance(value, SequenceValue):
+            values.extend(value.items)
+
+
+def symbol_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
+    """How symbols of `b` are called in `a`, for those that stand for the same size of the same input under another name."""
+    known = {symbol.source: symbol.name for symbol in a.symbols if symbol.source}
+    names = {symbol.name: known[symbol.source] for symbol in b.symbols if symbol.source in known}
+    return names if any(old != new for old, new in names.items()) else {}

@@ -1,0 +1,195 @@
+"""A comparison as plain data for people and programs: what `--json` prints and what the text is made of. Pure.
+
+>>> graph_view(diff(a, b)).first.changes[0].a
+'0.5'
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+
+from .arguments import text
+from .compare import Departure, GraphDiff
+from .facts import Facts
+from .values import Change, shown
+
+MORE = 10
+"""Departures shown after the first, unless all are wanted."""
+
+_MAX_NAMES = 40
+
+
+class NodeView(msgspec.Struct):
+    """One node of one of the graphs; `line` and `code` are the user's. `call` is the node as Python would write it."""
+
+    name: str
+    index: int
+    op: str
+    target: str
+    call: str
+    dtype: str
+    shape: Any
+    stride: Any
+    device: str
+    line: str
+    code: str
+    module: str
+    users: int
+
+
+class DepartureView(msgspec.Struct):
+    """One departure. `a` and `b` are its first nodes; of a graph that has none of it, `near_a` or `near_b` goes on without.
+
+    `follows` is the name of the node that the origin departs with; `followers` counts the nodes that follow from this one;
+    `times` is how many departures are like this one (same targets, same change), of which this is the first.
+    """
+
+    kind: str
+    a: NodeView | None
+    b: NodeView | None
+    near_a: NodeView | None
+    near_b: NodeView | None
+    names_a: list[str]
+    names_b: list[str]
+    count_a: int
+    count_b: int
+    changes: list[Change]
+    follows: str | None
+    followers: int
+    times: int = 1
+
+
+class GraphView(msgspec.Struct):
+    """One pair of graphs. `own` departures follow from nothing; `departures` holds the first of each sort of them (`sorts`), up
+    to a dozen, or every departure when that was asked for. `id` is what both are called in their runs, where that is the same.
+    """
+
+    a: str | None
+    b: str | None
+    verdict: str
+    id: str = ""
+    nodes_a: int | None = None
+    nodes_b: int | None = None
+    stage_a: str | None = None
+    stage_b: str | None = None
+    changed: int = 0
+    only_a: int = 0
+    only_b: int = 0
+    follows: int = 0
+    moved: int = 0
+    renamed: int = 0
+    own: int = 0
+    sorts: int = 0
+    first: DepartureView | None = None
+    departures: list[DepartureView] = []
+    also: list[str] = []
+    notes: list[str] = []
+    error_a: str | None = None
+    error_b: str | None = None
+
+
+def graph_view(found: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphView:
+    """The comparison as data; with `everything`, each departure and not just the first that follow from nothing."""
+    own = [departure for departure in found.departures if departure.follows is None]
+    sorts: dict[Hashable, list[Departure]] = {}
+    for departure in own:
+        sorts.setdefault(_sort(found, departure), []).append(departure)
+    times = {id(alike[0]): len(alike) for alike in sorts.values()}
+    listed = found.departures if everything else [alike[0] for alike in sorts.values()][: MORE + 1]
+    followers = Counter[int]()
+    for departure in found.departures:
+        if departure.follows is not None:
+            followers[id(found.departures[departure.follows])] += max(len(departure.a), len(departure.b))
+    views = [
+        _departure(found, departure, followers[id(departure)], times.get(id(departure), 1)) for departure in listed
+    ]
+    first = next((k for k, departure in enumerate(listed) if departure is found.first), None)
+    counts, records = found.counts, (found.a.record, found.b.record)
+    return GraphView(
+        a, b, found.verdict, nodes_a=len(found.a), nodes_b=len(found.b), stage_a=records[0].stage, stage_b=records[1].stage,
+        changed=counts["changed"], only_a=counts["only_a"], only_b=counts["only_b"], follows=counts["follows"],
+        moved=counts["moved"], renamed=counts["renamed"], own=len(own), sorts=len(sorts),
+        first=None if first is None else views[first], departures=views, also=found.also, notes=found.notes,
+    )  # fmt: skip
+
+
+def _sort(found: GraphDiff, departure: Departure) -> Hashable:
+    """Departures with the same targets and the same changes are of one sort."""
+    targets = [
+        tuple(facts.targets[k] for k in places) for facts, places in ((found.a, departure.a), (found.b, departure.b))
+    ]
+    changed = tuple((change.aspect, change.place, change.a, change.b) for change in departure.changes)
+    return departure.kind, *targets, changed
+
+
+def fixed(view: GraphView) -> dict[str, Any]:
+    """The view as JSON has it."""
+    return msgspec.to_builtins(view)
+
+
+def _departure(found: GraphDiff, departure: Departure, followers: int, times: int) -> DepartureView:
+    one, two = departure.a[:1], departure.b[:1]
+    origin = None if departure.follows is None else found.departures[departure.follows]
+    return DepartureView(
+        departure.kind,
+        a=_node(found.a, one[0]) if one else None,
+        b=_node(found.b, two[0]) if two else None,
+        near_a=None if one else _near(found.b, found.a, found.alignment.to_a, departure.b),
+        near_b=None if two else _near(found.a, found.b, found.alignment.to_b, departure.a),
+        names_a=[found.a.nodes[i].name for i in departure.a[:_MAX_NAMES]],
+        names_b=[found.b.nodes[j].name for j in departure.b[:_MAX_NAMES]],
+        count_a=len(departure.a),
+        count_b=len(departure.b),
+        changes=departure.changes,
+        follows=None if origin is None else _name(found, origin),
+        followers=followers,
+        times=times,
+    )
+
+
+def _name(found: GraphDiff, departure: Departure) -> str:
+    return found.a.nodes[departure.a[0]].name if departure.a else found.b.nodes[departure.b[0]].name
+
+
+def _near(facts: Facts, other: Facts, partners: list[int], places: list[int]) -> NodeView | None:
+    """The node of the other graph that shows a lonely one's absence: the partner of a user of it, else of an input."""
+    for place in reversed(places):
+        for user, _ in facts.users[place]:
+            if partners[user] >= 0 and facts.nodes[user].op != "output":
+                return _node(other, partners[user])
+    for place in places:
+        for producer in facts.inputs[place]:
+            if partners[producer] >= 0:
+                return _node(other, partners[producer])
+    return None
+
+
+def _node(facts: Facts, index: int) -> NodeView:
+    node, key = facts.nodes[index], facts.values[index]
+    line, code = facts.line(index)
+    tensor = bool(key) and key[0] == "tensor"
+    dtype = str(key[1]) if tensor else str(key[0]) if key else ""
+    shape: Any = list(key[2]) if tensor else shown(key[-1]) if key and key[0] == "sym" else None
+    module = facts.module(index).rpartition("\n")[2]
+    return NodeView(
+        node.name, index, node.op, node.target, _call(facts, index), dtype, shape, list(key[3]) if tensor else None,
+        str(key[4]) if tensor else "", line, code, module, len({user for user, _ in facts.users[index]}),
+    )  # fmt: skip
+
+
+def _call(facts: Facts, index: int) -> str:
+    node, strings = facts.nodes[index], facts.record.strings
+    if node.op == "placeholder":
+        source = facts.identities[index]
+        return f"{node.name}: input" + (f" {source}" if source else "")
+    if node.op == "get_attr":
+        return f"{node.name} = {node.target}"
+    arguments = [text(arg, strings) for arg in node.args]
+    arguments += [f"{key}={text(arg, strings)}" for key, arg in node.kwargs.items()]
+    if node.op == "output":
+        return f"return {', '.join(arguments)}"
+    return f"{node.name} = {node.target}({', '.join(arguments)})"

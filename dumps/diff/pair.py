@@ -1,0 +1,150 @@
+"""Which graph of one part of a run belongs to which of another: by process and id, by lines of code where ids have shifted.
+
+Reads tables only where ids differ, and opens no graph.
+
+>>> [(pair.a.id, pair.b.id) for pair in pairs(side("one"), side("two"))]
+[('0_0/dynamo', '0_0/dynamo'), ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ..errors import GraphdbgError, UsageError
+from ..index import Row
+from ..store import SavedGraph
+from .sides import Part
+
+_ALIKE = 0.5
+"""Compiles whose user lines are alike to this share are those of one function."""
+
+
+class Pair(msgspec.Struct):
+    """Two graphs to compare; None where one side has no such graph."""
+
+    a: SavedGraph | None
+    b: SavedGraph | None
+
+
+def pairs(a: SavedGraph | Part, b: SavedGraph | Part) -> list[Pair]:
+    """The graphs of two sides that belong together, in the order of A, then what only B has. Raises UsageError for sides that
+    cannot be compared (a graph with a part that has no graph of its id)."""
+    if isinstance(a, SavedGraph) and isinstance(b, SavedGraph):
+        return [Pair(a, b)]
+    if isinstance(a, SavedGraph):
+        return [Pair(a, _counterpart(a, b))] if isinstance(b, Part) else []
+    if isinstance(b, SavedGraph):
+        return [Pair(_counterpart(b, a), b)]
+    if (a.kind == "compile") != (b.kind == "compile"):
+        raise UsageError(f"{a.text} and {b.text} cannot be compared", f"one is a {a.kind}, the other a {b.kind}")
+    found: list[Pair] = []
+    for rows_a, rows_b in _processes(a, b):
+        found.extend(_graphs(a, rows_a, b, rows_b))
+    return found
+
+
+def ranks(part: Part) -> list[tuple[Part, Part]]:
+    """The first process of a run with each of its others; raises UsageError for a run of one process."""
+    parts = [Part(f"{part.text}/{_label(rows[0])}", part.run, rows, "process") for rows in part.processes().values()]
+    if part.kind != "run" or len(parts) < 2:
+        why = f"only {part.text} is named, and it is {'one process' if part.kind == 'run' else 'a ' + part.kind}"
+        raise UsageError("a second graph, run or process is wanted", why, "name it: graphdbg diff A B")
+    return [(parts[0], other) for other in parts[1:]]
+
+
+def _label(row: Row) -> str:
+    return row.id.rpartition(":")[0] + ":" if ":" in row.id else row.process
+
+
+def _counterpart(graph: SavedGraph, part: Part) -> SavedGraph:
+    wanted = graph.local_id.partition("/")[2] if part.kind == "compile" else graph.local_id
+    rows = [
+        row for row in part.rows if wanted == (row.local.partition("/")[2] if part.kind == "compile" else row.local)
+    ]
+    rows = [row for row in rows if row.saved]
+    if len(rows) > 1:
+        rows = [row for row in rows if row.rank == graph.rank] or rows
+    if len(rows) != 1:
+        listed = ", ".join(row.id for row in (rows or part.rows)[:12])
+        raise UsageError(
+            f"{part.text} has {'several graphs' if rows else 'no graph'} {wanted}", f"it holds {listed}", "name one"
+        )
+    return part.graph(rows[0])
+
+
+def _processes(a: Part, b: Part) -> list[tuple[list[Row], list[Row]]]:
+    """The processes of one rank in order of start; those without a rank, or of other ranks alone, by order."""
+    one, two = list(a.processes().values()), list(b.processes().values())
+    if len(one) == len(two) == 1:
+        return [(one[0], two[0])]
+    found: list[tuple[list[Row], list[Row]]] = []
+    for rows in one:
+        partner = next((other for other in two if other[0].rank == rows[0].rank), None)
+        if partner is not None:
+            two.remove(partner)
+        found.append((rows, partner or []))
+    return found + [([], rows) for rows in two]
+
+
+def _graphs(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> list[Pair]:
+    names = _stages_only(rows_a) if a.kind == "compile" else _compiles(a, rows_a, b, rows_b)
+    saved_a, saved_b = [row for row in rows_a if row.saved], [row for row in rows_b if row.saved]
+    wanted: dict[str, Row] = {}
+    for row in saved_b:
+        wanted[row.local if b.kind != "compile" else row.local.partition("/")[2]] = row
+    found: list[Pair] = []
+    for row in saved_a:
+        compiled, _, stage = row.local.partition("/")
+        partner = wanted.pop(stage if a.kind == "compile" else f"{names.get(compiled, '')}/{stage}", None)
+        found.append(Pair(a.graph(row), b.graph(partner) if partner else None))
+    return found + [Pair(None, b.graph(row)) for row in wanted.values()]
+
+
+def _stages_only(rows: Iterable[Row]) -> dict[str, str]:
+    return {row.local.partition("/")[0]: "" for row in rows}
+
+
+def _compiles(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> dict[str, str]:
+    """How each compile of A is called in B. Where the names are the same on both sides, they are trusted."""
+    one, two = _by_compile(rows_a), _by_compile(rows_b)
+    if one.keys() == two.keys():
+        return {name: name for name in one}
+    lines = {name: _lines(a, rows) for name, rows in one.items()}, {name: _lines(b, rows) for name, rows in two.items()}
+    found: dict[str, str] = {}
+    for name in one:
+        if name in two and _likeness(lines[0][name], lines[1][name]) >= _ALIKE:
+            found[name] = name
+    left = [name for name in two if name not in found.values()]
+    for name in one:
+        likely = max(left, key=lambda other: _likeness(lines[0][name], lines[1][other]), default=None)
+        if name not in found and likely is not None and _likeness(lines[0][name], lines[1][likely]) >= _ALIKE:
+            found[name] = likely
+            left.remove(likely)
+    for name in one:
+        if name not in found and name in left:
+            found[name] = name
+            left.remove(name)
+    return found
+
+
+def _by_compile(rows: list[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.saved:
+            found.setdefault(row.local.partition("/")[0], []).append(row)
+    return found
+
+
+def _lines(part: Part, rows: list[Row]) -> frozenset[str]:
+    """The user's lines in the first graph of a compile; empty when its table cannot be read."""
+    try:
+        table = part.graph(rows[0]).table
+    except GraphdbgError:
+        return frozenset()
+    return frozenset(table.strings[place] for place in set(table.code)) - {""}
+
+
+def _likeness(a: frozenset[str], b: frozenset[str]) -> float:
+    return len(a & b) / len(a | b) if a or b else 1.0

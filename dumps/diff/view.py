@@ -1,0 +1,204 @@
+"""A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints nothing.
+
+>>> print(details(view))
+A  a/0_0/dynamo  dynamo, 73 nodes
+B  b/0_0/dynamo  dynamo, 73 nodes
+2 nodes changed
+...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..tables import Column, one_line, plain, render
+from .model import DepartureView, GraphView, NodeView
+from .values import shown
+
+_MAX_CALL = 150
+_MAX_CHANGES = 6
+_MAX_NAME = 36
+_MAX_ALSO = 12
+
+
+def details(view: GraphView, *, terminal: bool = False, everything: bool = False) -> str:
+    """One pair of graphs in full."""
+    lines = [
+        f"{side}  {name}  {stage}, {count} nodes"
+        for side, name, stage, count in (
+            ("A", view.a, view.stage_a, view.nodes_a), ("B", view.b, view.stage_b, view.nodes_b),
+        )
+    ]  # fmt: skip
+    lines.append(verdict_text(view))
+    if view.first is not None:
+        lines += ["", *_first(view.first)]
+    rest = [departure for departure in view.departures if departure is not view.first]
+    if rest:
+        lines += ["", "all others:" if everything else "and by themselves:", _table(rest, terminal, everything)]
+    hidden = 0 if everything else view.sorts - len(view.departures)
+    if hidden > 0:
+        lines.append(f"and {hidden} more sort{'s' * (hidden != 1)} of departures")
+    if not everything and (view.follows or view.own > len(view.departures)):
+        lines += ["", "--all lists every node"]
+    for side, error in (("A", view.error_a), ("B", view.error_b)):
+        if error:
+            lines += ["", f"{side} failed: {one_line(error, _MAX_CALL)}"]
+    if view.also:
+        lines += ["", "also differs:", *(f"  {plain(text)}" for text in view.also[: None if everything else _MAX_ALSO])]
+        if len(view.also) > _MAX_ALSO and not everything:
+            lines.append(f"  and {len(view.also) - _MAX_ALSO} more; --all lists them")
+    if view.notes:
+        lines += ["", *(f"no difference, but worth knowing: {plain(text)}" for text in view.notes)]
+    return "\n".join(lines)
+
+
+def verdict_text(view: GraphView) -> str:
+    """The comparison in one sentence."""
+    remarks = [f"{view.moved} moved"] * bool(view.moved) + [f"{view.renamed} have other names"] * bool(view.renamed)
+    remark = f" ({', '.join(remarks)}, which is no difference)" if remarks else ""
+    if view.verdict == "same":
+        return f"same: every node has an equal one{remark}"
+    if view.verdict == "settings":
+        return f"the nodes are the same{remark}, the surroundings differ"
+    counts = ((view.changed, "changed"), (view.only_a, "only in A"), (view.only_b, "only in B"))
+    text = ", ".join(f"{count} {what}" for count, what in counts if count)
+    own = f"; {view.follows} of these follow{'s' * (view.follows == 1)} from others" if view.follows else ""
+    return f"nodes: {text}{own}{remark}"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
+
+
+def _first(departure: DepartureView) -> list[str]:
+    what = {
+        "changed": "changed",
+        "removed": f"{_nodes(departure.count_a)} only in A",
+        "added": f"{_nodes(departure.count_b)} only in B",
+        "replaced": f"{_nodes(departure.count_a)} of A replaced by {departure.count_b} of B",
+    }[departure.kind]  # fmt: skip
+    alike = f" (and {departure.times - 1} more like it)" if departure.times > 1 else ""
+    lines = [f"first departure: {what}{alike}"]
+    lines += _side("A", departure.a, departure.names_a, departure.count_a, departure.near_a)
+    lines += _side("B", departure.b, departure.names_b, departure.count_b, departure.near_b)
+    for change in departure.changes[:_MAX_CHANGES]:
+        lines.append(f"  -> {plain(change.text())}")
+    if len(departure.changes) > _MAX_CHANGES:
+        lines.append(f"  -> and {len(departure.changes) - _MAX_CHANGES} more")
+    if departure.followers:
+        lines.append(f"  {_nodes(departure.followers)} follow{'s' * (departure.followers == 1)} from it")
+    return lines
+
+
+def _side(side: str, node: NodeView | None, names: Sequence[str], count: int, near: NodeView | None) -> list[str]:
+    chosen = node or near
+    if chosen is None:
+        return [f"  {side}  nothing there"]
+    intro = "" if node else "goes on without: "
+    lines = [f"  {side}  {intro}{one_line(chosen.call, _MAX_CALL)}", f"     {_value(chosen)}"]
+    if count > 1:
+        lines.append(f"     then {', '.join(names[1:9])}" + (f" and {count - 9} more" if count > 9 else ""))
+    if chosen.line:
+        lines.append(f"     {plain(chosen.line)}  {one_line(chosen.code, _MAX_CALL)}")
+    return lines
+
+
+def _value(node: NodeView) -> str:
+    if not node.dtype:
+        return "no value"
+    shape = shown(tuple(node.shape)) if isinstance(node.shape, list) else str(node.shape or "")  # type: ignore[arg-type]
+    stride = f" stride {shown(tuple(node.stride))}" if node.stride else ""
+    return f"{node.dtype} {shape}{stride} {node.device}".rstrip()
+
+
+def _table(departures: Sequence[DepartureView], terminal: bool, everything: bool) -> str:
+    columns = [
+        Column("A", style="bold"), Column("B", style="bold"), Column("what", fold=True), Column("line of A", style="green"),
+        Column("line of B", style="green", expendable=1),
+        Column("follows", style="dim", expendable=2) if everything else Column("times", right=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            _named(departure.names_a, departure.count_a), _named(departure.names_b, departure.count_b), _what(departure),
+            _line(departure.a, departure.near_a), _line(departure.b, departure.near_b),
+            departure.follows or "" if everything else str(departure.times),
+        ]
+        for departure in departures
+    ]  # fmt: skip
+    return render(columns, rows, terminal=terminal).rstrip("\n")
+
+
+def _named(names: Sequence[str], count: int) -> str:
+    return "-" if not count else one_line(names[0], _MAX_NAME) + (f" +{count - 1}" if count > 1 else "")
+
+
+def _line(node: NodeView | None, near: NodeView | None) -> str:
+    chosen = node or near
+    return "" if chosen is None else chosen.line
+
+
+def _what(departure: DepartureView) -> str:
+    one, two = (
+        _targets(node, count) for node, count in ((departure.a, departure.count_a), (departure.b, departure.count_b))
+    )
+    if departure.kind != "changed":
+        only = {"removed": f"only in A: {one}", "added": f"only in B: {two}"}
+        return only.get(departure.kind, f"{one} -> {two}")
+    more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
+    return one_line(departure.changes[0].text(), 70) + more if departure.changes else ""
+
+
+def _targets(node: NodeView | None, count: int) -> str:
+    if node is None:
+        return ""
+    return (node.target if node.op.startswith("call") else node.op) + (f" and {count - 1} more" if count > 1 else "")
+
+
+def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: bool = False) -> str:
+    """The pairs of two runs or processes: those that differ, or with `everything` all of them."""
+    named = all(view.id for view in views)
+    columns = [
+        *([Column("graph", style="bold")] if named else [Column("A", style="bold"), Column("B", style="bold", expendable=1)]),
+        Column("nodes", expendable=2), Column("verdict", style="cyan"),
+        Column("changed", right=True, expendable=3), Column("only A", right=True, expendable=3),
+        Column("only B", right=True, expendable=3), Column("first departure", fold=True),
+    ]  # fmt: skip
+    rows = [_row(view, named) for view in views if everything or view.verdict != "same" or view.error_a != view.error_b]
+    table = [render(columns, rows, terminal=terminal).rstrip("\n")] if rows else []
+    return "\n".join([*table, summary(views)])
+
+
+def _row(view: GraphView, named: bool) -> list[str]:
+    both = view.nodes_a is not None and view.nodes_b is not None
+    counts = [str(count) if both else "" for count in (view.changed, view.only_a, view.only_b)]
+    nodes = f"{'-' if view.nodes_a is None else view.nodes_a} / {'-' if view.nodes_b is None else view.nodes_b}"
+    names = [view.id] if named else [view.a or "-", view.b or "-"]
+    return [*names, nodes, view.verdict.replace("_", " "), *counts, _headline(view)]
+
+
+def _headline(view: GraphView) -> str:
+    if view.error_a != view.error_b:
+        sides = (("A", view.error_a), ("B", view.error_b))
+        told = [f"{side} failed: {one_line(error, 70)}" for side, error in sides if error]
+        if view.first is not None:
+            told.append(_headline(msgspec.structs.replace(view, error_a=None, error_b=None)))
+        return "; ".join(told)
+    if view.first is None:
+        return one_line((view.also or view.notes or [""])[0], 70)
+    first = view.first
+    name = _named(first.names_a, first.count_a) if first.count_a else _named(first.names_b, first.count_b)
+    line = _line(first.a, first.near_a) if first.count_a else _line(first.b, first.near_b)
+    return f"{name}: {_what(first)}" + (f" ({line})" if line else "")
+
+
+def summary(views: Sequence[GraphView]) -> str:
+    """How many pairs of which verdict."""
+    words = {"same": "the same", "differs": "differ", "settings": "differ in their surroundings only", "only_a": "only in A",
+             "only_b": "only in B", "unreadable": "cannot be read"}  # fmt: skip
+    counts = [(sum(view.verdict == verdict for view in views), text) for verdict, text in words.items()]
+    parts = [f"{count} {text}" for count, text in counts if count]
+    return (
+        f"{len(views)} pair{'s' * (len(views) != 1)} of graphs: {', '.join(parts)}" if views else "no graphs to compare"
+    )
