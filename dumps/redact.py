@@ -20,16 +20,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # Someone else's home may occur in a dump that was recorded on another machine.
-_ANY_HOME = re.compile(r"(?<![\w.~-])(?:/home|/Users|/data/home|/usr/home)/[^/\s\"'`:,;()\[\]<>]+")
-_WINDOWS_HOME = re.compile(r"(?i)\b[a-z]:\\{1,2}Users\\{1,2}[^\\\s\"']+")
-_SECRETS = (
+ANY_HOME = re.compile(r"(?<![\w.~-])(?:/home|/Users|/data/home|/usr/home)/[^/\s\"'`:,;()\[\]<>]+")
+WINDOWS_HOME = re.compile(r"(?i)\b[a-z]:\\{1,2}Users\\{1,2}[^\\\s\"']+")
+SECRETS = (
     re.compile(r"\b(?:ghp|gho|ghu|ghs|ghr|github_pat|hf|sk|xoxb|xoxp|glpat|npm|pypi)[_-][A-Za-z0-9_-]{16,}\b"),
     re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     re.compile(r"(?<=://)[^/\s:@\"']+:[^/\s@\"']+(?=@)"),
     re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/-]{12,}=*"),
     re.compile(r"(?i)(?:(?<=password=)|(?<=api_key=)|(?<=secret_key=)|(?<=auth_token=))[^\s&\"']+"),
 )
-_COMMON_USERS = frozenset({"root", "user", "runner", "ubuntu", "admin", "nobody", "docker", "jovyan", "build", "test"})
+COMMON_USERS = frozenset({"root", "user", "runner", "ubuntu", "admin", "nobody", "docker", "jovyan", "build", "test"})
 
 
 class Redactor:
@@ -39,7 +39,7 @@ class Redactor:
         self, *, home: str | None = None, user: str | None = None, folders: Iterable[tuple[str, str]] | None = None
     ) -> None:
         self.home = home if home is not None else str(Path.home())
-        self.user = user if user is not None else _user()
+        self.user = user if user is not None else user_name()
         pairs = list(folders) if folders is not None else _known_folders()
         pairs.append((self.home, "~"))
         self._folders = sorted(
@@ -51,20 +51,25 @@ class Redactor:
         for folder, name in self._folders:
             if folder in text:
                 text = _at(folder).sub(lambda _, name=name: name, text)
-        text = _ANY_HOME.sub("~", text)
-        text = _WINDOWS_HOME.sub("~", text)
-        if len(self.user) >= 3 and self.user not in _COMMON_USERS:
+        text = ANY_HOME.sub("~", text)
+        text = WINDOWS_HOME.sub("~", text)
+        if len(self.user) >= 3 and self.user not in COMMON_USERS:
             # As a part of a path or of an Inductor cache folder only: a user called "ann" must not eat words of the program.
             text = re.sub(rf"(?<=[/\\_=@]){re.escape(self.user)}(?=[/\\_@\s\"':]|$)", "<user>", text)
-        for secret in _SECRETS:
-            text = secret.sub("<secret>", text)
-        return text
+        return without_secrets(text)
 
     def leaks(self, text: str) -> list[str]:
         """What of this machine's home and user a text still shows; empty after `text`. For tests and a last check."""
         found = [folder for folder, _ in self._folders if _at(folder).search(text)]
-        found += _ANY_HOME.findall(text)
+        found += ANY_HOME.findall(text)
         return found
+
+
+def without_secrets(text: str) -> str:
+    """The text without things that look like credentials."""
+    for secret in SECRETS:
+        text = secret.sub("<secret>", text)
+    return text
 
 
 def _at(folder: str) -> re.Pattern[str]:
@@ -76,7 +81,8 @@ def _longest_first(pair: tuple[str, str]) -> tuple[int, str]:
     return (-len(pair[0]), pair[0])
 
 
-def _user() -> str:
+def user_name() -> str:
+    """The name of the calling user; empty where it has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container whose uid has no name

@@ -1,0 +1,87 @@
+"""`graphdbg pack`: one redacted file of a run, for somebody else to look into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import UsageError
+from ..output import emit, say
+from ..query import resolve
+from ..store import Run
+from ..tables import Column, on_terminal, render, size_text
+
+if TYPE_CHECKING:
+    from ..pack.making import Packed
+
+LEAK_EXIT = 1
+_MOST = 12
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("-o", "--output", metavar="FILE", help="The file to write; it must not exist. Default: RUN.graphdbg.zip.")
+@click.option("--tensors", is_flag=True, help="Keep the stored tensors: weights, inputs and indices as they were.")
+@click.option("--source", is_flag=True, help="Keep the lines of your source that stacks and generated code show.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def pack(run: str, output: str | None, tensors: bool, source: bool, as_json: bool) -> int:
+    """Write one redacted file of a run, to send to somebody who knows compilers.
+
+    \b
+    Unzipped it is a run for ls, show, diff, replay and minify. Paths, user and host names, credentials and
+    environment variables are taken out, tensors and your source lines left out. Names of your
+    modules, functions and variables, shapes, constants, statistics and the words of errors stay.
+    The finished file is searched for what should be gone.
+    Exit code: 0 nothing of it was found, 1 something is left; the file is there, the members are named.
+    """
+    found = _resolved(run)
+    out = Path(output) if output else Path(f"{found.name}.graphdbg.zip")
+    from ..pack import making
+
+    packed = making.pack(found, out, tensors=tensors, source=source)
+    _tell(packed)
+    if as_json:
+        emit(_document(packed), as_json=True)
+    else:
+        columns = [Column("what"), *(Column(title, right=True) for title in ("kept", "changed", "left out"))]
+        cells = [[what, *(str(count) if count else "-" for count in counts)] for what, *counts in packed.rows]
+        emit(render(columns, cells, terminal=on_terminal()), as_json=False)
+        emit(str(out), as_json=False)
+    return LEAK_EXIT if packed.leaks else 0
+
+
+def _resolved(text: str) -> Path:
+    """The folder of the run; also one whose run.json is damaged."""
+    path = Path(text)
+    if (path / "run.json").is_file():
+        return path.parent.resolve() / path.name if path.name in ("", "..") else path
+    found = resolve(text)
+    if not isinstance(found, Run):
+        raise UsageError(f"{text} is one graph", "a run is packed as a whole", "for one graph: graphdbg report")
+    return found.path
+
+
+def _tell(packed: Packed) -> None:
+    for sentence in packed.unreadable[:_MOST]:
+        say(f"left out, because it cannot be read: {sentence}")
+    if len(packed.unreadable) > _MOST:
+        say(f"and {len(packed.unreadable) - _MOST} more that cannot be read; --json lists them")
+    if packed.not_searched:
+        say(f"not searched for, because they are ordinary words: {', '.join(packed.not_searched)}")
+    for leak in packed.leaks[:_MOST]:
+        say(f"STILL THERE: {leak.what} {leak.text!r} in {leak.member}")
+    if packed.leaks:
+        say(f"{len(packed.leaks)} traces are left in {packed.file}: look at them before you send it")
+    graphs = f"{packed.graphs} graph{'s' * (packed.graphs != 1)}"
+    say(f"{packed.file}: {size_text(packed.file.stat().st_size)}, {graphs}. It holds names of your modules, functions and")
+    say("variables, constants, and what errors say: unzip it and read the journals and graph.py files before you send it.")
+
+
+def _document(packed: Packed) -> dict[str, object]:
+    return {
+        "file": str(packed.file), "graphs": packed.graphs, "unreadable": packed.unreadable, "not_searched": packed.not_searched,
+        "rows": [dict(zip(("what", "kept", "changed", "left_out"), row, strict=True)) for row in packed.rows],
+        "leaks": [{"member": leak.member, "what": leak.what, "text": leak.text} for leak in packed.leaks],
+    }  # fmt: skip

@@ -1,0 +1,80 @@
+"""Searches a finished archive, unpacked to the last layer, for what should not be in it: the proof behind `pack`'s promise.
+
+Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by member and
+kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` says which names those are.
+
+>>> search(Path("bug.zip"), machine)
+[Leak(member='bug/pid1/journal.jsonl', what='home folder', text='home/ann')]
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ..redact import SECRETS
+from .texts import Machine, path_pattern, pattern
+
+_TENSORS = "/tensors/"
+
+
+class Leak(msgspec.Struct, frozen=True, order=True):
+    """Something that should not be in a member of the archive."""
+
+    member: str
+    what: str
+    text: str
+
+
+def search(path: Path, machine: Machine) -> list[Leak]:
+    """What is left in the archive, each kind once per member; also member names are looked at."""
+    looked_for = [(what, re.compile(text.encode())) for what, text in _patterns(machine)]
+    secrets = [("credential", re.compile(each.pattern.encode())) for each in SECRETS]
+    found: set[Leak] = set()
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            data = archive.read(name)
+            layers = [name.encode(), *_layers(name, data)]
+            kinds = looked_for if _TENSORS in name else [*looked_for, *secrets]
+            for what, each in kinds:
+                hit = next((match for layer in layers if (match := each.search(layer))), None)
+                if hit is not None:
+                    found.add(Leak(name, what, "..." if what == "credential" else hit[0].decode(errors="replace")))
+    return sorted(found)
+
+
+def not_searched(machine: Machine) -> list[str]:
+    """User and host names that are ordinary words, and were taken out of paths and fields of their own only."""
+    names = {name for name in machine.users | machine.hosts if name}
+    return sorted(names - set(machine.telling(names)))
+
+
+def _patterns(machine: Machine) -> Iterator[tuple[str, str]]:
+    homes = {home.strip("/") for home in machine.homes}
+    for path in machine.literals():
+        yield "home folder" if path.strip("/") in homes else "folder of the run or of its sources", path_pattern(path)
+    for what, names in (("user name", machine.users), ("host name", machine.hosts)):
+        for name in machine.telling(names):
+            yield what, pattern(name)
+
+
+def _layers(name: str, data: bytes) -> Iterator[bytes]:
+    """The bytes as they lie there, without their compression, and for packed records as text."""
+    yield data
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            return
+        yield data
+    if ".msgpack" in name:
+        try:
+            yield msgspec.json.encode(msgspec.msgpack.decode(data))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return

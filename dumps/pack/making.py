@@ -1,0 +1,189 @@
+"""Makes the file: what a run knows of people and machines is gathered first, then each part is read, redacted and written.
+
+The redacted run is written by the run's own writer into a folder that nobody sees, which becomes the archive and vanishes. What
+cannot be read is named and left out. Must not change the run, and must not wait for a process that still records into it.
+
+>>> packed = pack(Path("myrun"), Path("myrun.graphdbg.zip"))
+>>> packed.leaks
+[]
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from .. import journal
+from ..atomic import write_file
+from ..errors import GraphdbgError, UnreadableError, UsageError
+from ..index import Process, Row, exit_record
+from ..process import EXIT_FILE
+from ..process import FILE as PROCESS_FILE
+from ..schema import FORMAT, RunRecord
+from ..store import Run, SavedGraph, open_run
+from ..writer import JOURNAL_FILE, ProcessWriter, RunWriter, encode
+from . import generated, leaks, records
+from .archive import write_archive
+from .gathering import gather
+from .texts import Texts
+
+T = TypeVar("T")
+
+
+class Packed(msgspec.Struct):
+    """What was made. `rows` are (what, kept, changed, left out); `unreadable` has a sentence for each part that was left out."""
+
+    file: Path
+    graphs: int
+    rows: list[tuple[str, int, int, int]]
+    unreadable: list[str]
+    leaks: list[leaks.Leak]
+    not_searched: list[str]
+
+
+def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) -> Packed:
+    """Writes the archive `out`. Raises UsageError when `path` is no run or `out` exists, EnvironmentLackError when the disk
+    refuses."""
+    if out.exists():
+        raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o")
+    unreadable: list[str] = []
+    run = _opened(path, unreadable)
+    machine, places = gather(run)
+    texts = Texts(places, machine, source=source)
+    with tempfile.TemporaryDirectory(prefix="graphdbg-pack-") as folder:
+        work = _Work(run, texts, Path(folder) / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
+        work.whole()
+        rows = work.rows()
+        found = write_archive(work.out.path, out, lambda temporary: leaks.search(temporary, machine))
+    return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine))
+
+
+class _Headless(Run):
+    """A run whose run.json cannot be read: its processes and graphs can."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record = RunRecord(format=FORMAT, command=[])
+
+
+def _opened(path: Path, unreadable: list[str]) -> Run:
+    try:
+        return open_run(path)
+    except UnreadableError as error:
+        unreadable.append(str(error))
+        return _Headless(path)
+
+
+class _Work:
+    """One packing: the run that is read, the run that is written, and counts of what went where."""
+
+    def __init__(self, run: Run, texts: Texts, out: Path, unreadable: list[str], *, tensors: bool) -> None:
+        self.run = run
+        self.texts = texts
+        self.unreadable = unreadable
+        self.tensors = tensors
+        self.counts: Counter[str] = Counter()
+        self.storages: dict[str, bool] = {}
+        self.out = RunWriter.create(out, records.run(run.record, texts))
+
+    def whole(self) -> None:
+        """All processes of the run."""
+        given = self.run.record.environment
+        self.counts["variables kept"] = len(self.out.record.environment)
+        self.counts["variables left"] = len(given) - len(self.out.record.environment)
+        for process in self.run.processes:
+            self._process(process)
+        ended = exit_record(self.run.path, self.unreadable)
+        if ended is not None:
+            write_file(self.out.path / EXIT_FILE, encode(ended))
+        self.unreadable += [sentence for sentence in self.run.damage if sentence not in self.unreadable]
+
+    def _process(self, process: Process) -> None:
+        writer = self.out.process(process.name, process.rank, process.record.restart)
+        events = journal.read(process.path / JOURNAL_FILE).events
+        for row in self.run.rows:
+            if row.process == process.name and row.saved:
+                self._graph(writer, row)
+        writer.journal.close()
+        told = [records.event(event, self.texts) for event in events]
+        self.counts["lines"] += len(told)
+        self.counts["lines changed"] += sum(before != after for before, after in zip(events, told, strict=True))
+        write_file(writer.path / JOURNAL_FILE, b"".join(map(journal.line, told)))
+        described = records.process(process.record, self.texts, gone=process.liveness == "dead")
+        write_file(writer.path / PROCESS_FILE, encode(described))
+        if process.exit is not None:
+            write_file(writer.path / EXIT_FILE, encode(process.exit))
+
+    def _graph(self, writer: ProcessWriter, row: Row) -> None:
+        saved = SavedGraph(row.path, self.run, row)
+        record = self._read(f"graph {row.id}", lambda: saved.record)
+        if record is None:
+            self.counts["graphs left"] += 1
+            return
+        told = records.graph(record, self.texts, keep=self._keep(saved))
+        writer.save_graph(told, saved.tensors)
+        self.counts["graphs"] += 1
+        self.counts["graphs changed"] += told != record
+        self._inputs(writer, saved, row)
+        self._code(writer, saved, row)
+
+    def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: Row) -> None:
+        seen = self._read(f"the inputs of graph {row.id}", lambda: saved.inputs_record)
+        if seen is None:
+            return
+        told = records.inputs(seen, self.texts, keep=self._keep(saved))
+        writer.save_inputs(row.local, told, saved.tensors)
+
+    def _code(self, writer: ProcessWriter, saved: SavedGraph, row: Row) -> None:
+        files: dict[str, str] = {}
+        for file in self._read(f"the code of graph {row.id}", saved.code_files) or []:
+            text = self._read(f"{file.name} of graph {row.id}", file.read_text)
+            told = None if text is None else generated.redacted(text, self.texts)
+            if told is None:
+                self.counts["files left"] += 1
+                continue
+            files[file.name] = told
+            self.counts["files changed"] += told != text
+        self.counts["files"] += len(files)
+        if files:
+            writer.save_code(row.local, files)
+
+    def _keep(self, saved: SavedGraph) -> records.Keep:
+        """Decides on the bytes of one storage, and counts each storage once."""
+
+        def keep(name: str) -> bool:
+            if name not in self.storages:
+                wanted = self.tensors and self._read(f"tensor {name[:8]}", lambda: saved.tensors.get(name)) is not None
+                self.storages[name] = wanted
+            return self.storages[name]
+
+        return keep
+
+    def _read(self, what: str, read: Callable[[], T]) -> T | None:
+        """What `read` returns; None, and a sentence, when it cannot be read."""
+        try:
+            return read()
+        except (GraphdbgError, OSError) as error:
+            self.unreadable.append(f"{what}: {error}")
+            return None
+
+    def rows(self) -> list[tuple[str, int, int, int]]:
+        """What was kept, changed and left out."""
+        counts, changed = self.counts, self.texts.changed
+        kept = sum(self.storages.values())
+        words = len(self.out.record.command) + sum(len(process.record.argv) for process in self.run.processes)
+        return [
+            ("graphs", counts["graphs"], counts["graphs changed"], counts["graphs left"]),
+            ("lines of journals", counts["lines"], counts["lines changed"], 0),
+            ("texts (stacks, errors, settings)", 0, changed["texts"], 0),
+            ("lines of your source", 0, 0, changed["source lines"]),
+            ("files of generated code", counts["files"], counts["files changed"], counts["files left"]),
+            ("tensors", kept, 0, len(self.storages) - kept),
+            ("words of command lines", words, changed["words of command lines"], 0),
+            ("environment variables", counts["variables kept"], 0, counts["variables left"]),
+        ]

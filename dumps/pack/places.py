@@ -1,0 +1,104 @@
+"""What a file is called once nobody may know where it lay: relative to its project, its package or the Python it belongs to.
+
+A name keeps what a reader of stacks needs (the package, the file, the folder inside the project) and nothing that lies above.
+Must not touch the disk: the files are those of another day, perhaps of another machine.
+
+>>> places = Places(["/home/ann/gpt/train.py", "/home/ann/gpt/model/block.py"])
+>>> places.name("/home/ann/gpt/model/block.py"), places.name("/opt/env/lib/python3.12/site-packages/torch/nn/x.py")
+('model/block.py', 'site-packages/torch/nn/x.py')
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+_PACKAGES = re.compile(r".*[/\\]((?:site|dist)-packages[/\\].+)", re.DOTALL)
+_TORCH = re.compile(r".*(/torch/(?:_\w+|ao|autograd|cuda|distributed|export|fx|func|library|nn|optim|utils)/.+\.py)", re.DOTALL)
+_STANDARD = re.compile(r".*/lib(?:64)?/python3(?:\.\d+)?t?/(.+)", re.DOTALL)
+_CACHE = re.compile(r".*/(?:torchinductor|\.triton)[^/]*/(?:cache/)?(.+)", re.DOTALL)
+_SYSTEM = re.compile(
+    r"/(?:usr/(?:bin|include|lib(?:32|64|exec)?|share|local/(?:bin|include|lib(?:64)?|cuda[^/]*))|lib(?:32|64)?|s?bin|proc|dev|sys)(?:/.*)?",
+    re.DOTALL,
+)
+_PUBLIC = re.compile(r"site-packages[/\\](?:torch|torchgen|functorch|triton|numpy|sympy|networkx)[/\\]|^<python>/|^<torch>/")
+_CODE = frozenset({".py", ".pyx", ".so", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".ipynb", ".ptx", ".o"})
+_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
+_MANY_USERS = ("home", "Users", "mnt", "data", "scratch", "work", "srv", "export", "var", "tmp", "opt", "nfs", "fs")
+
+
+class Places:
+    """Names for the files of one run. `files` are the absolute paths of the user's own files that its stacks mention; the
+    first of them lies in the main project."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        own = list(dict.fromkeys(file for file in files if is_absolute(file) and known(file) is None))
+        self.files = frozenset(own)
+        self.roots = roots(own)
+        self._names: dict[str, str] = {}
+
+    def name(self, path: str) -> str:
+        """The name of an absolute path; any other text as it is."""
+        if path not in self._names:
+            self._names[path] = self._name(path) if is_absolute(path) else path
+        return self._names[path]
+
+    def _name(self, path: str) -> str:
+        path = os.path.normpath(path) + ("/" if path.endswith("/") else "")
+        found = known(path)
+        if found is not None:
+            return found
+        for number, root in enumerate(self.roots, 1):
+            if path.startswith(root + "/"):
+                inside = path[len(root) + 1 :]
+                return inside if number == 1 else f"<folder-{number}>/{inside}"
+            if path.rstrip("/") == root:
+                return "<folder>" if number == 1 else f"<folder-{number}>"
+        return without_folder(path.rstrip("/").rpartition("/")[2])
+
+    def ending_in(self, relative: str) -> str | None:
+        """The name of the user's file whose path ends so (torch cuts the part that it shares with its own folder)."""
+        return next((self.name(file) for file in sorted(self.files) if file.endswith("/" + relative)), None)
+
+
+def is_absolute(path: str) -> bool:
+    """Whether the text is an absolute path."""
+    return path.startswith("/") and "\n" not in path
+
+
+def known(path: str) -> str | None:
+    """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, the system."""
+    if found := _PACKAGES.match(path):
+        return found[1]
+    if found := _CACHE.match(path):
+        return f"<cache>/{found[1]}"
+    if found := _STANDARD.match(path):
+        return f"<python>/{found[1]}"
+    if found := _TORCH.match(path):
+        return f"<torch>{found[1]}"
+    return path if _SYSTEM.fullmatch(path) else None
+
+
+def public(name: str) -> bool:
+    """Whether the source of a file of that name can be had by everybody, so that its lines tell nothing of the user."""
+    return bool(_PUBLIC.search(name))
+
+
+def without_folder(name: str) -> str:
+    """A file of which nothing but its name may be told, and that only if it holds code."""
+    suffix = PurePosixPath(name).suffix
+    if suffix in _CODE:
+        return f"<path>/{name}"
+    return f"<path>{suffix}" if _SUFFIX.fullmatch(suffix) else "<path>"
+
+
+def roots(files: Iterable[str]) -> list[str]:
+    """The folders that hold the files, as deep as may be, one for each part of the disk."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for file in files:
+        parts = file.split("/")[1:-1]
+        if parts:
+            groups.setdefault(tuple(parts[: 2 if parts[0] in _MANY_USERS else 1]), []).append("/" + "/".join(parts))
+    return [os.path.commonpath(folders) for folders in groups.values()]

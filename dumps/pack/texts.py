@@ -1,0 +1,198 @@
+"""Takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what it took.
+
+A text keeps its shape: stacks keep their frames, errors their words. Must not be given names that FX or the file system reads
+(nodes, targets, ids): they stay as they are, and the search at the end says when one of them tells something.
+
+>>> texts = Texts(Places(["/home/ann/gpt/train.py"]), Machine(homes={"/home/ann"}, users={"ann"}, hosts={"node17"}))
+>>> texts.text('  File "/home/ann/gpt/train.py", line 3, in step\\n    loss = f(secret)\\nOSError: no node17:/data/ann/x.csv')
+'  File "train.py", line 3, in step\\nOSError: no <host-1>:<path>.csv'
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from ..redact import ANY_HOME, COMMON_USERS, WINDOWS_HOME, without_secrets
+from .places import Places, is_absolute, public, without_folder
+
+_FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<file>[^"\n]*)"(?P<rest>.*)$')
+_QUOTED = re.compile(r"""(?<=["'`])/[^"'`\n]*?/[^"'`\n]+(?=["'`])""")
+_PATH = re.compile(r"(?:(?<![\w.~>/\\$-])|(?<=\s-[A-Z])|(?<=-isystem)|(?<=file:/))/[\w.+@%~-]+(?:/[\w.+@%~-]+)+/?")
+_GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
+_PLACE = re.compile(r"(?<=# )(?P<file>[^\s:]+)(?=:\d+ in )")
+_CONSTANT = re.compile(r"(?<=Variable\(str: )(?:'[^'\n]*'|\"[^\"\n]*\")")
+_ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
+_SECRET_FLAG = re.compile(r"(?i)(?:token|secret|passw|pwd|credential|api[_-]?key|access[_-]?key|auth)")
+_KEY = re.compile(r"[\w.+~-]+")
+_RANDOM = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9_-]{32,}")
+_WORD = r"(?<![A-Za-z0-9_]){}(?![A-Za-z0-9_])"
+_ORDINARY = COMMON_USERS | {
+    "abs", "add", "all", "any", "cat", "cos", "dim", "exp", "ids", "log", "max", "mean", "min", "mul", "nan", "nodes", "run",
+    "sin", "std", "sub", "sum", "tan", "torch", "train", "view", "graph", "model", "data", "input", "inputs", "output",
+    "localhost", "python", "worker", "node", "host", "server", "linux", "debian", "main", "master", "gpu", "cpu", "cuda", "dev",
+}  # fmt: skip
+
+
+class Machine(msgspec.Struct):
+    """Whom a run may tell of: home folders, user names, host names, and folders that must not be named."""
+
+    homes: set[str] = msgspec.field(default_factory=set[str])
+    users: set[str] = msgspec.field(default_factory=set[str])
+    hosts: set[str] = msgspec.field(default_factory=set[str])
+    folders: set[str] = msgspec.field(default_factory=set[str])
+
+    def learn(self, text: str) -> None:
+        """Notes the homes in a text and the users that they belong to."""
+        for home in ANY_HOME.findall(text):
+            self.homes.add(home)
+            self.users.add(home.rpartition("/")[2])
+
+    def telling(self, names: Iterable[str]) -> list[str]:
+        """Those of the user or host names that are no ordinary words of a program and can therefore be looked for."""
+        found = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
+        return sorted(found, key=lambda name: (-len(name), name))
+
+    def literals(self) -> list[str]:
+        """Paths that must not appear, longest first, without the slash at the beginning where enough is left."""
+        paths = {path.rstrip("/") for path in self.homes | self.folders}
+        shown = {path[1:] if path.count("/") > 1 else path for path in paths if len(path) > 2}
+        return sorted(shown, key=lambda path: (-len(path), path))
+
+
+def pattern(word: str) -> str:
+    """A regular expression for a name as a word of its own."""
+    return _WORD.format(re.escape(word))
+
+
+def path_pattern(path: str) -> str:
+    """The same for a path or its beginning."""
+    return ("" if path.startswith("/") else r"(?<![A-Za-z0-9_.-])") + re.escape(path) + r"(?![A-Za-z0-9_-])"
+
+
+class Texts:
+    """Redacts the texts of one run; `changed` counts by kind what was replaced. `source` keeps the lines of the user's code."""
+
+    def __init__(self, places: Places, machine: Machine, *, source: bool = False) -> None:
+        self.places = places
+        self.machine = machine
+        self.source = source
+        self.changed: Counter[str] = Counter()
+        self._hosts = {host: f"<host-{number}>" for number, host in enumerate(sorted(machine.hosts), 1)}
+        self._literals = [re.compile(path_pattern(path)) for path in machine.literals()]
+        self._users = [re.compile(pattern(user)) for user in machine.telling(machine.users)]
+        telling = machine.telling(machine.hosts)
+        self._host_words = [(re.compile(pattern(host) + r"(?:\.[a-z][\w.-]*)?"), self._hosts[host]) for host in telling]
+        words = [each.pattern for each in [*self._users, *(each for each, _ in self._host_words)]]
+        self._mark = re.compile("|".join([r"[/\\@]", 'File "', "# ", r"Variable\(str", r"\d\.\d+\.\d", *words]))
+        self._known: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """Any free text: an error, a stack, a remark, a setting."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._text(text) if self._mark.search(text) else without_secrets(text)
+            self._known[text] = found
+            self.changed["texts"] += found != text
+        return found
+
+    def host(self, name: str) -> str:
+        """The stand-in for a host's whole name; empty for an empty one."""
+        return self._hosts.get(name, "<host>") if name else ""
+
+    def file(self, path: str) -> str:
+        """The name of a file."""
+        return self.places.name(path) if is_absolute(path) else self.text(path)
+
+    def frame(self, file: str, code: str) -> tuple[str, str]:
+        """A frame's file and its line of code, which is empty unless it is public or wanted."""
+        name = self.file(file)
+        return name, self.line(name, code)
+
+    def line(self, name: str, code: str) -> str:
+        """A line of code of a file of that name."""
+        if self.source or public(name) or not code.strip():
+            return self.text(code)
+        self.changed["source lines"] += 1
+        return ""
+
+    def command(self, words: Iterable[str]) -> list[str]:
+        """A command line: flags stay, paths and credentials go, and so does a program that is given as text."""
+        shown: list[str] = []
+        before = ""
+        for word in words:
+            flag, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+            if not equals and word.startswith("-"):
+                shown.append(self.text(word))
+            elif before == "-c" and not self.source:
+                shown.append("<program>")
+            else:
+                secret = _SECRET_FLAG.search(flag or (before if before.startswith("-") else ""))
+                shown.append(f"{self.text(flag)}{equals}{'<secret>' if secret and value else self._value(value)}")
+            self.changed["words of command lines"] += shown[-1] != word
+            before = "" if equals else word
+        return shown
+
+    def _value(self, word: str) -> str:
+        name, equals, value = word.partition("=")
+        if equals and _KEY.fullmatch(name):
+            return f"{name}=" + ("<secret>" if _SECRET_FLAG.search(name) else self._value(value))
+        if _URL.match(word):
+            return "<url>"
+        if _RANDOM.fullmatch(word):
+            return "<secret>"
+        if is_absolute(word):
+            return self.places.name(word)
+        if "/" in word or "\\" in word:
+            last = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
+            return self.places.ending_in(word.removeprefix("./")) or without_folder(last)
+        return self.text(word)
+
+    def _text(self, text: str) -> str:
+        if 'File "' in text:
+            text = self._frames(text)
+        if not self.source:
+            text = _GUARD.sub(self._dropped_guard, text)
+            text = _CONSTANT.sub("'<text>'", text)
+        text = _PLACE.sub(lambda found: self._relative(found["file"]), text)
+        text = _QUOTED.sub(lambda found: self.places.name(found[0]), text)
+        text = _PATH.sub(lambda found: self.places.name(found[0]), text)
+        text = WINDOWS_HOME.sub("~", ANY_HOME.sub("~", text))
+        for literal in self._literals:
+            text = literal.sub("<path>", text)
+        text = without_secrets(text)
+        for word, stand_in in self._host_words:
+            text = word.sub(stand_in, text)
+        for word in self._users:
+            text = word.sub("<user>", text)
+        return _ADDRESS.sub("<address>", text)
+
+    def _dropped_guard(self, _: re.Match[str]) -> str:
+        self.changed["source lines"] += 1
+        return ""
+
+    def _relative(self, file: str) -> str:
+        if "/" not in file or is_absolute(file):
+            return self.places.name(file)
+        return self.places.ending_in(file) or (file if public(file) else file.rpartition("/")[2])
+
+    def _frames(self, text: str) -> str:
+        """A stack whose files have their names, without the user's lines and the marks below them."""
+        kept: list[str] = []
+        dropping = -1
+        for line in text.split("\n"):
+            frame = _FRAME.match(line)
+            if frame:
+                name = self.places.name(frame["file"])
+                kept.append(f'{frame["indent"]}File "{name}"{frame["rest"]}')
+                dropping = -1 if self.source or public(name) else len(frame["indent"])
+            elif dropping >= 0 and line.strip() and len(line) - len(line.lstrip()) > dropping:
+                self.changed["source lines"] += bool(line.strip(" ~^"))
+            else:
+                dropping = -1
+                kept.append(line)
+        return "\n".join(kept)
