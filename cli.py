@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Shrink a failing graph to the smallest case that fails the same way.",
     ),
     "report": ("minifier.commands.report:report", "Write repro.py, issue.md and artifacts.zip for a failing graph."),
+    "pack": ("dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into."),
     "demo": (
         "minifier.commands.demo:demo",
         "Record a training run with a planted compiler bug, and do all of the above.",
@@ -40,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
 
-PLANNED = ("draw", "tui", "check", "triage", "localize", "bisect", "compile", "pack")
+PLANNED = ("draw", "tui", "check", "triage", "localize", "bisect", "compile")
 """Commands of the design that are not built yet; typing one says so."""
 
 DEFECT_EXIT = 70

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,11 @@ def unzipped(path: Path, folder: Path) -> Run:
     with zipfile.ZipFile(path) as archive:
         archive.extractall(folder)
     return open_run(folder / path.name.partition(".")[0])
+
+
+def test_packing_needs_no_torch(run: Run) -> None:
+    body = "import sys\nfrom graphdbg.cli import run\nassert run(['pack', 'myrun']) == 0\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", body], check=True, timeout=60, capture_output=True)
 
 
 def test_nothing_that_was_planted_is_in_any_member(run: Run, tmp_path: Path) -> None:
@@ -214,7 +221,7 @@ def test_the_command_prints_a_table_and_never_overwrites(run: Run, capsys: pytes
 
 TEXTS = Texts(
     Places(["/home/ann/gpt/train.py", "/home/ann/gpt/model/block.py", "/data/lib/own.py"]),
-    Machine(homes={"/home/ann"}, users={"ann", "max"}, hosts={"node17", "vm"}, folders={"/work/runs/r1"}),
+    Machine(homes={"/home/ann"}, users={"ann", "max"}, hosts={"node17", "vm"}, folders={"/scratch/runs/r1"}),
 )
 
 
@@ -228,7 +235,7 @@ TEXTS = Texts(
         ("/usr/bin/g++ -I/home/ann/x -L/usr/lib/x86", "/usr/bin/g++ -I<path> -L/usr/lib/x86"),
         ("see https://ann:hunter22@node17.acme.org/x", "see https://<secret>@<host-1>/x"),
         ("connect to 10.1.2.3:29500 failed", "connect to <address>:29500 failed"),
-        ("out in /work/runs/r1 and work/runs/r1", "out in <path> and <path>"),
+        ("out in /scratch/runs/r1 and scratch/runs/r1", "out in <path> and <path>"),
         ("tmp0 / tmp1 // 64 + x0/64/32L", "tmp0 / tmp1 // 64 + x0/64/32L"),
         ("aten.max.dim of max, vm and annotate", "aten.max.dim of max, vm and annotate"),
         ("y = q@k.transpose(-1, -2)", "y = q@k.transpose(-1, -2)"),
