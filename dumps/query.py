@@ -20,7 +20,8 @@ from .writer import GRAPH_FILE, GRAPHS_FOLDER
 
 def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before it
-    where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`.
+    where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file that `pack`
+    wrote stands for the run in it.
 
     Raises UsageError saying what was looked for and where.
     """
@@ -28,6 +29,10 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     try:
         if not text or "\0" in text:
             raise UsageError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")
+        if ".zip" in text:
+            from .pack.opening import folder_of  # late: hardly ever needed
+
+            path = folder_of(path)
         if is_run(path):
             return open_run(path)
         for parent in path.parents:

@@ -84,7 +84,7 @@ def inputs(record: InputsRecord, texts: Texts, *, keep: Keep) -> InputsRecord:
 def tree(value: Any, texts: Texts) -> Any:
     """Any JSON value with all its texts redacted; a frame [file, line, function, code] as a stack's frame is."""
     if isinstance(value, str):
-        return texts.text(value)
+        return texts.remark(value)
     if isinstance(value, list):
         items = cast("list[Any]", value)
         if _is_frame(items):

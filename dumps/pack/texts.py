@@ -25,6 +25,7 @@ _PATH = re.compile(r"(?:(?<![\w.~>/\\$-])|(?<=\s-[A-Z])|(?<=-isystem)|(?<=file:/
 _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
 _PLACE = re.compile(r"(?<=# )(?P<file>[^\s:]+)(?=:\d+ in )")
 _CONSTANT = re.compile(r"(?<=Variable\(str: )(?:'[^'\n]*'|\"[^\"\n]*\")")
+_COMPARED = re.compile(r"(?<=[=!]= )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
 _SECRET_FLAG = re.compile(r"(?i)(?:token|secret|passw|pwd|credential|api[_-]?key|access[_-]?key|auth)")
@@ -99,6 +100,10 @@ class Texts:
             self._known[text] = found
             self.changed["texts"] += found != text
         return found
+
+    def remark(self, text: str) -> str:
+        """A line of a journal or a setting: as `text`, and without the texts that a failed guard compares with."""
+        return self.text(text) if self.source else _COMPARED.sub("'<text>'", self.text(text))
 
     def host(self, name: str) -> str:
         """The stand-in for a host's whole name; empty for an empty one."""

@@ -68,7 +68,9 @@ def fill(process: ProcessWriter) -> None:
     process.journal.event("ran", graph="0_0/joint")
     process.journal.event("failed", graph="0_0/forward", seconds=1.25, message=ERROR)
     frame = [f"{HOME}/gpt/train.py", 31, "step", LINE]
-    process.journal.event("why", what="break", stack=[frame], text=f"Graph break at {HOME}/gpt/train.py:31", now={"L['u']": USER})
+    process.journal.event("why", what="break", stack=[frame], text=f"Graph break at {HOME}/gpt/train.py:31")
+    reason = "L['u'] == 'acme and others'  # u = customers.csv  # train.py:9 in f"
+    process.journal.event("why", what="recompile", reasons=[reason], now={"L['u']": "acme"})
 
 
 @pytest.fixture
@@ -217,6 +219,26 @@ def test_the_command_prints_a_table_and_never_overwrites(run: Run, capsys: pytes
     assert command(["pack", "myrun", "-o", "again.zip"]) == 0
     assert sorted(path for path in run.path.rglob("*")) == before
     assert sorted(path.name for path in Path().iterdir()) == ["again.zip", "myrun", "myrun.graphdbg.zip"]
+
+
+def test_the_file_stands_for_the_run(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    pack(run.path, Path("bug.zip"))
+    assert command(["ls", "bug.zip", "--json"]) == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)["graphs"]] == ["0_0/joint", "0_0/forward"]
+    assert command(["show", "bug.zip/0_0/forward"]) == 0
+    assert "block.py:12" in capsys.readouterr().out
+    assert command(["ls", "nothing.zip"]) == 2
+
+
+@pytest.mark.parametrize("names", [["bug/../../x"], ["/bug/x"], ["x"], ["a/run.json", "b/run.json"], ["bug/x"]])
+def test_an_archive_of_something_else_is_refused(names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, b"{}")
+    assert command(["ls", str(tmp_path / "odd.zip")]) == 2
+    assert "cannot open" in capsys.readouterr().err
+    (tmp_path / "odd.zip").write_bytes(b"PK\x03\x04 no zip")
+    assert command(["ls", str(tmp_path / "odd.zip")]) == 2
 
 
 TEXTS = Texts(
