@@ -20,7 +20,7 @@ from .. import journal
 from ..errors import GraphdbgError
 from ..process import host_name
 from ..redact import user_name
-from ..store import Run
+from ..store import Run, SavedGraph
 from ..writer import JOURNAL_FILE
 from .places import Places, is_absolute
 from .texts import Machine
@@ -63,7 +63,10 @@ def _texts(run: Run) -> Iterator[str]:
         with contextlib.suppress(GraphdbgError):
             for event in journal.read(process.path / JOURNAL_FILE).events:
                 yield from _leaves(event.fields)
-    for saved in run.graphs():
+    for row in run.rows:
+        if not row.saved:
+            continue
+        saved = SavedGraph(row.path, run, row)  # one at a time: a run may hold a gigabyte of records
         with contextlib.suppress(GraphdbgError, OSError):
             fresh = [text for text in saved.record.strings if text not in seen]
             seen.update(fresh)

@@ -25,6 +25,8 @@ _PATH = re.compile(r"(?:(?<![\w.~>/\\$-])|(?<=\s-[A-Z])|(?<=-isystem)|(?<=file:/
 _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
 _PLACE = re.compile(r"(?<=# )(?P<file>[^\s:]+)(?=:\d+ in )")
 _CONSTANT = re.compile(r"(?<=Variable\(str: )(?:'[^'\n]*'|\"[^\"\n]*\")")
+_REPEATS = 10_000
+"""Texts up to this length are likely to come again."""
 _COMPARED = re.compile(r"(?<=[=!]= )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
@@ -97,7 +99,8 @@ class Texts:
         found = self._known.get(text)
         if found is None:
             found = self._text(text) if self._mark.search(text) else without_secrets(text)
-            self._known[text] = found
+            if len(text) <= _REPEATS:
+                self._known[text] = found
             self.changed["texts"] += found != text
         return found
 
