@@ -44,7 +44,7 @@ def diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
 def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     from ..diff import view as text
     from ..diff.graphs import pair_view
-    from ..diff.model import fixed
+    from ..diff.model import GraphView, fixed
     from ..diff.pair import pairs, ranks
     from ..diff.sides import side
 
@@ -57,7 +57,10 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     else:
         found = [pair for first, other in ranks(one) for pair in pairs(first, other)]
     single = isinstance(one, SavedGraph) or isinstance(two, SavedGraph)
-    views = [pair_view(pair, everything=everything, strict=single, rank=two is None) for pair in found]
+    found.reverse()
+    views: list[GraphView] = []
+    while found:  # a pair holds its graphs once they are read, so none is kept
+        views.append(pair_view(found.pop(), everything=everything, strict=single, rank=two is None))
     same = all(view.verdict == "same" for view in views)
     if as_json:
         emit({"a": a, "b": b, "same": same, "graphs": [fixed(view) for view in views]}, as_json=True)

@@ -14,33 +14,16 @@ from collections import Counter
 from functools import cached_property
 from typing import Any, Literal
 
-import msgspec
-
 from ..schema import GraphRecord, SymValue, TensorValue
-from . import settings
+from . import lowering, settings
 from .align import Alignment, align
 from .arguments import Difference, differences, short
+from .departure import Departure, Kind
 from .facts import Facts, device_names, symbol_names
 from .values import Change, changes, substitutions
 
-Kind = Literal["changed", "removed", "added", "replaced"]
-
-
 TRACED = frozenset({"dynamo", "pre_grad"})
 """Stages before autograd: their values require gradients, those of later stages never do."""
-
-
-class Departure(msgspec.Struct):
-    """A pair that differs, or neighbouring nodes of one graph, or both, that have no partner in the other.
-
-    `follows` is the position of the departure that this one merely follows from; None: it departs by itself.
-    """
-
-    kind: Kind
-    a: list[int]
-    b: list[int]
-    changes: list[Change] = []
-    follows: int | None = None
 
 
 class GraphDiff:
@@ -94,15 +77,19 @@ def compare(a: GraphRecord, b: GraphRecord) -> GraphDiff:
     grads = (a.stage in TRACED) == (b.stage in TRACED)
     alignment = align(Facts(a, grads=grads), Facts(b, {**symbols, **devices}, grads=grads))
     also, notes = settings.compare(a, b, symbols)
+    if not grads:
+        lowering.part_strangers(alignment, traced_first=a.stage in TRACED)
+        notes.append("one stage is before autograd: calls are joined by the node that they were made of")
     notes += [f"device {old} -> {new} everywhere" for new, old in devices.items()]
-    return GraphDiff(alignment, _Judge(alignment).departures(), also, notes)
+    return GraphDiff(alignment, _Judge(alignment, a.stage in TRACED, b.stage in TRACED).departures(), also, notes)
 
 
 class _Judge:
     """Finds the departures of one alignment, in the order of the nodes of both, and what explains them."""
 
-    def __init__(self, found: Alignment) -> None:
+    def __init__(self, found: Alignment, traced_a: bool, traced_b: bool) -> None:
         self.found = found
+        self.traced = (traced_a, traced_b)
         self.a, self.b = found.a, found.b
         self.valued = {(i, j) for i, j in enumerate(found.to_b) if j >= 0 and self.a.values[i] != self.b.values[j]}
         self.swaps: set[tuple[Any, Any]] = set()
@@ -126,6 +113,8 @@ class _Judge:
             if i < len(self.a):
                 made.extend(self._pair(i, j))
             before = (i, j)
+        if self.traced[0] != self.traced[1]:
+            made = lowering.regrouped(self.found, made, traced_first=self.traced[0])
         return self._traced(made)
 
     def _stretch(self, range_a: range, range_b: range) -> list[Departure]:

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from .arguments import text
-from .compare import Departure, GraphDiff
+from .compare import GraphDiff
+from .departure import Departure
 from .facts import Facts
 from .values import Change, shown
 

@@ -19,7 +19,7 @@ from .values import shown
 
 _MAX_CALL = 150
 _MAX_CHANGES = 6
-_MAX_NAME = 36
+_MAX_NAME = 44
 _MAX_ALSO = 12
 
 
@@ -153,7 +153,8 @@ def _what(departure: DepartureView) -> str:
 def _targets(node: NodeView | None, count: int) -> str:
     if node is None:
         return ""
-    return (node.target if node.op.startswith("call") else node.op) + (f" and {count - 1} more" if count > 1 else "")
+    target = one_line(node.target, _MAX_NAME) if node.op.startswith("call") else node.op
+    return target + (f" and {count - 1} more" if count > 1 else "")
 
 
 def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: bool = False) -> str:

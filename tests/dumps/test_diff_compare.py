@@ -7,7 +7,7 @@ import pytest
 from graphdbg.dumps.diff.compare import compare
 from graphdbg.dumps.schema import Ambient, GraphBody, GuardRecord, NodeRecord, StoredTensor
 
-from .graph_text import compared, graph, symbol, tensor
+from .graph_text import compared, graph, symbol, tensor, told
 
 BASE = """
 x: [8, 4]
@@ -224,6 +224,25 @@ def test_the_stack_s_own_settings_of_a_stage_are_no_difference_of_two_stages() -
     for node in a.graph.nodes[:-1]:
         node.value.requires_grad = True  # type: ignore[union-attr]
     assert compare(a, b).same
+
+
+def test_stages_before_and_after_autograd_are_joined_by_what_nodes_became() -> None:
+    traced = graph(
+        "x: [4] = L['x']\na = torch.nn.functional.gelu(x) [4]\nb = operator.getitem(a, 0) [4]\n"
+        "c = operator.neg(b) [4]\nreturn c",
+        "0_0/dynamo",
+    )
+    later = graph(
+        "p: [4] = L['x']\nt: [4]\nm = aten.mul.Tensor(p, 0.5) [4]\ng = aten.erf.default(m) [4]\n"
+        "n = aten.neg.default(g) [4]\ngrad = operator.getitem(t, 0) [4]\nreturn n, grad",
+        "0_0/joint",
+    )
+    for name, source in (("m", "a"), ("g", "a"), ("n", "c")):
+        next(node for node in later.graph.nodes if node.name == name).from_node = [source]
+    wanted = ["replaced a | m,g", "removed b | -", "replaced c | n", "added - | t,grad"]
+    assert told(compare(traced, later))[:4] == wanted
+    found = told(compare(later, traced))
+    assert [line for line in found if line.startswith("replaced")] == ["replaced m,g | a", "replaced n | c"]
 
 
 def test_graphs_without_nodes_in_common() -> None:
