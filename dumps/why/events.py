@@ -13,7 +13,7 @@ import re
 from typing import Any, cast
 
 from .. import journal
-from ..index import Process, Row
+from ..index import Row
 from ..journal import Event
 from ..store import Run
 from ..writer import JOURNAL_FILE
@@ -32,7 +32,7 @@ def of_run(run: Run, *, compile_id: str | None = None, process: str | None = Non
             continue
         rows = [row for row in run.rows if row.process == one.name]
         events = journal.read(one.path / JOURNAL_FILE).events
-        reader = Reader(one, rows)
+        reader = Reader(one.name, one.rank, rows)
         for event in events:
             reader.take(event)
         told.append(reader.finish())
@@ -61,10 +61,10 @@ def base(compile_name: str) -> tuple[str, int]:
 class Reader:
     """Takes the events of one process one after the other."""
 
-    def __init__(self, process: Process, rows: list[Row]) -> None:
+    def __init__(self, name: str, rank: int | None, rows: list[Row]) -> None:
         self.rows = {row.local: row for row in rows}
         prefix = rows[0].id[: len(rows[0].id) - len(rows[0].local)] if rows else ""
-        self.why = ProcessWhy(process.name, process.rank, prefix)
+        self.why = ProcessWhy(name, rank, prefix)
         self.current: dict[str, Compile] = {}
         self.texts: dict[int, str] = {}
         self.part: Part | None = None
@@ -111,7 +111,8 @@ class Reader:
         return self.current[name]
 
     def _text(self, fields: dict[str, Any]) -> str:
-        return self.texts.get(cast("int", fields.get("text_id")), "")
+        number = fields.get("text_id")
+        return self.texts.get(number, "") if isinstance(number, int) else ""
 
     def begin(self, fields: dict[str, Any]) -> None:
         self.why.lacking = [str(name) for name in items(fields.get("missing"))]

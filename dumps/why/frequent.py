@@ -24,10 +24,11 @@ class Cause(msgspec.Struct):
     place: Place | None
     count: int = 0
     ids: list[str] = []
+    foreign: bool = True
 
 
 def causes(process: ProcessWhy) -> list[Cause]:
-    """The causes, most frequent first; equal counts in order of appearance."""
+    """The causes, most frequent first, those inside torch and Python last; equal counts in order of appearance."""
     found: dict[tuple[str, ...], Cause] = {}
     for function in process.functions:
         for item in function.compiles:
@@ -35,7 +36,8 @@ def causes(process: ProcessWhy) -> list[Cause]:
                 known = found.setdefault(key, cause)
                 known.count += 1
                 known.ids.append(item.id)
-    return sorted(found.values(), key=lambda cause: -cause.count)
+                known.foreign &= function.foreign
+    return sorted(found.values(), key=lambda cause: (cause.foreign, -cause.count))
 
 
 def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, ...], Cause]]:

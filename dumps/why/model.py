@@ -121,6 +121,12 @@ class Function(msgspec.Struct):
     line: int
     compiles: list[Compile] = []
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it is a function of torch or Python itself that gave no graph: it stands between the program's own."""
+        library = "/torch/" in self.file or ("/lib/python3" in self.file and "-packages/" not in self.file)
+        return library and not any(item.graphs for item in self.compiles)
+
 
 class Skipped(msgspec.Struct):
     """A function that was left alone, and why."""

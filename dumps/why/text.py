@@ -8,13 +8,10 @@ Prints nothing. Every text from a dump is made harmless for a terminal.
 
 from __future__ import annotations
 
-import os
-import textwrap
-from pathlib import Path, PurePath
-
 from ..tables import plain
 from . import frequent, wording
-from .model import Break, Compile, Function, Place, ProcessWhy, Why
+from .model import Break, Compile, Function, Part, ProcessWhy, Why
+from .page import Page
 from .phrases import ids, names, outcome, shown_file, span
 
 WIDTH = 80
@@ -23,6 +20,7 @@ _FEW = 3
 _CONDITIONS = 6
 _VALUES = 8
 _SKIPPED = 8
+_WRAPPER = "/torch/_dynamo/external_utils.py"
 
 
 def render(found: Why, width: int = WIDTH) -> str:
@@ -40,16 +38,15 @@ def render(found: Why, width: int = WIDTH) -> str:
     return "\n\n".join(blocks)
 
 
-class _Writer:
+class _Writer(Page):
     """Writes one process."""
 
     def __init__(self, process: ProcessWhy, width: int) -> None:
+        super().__init__(width)
         self.process = process
-        self.width = width
-        self.lines: list[str] = []
         self.told: dict[tuple[str, int, str], str] = {}
         self.glossed: set[str] = set()
-        self.here = PurePath(os.fspath(Path.cwd()))
+        self.abroad = False
 
     def text(self) -> str:
         """The block of this process."""
@@ -58,7 +55,7 @@ class _Writer:
             self.add(0, "Nothing says why these graphs exist: an older graphdbg recorded them, or they came without Dynamo.")
             return "\n".join(self.lines)
         self._frequent()
-        for function in process.functions:
+        for function in sorted(process.functions, key=lambda function: function.foreign):
             self._function(function)
         if process.others:
             self.title("Without Dynamo (a direct call of the compiler), or its beginning was lost")
@@ -68,20 +65,6 @@ class _Writer:
             self.add(0, f"Not known with this torch, which lacks {', '.join(process.lacking)}.")
         return "\n".join(self.lines).strip("\n")
 
-    def add(self, indent: int, text: str, *, first: str = "", limit: int = 6) -> None:
-        """A paragraph, wrapped; `first` stands before it, in the columns of the indent."""
-        start = " " * (indent - len(first) - 2) + first + "  " if first else " " * indent
-        wrapped = textwrap.wrap(
-            plain(text), self.width, initial_indent=start, subsequent_indent=" " * (indent + 2 * (not first)),
-            break_on_hyphens=False, max_lines=limit, placeholder=" …",
-        )  # fmt: skip
-        self.lines += wrapped or [start.rstrip()]
-
-    def title(self, text: str) -> None:
-        """The heading of a block."""
-        self.lines.append("")
-        self.add(0, text)
-
     def _frequent(self) -> None:
         self.add(0, frequent.headline(self.process))
         causes = frequent.causes(self.process)
@@ -89,24 +72,21 @@ class _Writer:
             return
         self.lines.append("")
         self.add(0, "Most frequent first:")
-        often = [cause for cause in causes if cause.count > 1][: frequent.MOST] or causes[: frequent.MOST]
+        own = [cause for cause in causes if not cause.foreign] or causes
+        often = ([cause for cause in own if cause.count > 1] or own)[: frequent.MOST]
         for cause in often:
             where = f" ({self.place(cause.place)})" if cause.place is not None else ""
             self.add(8, f"{cause.text}{where}", first=f"{cause.count} x", limit=3)
         if len(causes) > len(often):
             self.add(8, f"and {len(causes) - len(often)} more, below")
 
-    def place(self, place: Place | None, function: Function | None = None) -> str:
-        """`line 12` inside the function's own file, else `file:12`."""
-        if place is None:
-            return "an unknown line"
-        if function is not None and place.file == function.file:
-            return f"line {place.line}"
-        return f"{shown_file(place.file, self.here)}:{place.line}"
-
     def _function(self, function: Function) -> None:
         where = f"  {shown_file(function.file, self.here)}:{function.line}" if function.file else ""
-        self.title(f"{function.name}{where}")
+        if function.foreign and not self.abroad:
+            self.abroad = True
+            self.title("-- in torch and Python themselves, without a graph:")
+        name = "torch's wrapper around a compiled module" if function.file.endswith(_WRAPPER) else function.name
+        self.title(f"{name}{where}")
         alike: dict[tuple[str, str], list[Compile]] = {}
         for item in function.compiles:
             alike.setdefault(_likeness(item), []).append(item)
@@ -160,15 +140,23 @@ class _Writer:
         if item.limit:
             self._limit(item)
         for part in item.parts:
-            size = f"{part.parameters} parameters, {part.size_bytes / 2**20:.1f} MiB"
-            first = f": {', '.join(map(wording.short, part.names[:2]))}{', ...' * (part.parameters > 2)}" if part.names else ""
-            self.add(9, f"DDP part {part.number} of {part.of} ({size}{first}): {', '.join(part.graphs) or 'no graph'}")
+            self._part(part)
         if item.parts:
             self._gloss(
                 "DDP cuts a graph at its buckets, so that gradients are reduced while the backward still runs "
                 "(torch._dynamo.config.optimize_ddp = False turns it off)."
             )
+            inside = {name for part in item.parts for name in part.graphs}
+            later = [line.id for line in item.graphs if line.id not in inside and line.stage == "backward"]
+            if later:
+                self.add(9, f"compiled when the backward first ran, in this order: {', '.join(later)}")
         self._shapes(item)
+
+    def _part(self, part: Part) -> None:
+        size = f"{part.parameters} parameter{'s' * (part.parameters != 1)}, {part.size_bytes / 2**20:.1f} MiB"
+        first = f": {wording.short(part.names[0])}{' ...' * (part.parameters > 1)}" if part.names else ""
+        self.add(9, f"DDP part {part.number} of {part.of} ({size}{first})", limit=2)
+        self.add(11, ", ".join(part.graphs) or "no graph")
 
     def _gloss(self, text: str) -> None:
         if text and text not in self.glossed:

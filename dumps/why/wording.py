@@ -35,6 +35,7 @@ _NUMBER = re.compile(r"(?<![\w\[.])(?<!index )-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\
 _STRING = re.compile(r"(?<!\[)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\])")
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 _RAISED = re.compile(r"^\s*- (\d+/\d+: .*)$", re.MULTILINE)
+_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['([\w.]+)'\]")
 _SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 
 
@@ -86,8 +87,8 @@ def of_torch(file: str) -> bool:
 
 
 def short(source: str) -> str:
-    """A source expression as a person would write it: `L['x'].size()[0]` as `x.size()[0]`."""
-    return _SCOPE.sub(r"\1", source)
+    """A source expression as a person would write it: `L['self']._modules['a'].x` as `self.a.x`."""
+    return _MODULE.sub(r".\1", _SCOPE.sub(r"\1", source))
 
 
 def alike(text: str) -> str:

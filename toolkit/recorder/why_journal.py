@@ -8,6 +8,7 @@ Must write little: a training run may meet the same graph break in 500 recompile
 from __future__ import annotations
 
 import sysconfig
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -27,6 +28,9 @@ _SKIPS = 1000
 _PATHS = sysconfig.get_paths()
 _LIBRARY = (_PATHS["stdlib"], _PATHS["platstdlib"])
 _SITE = (_PATHS["purelib"], _PATHS["platlib"])
+_HERE = tuple(str(Path(__file__).parents[2] / room) for room in ("dumps", "toolkit"))
+_USUAL = ("no tensor-related objects", "skipfiles", "No ops traced")
+"""Reasons that say nothing in the code of libraries."""
 
 
 class _Told:
@@ -66,9 +70,11 @@ def now() -> str | None:
 
 
 def skip(session: Session, code: CodeType, reason: str) -> None:
-    """A function of the program that was left alone, once for each reason; torch's own and Python's are not told."""
-    library = code.co_filename.startswith(_LIBRARY) and not code.co_filename.startswith(_SITE)
-    if library or "/torch/" in code.co_filename or code.co_filename.startswith("<"):
+    """A function of the program that was left alone, once for each reason; torch's own, Python's and ours are not told."""
+    file = code.co_filename
+    if file.startswith((*_HERE, "<")) or "/torch/" in file or (file.startswith(_LIBRARY) and not file.startswith(_SITE)):
+        return
+    if file.startswith(_SITE) and any(words in reason for words in _USUAL):
         return
     function = getattr(code, "co_qualname", code.co_name)
     key = (function, code.co_filename, str(code.co_firstlineno), reason)
