@@ -172,6 +172,7 @@ class GuardRecord(Record):
     """One fact that was assumed while the graph was traced: the expression and, where known, the user line.
 
     A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` says that expr is 0.
+    `message` is what a failed assert says, and the user line that a guard comes from.
     """
 
     expr: str
@@ -214,12 +215,18 @@ class InputRecord(Record):
 
 
 class InputsRecord(Record, kw_only=True):
-    """inputs.json: the inputs of one execution, in placeholder order. Written after graph.json, when the graph first ran."""
+    """inputs.json: the inputs of one execution, in placeholder order. Written after graph.json, when the graph first ran.
+
+    `execution` counts the graph's executions from 1, `step` the optimizer's steps (0: unknown); `reason` says why they were kept.
+    """
 
     format: int
     policy: str = "index"
     inputs: list[InputRecord]
     ambient: Ambient | None = None
+    execution: int = 0
+    step: int = 0
+    reason: str = ""
 
 
 class GraphRecord(Record, kw_only=True):
@@ -242,7 +249,7 @@ class GraphRecord(Record, kw_only=True):
 
 
 class RunRecord(Record, kw_only=True):
-    """run.json: one recorded command."""
+    """run.json: one recorded command. `job` is its launcher's id where several processes made the run with no wrapper."""
 
     format: int
     command: list[str]
@@ -253,3 +260,4 @@ class RunRecord(Record, kw_only=True):
     started: float = 0.0
     inputs_policy: str = "index"
     stages: list[str] = []
+    job: str = ""

@@ -16,9 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import ids, index, kernels, sidecar
+from . import held, ids, index, kernels, sidecar
 from .compressed import plain_name, stored
 from .errors import UnreadableError, UsageError
+from .output import say
 from .reading import read_bytes, read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .tensors import TensorStore
@@ -132,10 +133,25 @@ class SavedGraph:
     def inputs_record(self) -> InputsRecord | None:
         """What was seen of the inputs in a real execution, checked; None when the graph was never seen to run."""
         path = self.path / INPUTS_FILE
+        if (last := self._held_inputs()) is not None:
+            return last
         if stored(path) is None:
             return None
         record = read_record(path, InputsRecord)
         check_inputs(record, str(path))
+        return record
+
+    def _held_inputs(self) -> InputsRecord | None:
+        """The inputs that the process of this graph held last, where nobody has turned them into inputs.json yet."""
+        if self.run is None or self._row is None:
+            return None
+        path = self.run.path / self._row.process / held.FOLDER / self._row.local
+        if not path.is_file():
+            return None
+        liveness = next(process.liveness for process in self.run.processes if process.name == self._row.process)
+        record, damage = held.of_graph(path, self.path, liveness, self.tensors)
+        if damage:
+            say(f"graphdbg: {damage}")
         return record
 
     @cached_property

@@ -15,6 +15,7 @@ import hashlib
 import mmap
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -65,12 +66,15 @@ class TensorStore:
     def __init__(self, folder: Path, *, max_bytes: int | None = None) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
+        self.written_bytes = 0
+        self.room: Callable[[int], bool] | None = None
         self._lock = threading.Lock()
         self._open: dict[str, memoryview] = {}
 
     def accepts(self, size_bytes: int) -> bool:
-        """Whether a storage of that size is within the limit."""
-        return self.max_bytes is None or size_bytes <= self.max_bytes
+        """Whether a storage of that size is within the limit, and there is room for it."""
+        fits = self.max_bytes is None or size_bytes <= self.max_bytes
+        return fits and (self.room is None or self.room(size_bytes))
 
     def put(self, data: Bytes) -> str:
         """Writes the bytes under their hash unless they are there already; returns the hash."""
@@ -80,6 +84,7 @@ class TensorStore:
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             write_file(path, (_header(len(flat)), flat))
+            self.written_bytes += len(flat)
         return name
 
     def get(self, name: str) -> memoryview:
@@ -92,6 +97,14 @@ class TensorStore:
             if name not in self._open:
                 self._open[name] = _verified(path, name)
             return self._open[name]
+
+    def lend(self, data: Bytes) -> str:
+        """Makes the bytes readable through this object without writing them; returns their name."""
+        flat = memoryview(data).cast("B").toreadonly()
+        name = hash_bytes(flat)
+        with self._lock:
+            self._open.setdefault(name, flat)
+        return name
 
     def has(self, name: str) -> bool:
         """Whether a file of that name is there (its bytes are not looked at)."""

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import _torch
+from . import _torch, nan_found
 from .copying import clone_inputs, copy_graph
 from .eager import GraphRunError, Hook, draws_from_generator, recomputes_random, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, same_bits
@@ -119,7 +119,9 @@ class _Case:
         difference = self._mutation(got, changed) or self._compare(
             truth, wanted, self._looked_at(got, wanted, changed), self._looked_at(again, wanted, changed), random, changed
         )
-        return self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
+        outcome = self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
+        outcome.nan, outcome.eager_nan = nan_found.places(again, changed), nan_found.places(eager, changed)
+        return outcome
 
     def _execute(self, run: Any, inputs: list[Any], gm: fx.GraphModule) -> Execution:
         parameters = [one for one in gm.parameters() if one.requires_grad] if self.backward else []

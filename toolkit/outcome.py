@@ -30,7 +30,8 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     `ok`: no failure was seen. `verdict` says how much that means: "ok", "no reference: ..." (numbers could not be judged),
     "crash", "wrong", "cannot judge: ...". `outputs` is the list of output tensors when they were asked for. `seconds` is
     the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
-    one, or None when it was not compared.
+    one, or None when it was not compared. `nan` and `eager_nan` name the results that hold a NaN under the rung and in eager
+    ("output 3"); they are no failure where both have them.
     """
 
     ok: bool
@@ -42,6 +43,8 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     rung: str = ""
     errors: list[OutputError] = []
     notes: list[str] = []
+    nan: list[str] = []
+    eager_nan: list[str] = []
     output: str = ""
     peak_bytes: int = 0
 

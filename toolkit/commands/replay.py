@@ -8,6 +8,7 @@ import click
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.output import emit, say
+from ..nan_found import sentence
 from ..rungs.names import NAMES
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool)
         row = {
             "id": saved.id, "stage": saved.stage, "ok": False, "verdict": f"cannot judge: {error}", "signature": None,
             "seconds": 0.0, "fidelity": None, "errors": [], "notes": [], "rung": options["rung"],
+            "nan": [], "eager_nan": [],
         }  # fmt: skip
     else:
         row = _row(saved, outcome)
@@ -101,6 +103,7 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
     keys = ("ok", "verdict", "signature", "seconds", "fidelity", "errors", "notes", "rung", "peak_bytes")
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
     row |= {"ok": outcome.ok, "errors": plain.get("errors", []), "notes": outcome.notes}
+    row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan}
     if not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error"):
         row["output"] = outcome.output
     return row
@@ -152,6 +155,8 @@ def _show_one(row: dict[str, Any], as_json: bool) -> None:
         lines.append(f"seconds    {row['seconds']:.2f}")
     if row["fidelity"]:
         lines.append(f"fidelity   {row['fidelity']}")
+    if found := sentence(row["rung"], row["nan"], row["eager_nan"]):
+        lines.append(f"nan        {found}")
     lines += [f"note       {note}" for note in row["notes"] or ()]
     emit("\n".join(lines), as_json=False)
     if row.get("output"):
@@ -170,5 +175,7 @@ def _show_all(rows: list[dict[str, Any]], as_json: bool) -> None:
             f"{row['id']:<{width}}  {row['seconds']:6.2f} s  {row['verdict'].splitlines()[0]}  [fidelity: {fidelity}]",
             as_json=False,
         )
+        if found := sentence(row["rung"], row["nan"], row["eager_nan"]):
+            emit(f"{'':<{width}}  {found}", as_json=False)
     bad = [row for row in ranked if not row["ok"]]
     say(f"{len(ranked)} graphs, {len(bad)} failing" + (f"; look at {bad[0]['id']} first" if bad else ""))

@@ -198,6 +198,14 @@ def is_fake(value: Any) -> bool:
     return fake is not None and isinstance(value, fake)
 
 
+def norms(tensors: list[Any]) -> list[Any]:
+    """The 2-norm of each tensor of one device and dtype, in one fused kernel where there is one. torch.nn.utils.get_total_norm,
+    which is public, adds them up to one number. Checked: 2.13.0."""
+    import torch
+
+    return list(torch._foreach_norm(tensors, 2))
+
+
 def is_capturing() -> bool:
     """Whether a CUDA graph is being captured on this thread's stream, when nothing may be read from the device."""
     import torch

@@ -8,18 +8,20 @@ False
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Callable
 from typing import Any
 
+from ...dumps.held import packed_state
 from ...dumps.schema import Ambient
 
 DEVICE_TYPES = ("cpu", "cuda", "xpu", "mps", "hpu")
 
 
-def ambient(*, rng: bool = False) -> Ambient:
-    """The state in force on this thread. With `rng` the states of the CPU and GPU generators are kept whole."""
+def ambient(*, rng: bool = False, seed: bool = True) -> Ambient:
+    """The state in force on this thread. With `rng` the states of the CPU and GPU generators are kept whole.
+
+    Without `seed` it holds nothing that ranks with the same graph have each their own of.
+    """
     import torch
 
     return Ambient(
@@ -34,23 +36,24 @@ def ambient(*, rng: bool = False) -> Ambient:
         cudnn_tf32=bool(_told(lambda: torch.backends.cudnn.allow_tf32, True)),
         default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
         threads=torch.get_num_threads(),
-        seed=torch.initial_seed(),
+        seed=torch.initial_seed() if seed else 0,
         rng_state=rng_state() if rng else "",
     )
 
 
 def rng_state() -> str:
     """The generators' states as `cpu:<base64 of zlib>`, one word per device that is in use already."""
+    return " ".join(f"{name}:{packed_state(bytes(state.tolist()))}" for name, state in generators())
+
+
+def generators() -> list[tuple[str, Any]]:
+    """(device, state) of the default generators of the CPU and of the GPUs in use; states are tensors of bytes on the CPU."""
     import torch
 
-    states = [("cpu", torch.get_rng_state())]
+    states: list[tuple[str, Any]] = [("cpu", torch.get_rng_state())]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         states += [(f"cuda:{i}", state) for i, state in enumerate(torch.cuda.get_rng_state_all())]
-    return " ".join(f"{name}:{_packed(state)}" for name, state in states)
-
-
-def _packed(state: Any) -> str:
-    return base64.b64encode(zlib.compress(bytes(state.tolist()), 1)).decode()
+    return states
 
 
 def _autocast() -> dict[str, str]:

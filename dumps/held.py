@@ -1,0 +1,243 @@
+"""The newest inputs of a graph in a file that its process overwrites before each execution and that outlives a `kill -9`.
+
+<process>/held/<id>: a head that says "torn" while a copy is being made and which execution it is of once it is whole; the bytes
+of each storage; then a HeldRecord. When the process ended, it becomes inputs.json and content-addressed tensors, and is
+removed. Must not import torch, and must not touch the file of a process that may still write to it.
+
+>>> held = read(Path("myrun/pid1/held/0_0/forward"))
+>>> held.execution, bytes(held.storages[0])[:4]
+(37, b'...')
+"""
+
+from __future__ import annotations
+
+import base64
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from . import ids, index
+from .atomic import write_file
+from .compressed import SUFFIX, stored
+from .errors import EnvironmentLackError, GraphdbgError, UnreadableError
+from .reading import decode_record, read_record
+from .schema import FORMAT, InputRecord, InputsRecord, Record
+from .tensors import Bytes, TensorStore
+from .validate import check_inputs
+from .writer import GRAPHS_FOLDER, INPUTS_FILE, encode
+
+FOLDER = "held"
+DATA_AT = 4096
+"""Where the bytes of the first storage begin."""
+
+_MAGIC = b"graphdbg held 1\n"
+_HEAD = struct.Struct("<16sQQQQ")
+"""Magic, execution, whole (0 or 1), where the record begins, its size."""
+
+
+class HeldRecord(Record, kw_only=True):
+    """The inputs of one execution. Their storages are named "#0", "#1", ... after their places (start, size) in `spans`;
+    `generators` are the states of the random generators: (device, start, size)."""
+
+    format: int = FORMAT
+    inputs: InputsRecord
+    spans: list[tuple[int, int]] = []
+    generators: list[tuple[str, int, int]] = []
+
+
+class Held(NamedTuple):
+    """What a held file says."""
+
+    execution: int
+    inputs: InputsRecord
+    storages: list[Bytes]
+    generators: list[tuple[str, Bytes]]
+
+
+class HeldFile:
+    """The file of one compiled callable, open for writing: a name for each graph that it is the compiled form of.
+
+    `buffer` is the whole file in memory; its blocks are reserved, so that a full disk is an OSError of `reserve` and no signal
+    later.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = list(paths)
+        self.size_bytes = 0
+        first, *others = self.paths
+        first.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(first, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            self.reserve(DATA_AT)
+        except OSError:
+            self.remove()
+            raise
+        try:
+            for path in others:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                os.link(first, path)
+        except OSError:  # no hard links here: should the process die, only the first graph has its inputs
+            return
+
+    def reserve(self, size_bytes: int) -> None:
+        """Makes the file at least that large; `buffer` is then another one. Raises OSError when the disk has no room."""
+        if size_bytes <= self.size_bytes:
+            return
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, 0, size_bytes)
+        else:
+            os.truncate(self._descriptor, size_bytes)
+        self.buffer = mmap.mmap(self._descriptor, size_bytes)
+        self.size_bytes = size_bytes
+
+    def tear(self, execution: int) -> None:
+        """Says that the inputs of this execution are being copied and that what is here is of no use meanwhile."""
+        _HEAD.pack_into(self.buffer, 0, _MAGIC, execution, 0, 0, 0)
+
+    def finish(self, execution: int, start: int, size: int) -> None:
+        """Says that the copy is whole; its record lies at `start`."""
+        _HEAD.pack_into(self.buffer, 0, _MAGIC, execution, 0, start, size)
+        _HEAD.pack_into(self.buffer, 0, _MAGIC, execution, 1, start, size)
+
+    def remove(self) -> None:
+        """Closes and deletes the file."""
+        os.close(self._descriptor)
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+
+def read(path: Path, *, live: bool = False) -> Held:
+    """Reads a held file; with `live`, of a process that may write to it meanwhile. Raises UnreadableError when it is torn or
+    damaged."""
+    what = f"cannot read the last inputs in {path}"
+    try:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(what, str(error)) from error
+    head = _head(mapped, what)
+    execution, start, size = head
+    record = decode_record(mapped[start : start + size], HeldRecord, str(path))
+    view = memoryview(mapped)
+
+    def part(at: int, length: int) -> Bytes:
+        if at < DATA_AT or length < 0 or at + length > len(mapped):
+            raise UnreadableError(what, "a place in it lies outside the file")
+        return bytes(view[at : at + length]) if live else view[at : at + length]
+
+    storages = [part(*span) for span in record.spans]
+    generators = [(name, part(*span)) for name, *span in record.generators]
+    names = {"", *(f"#{index}" for index in range(len(storages)))}
+    if any(item.stored is not None and item.stored.storage not in names for item in record.inputs.inputs):
+        raise UnreadableError(what, "an input names a storage that is not there")
+    if _head(mapped, what) != head:
+        raise UnreadableError(what, "its process overwrote them meanwhile", "try again")
+    return Held(execution, record.inputs, storages, generators)
+
+
+def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
+    if len(mapped) < DATA_AT:
+        raise UnreadableError(what, "the file is cut off")
+    magic, execution, whole, start, size = _HEAD.unpack_from(mapped, 0)
+    if magic != _MAGIC:
+        raise UnreadableError(what, "the file is damaged")
+    if not whole:
+        raise UnreadableError(what, f"they are torn: its process died while those of execution {execution} were being copied")
+    return execution, start, size
+
+
+def settled(held: Held, put: Callable[[Bytes], str]) -> InputsRecord:
+    """The inputs with the names that `put` gave their storages."""
+    names = [put(data) for data in held.storages]
+    inputs = [_named(item, names) for item in held.inputs.inputs]
+    record = msgspec.structs.replace(held.inputs, inputs=inputs)
+    if record.ambient is not None and held.generators:
+        states = " ".join(f"{device}:{packed_state(data)}" for device, data in held.generators)
+        record.ambient = msgspec.structs.replace(record.ambient, rng_state=states)
+    return record
+
+
+def _named(item: InputRecord, names: Sequence[str]) -> InputRecord:
+    stored = item.stored
+    if stored is None or not stored.storage.startswith("#"):
+        return item
+    return msgspec.structs.replace(item, stored=msgspec.structs.replace(stored, storage=names[int(stored.storage[1:])]))
+
+
+def packed_state(data: Bytes) -> str:
+    """A generator's state as text."""
+    return base64.b64encode(zlib.compress(data, 1)).decode()
+
+
+def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecord:
+    """Turns the held file of a process that ended into the graph's inputs.json, and removes it; where inputs.json tells of a step
+    that went wrong, into inputs.<execution>.json beside it.
+
+    Raises UnreadableError when it is torn or damaged, EnvironmentLackError when the run cannot be written.
+    """
+    record = settled(read(held_path), tensors.put)
+    check_inputs(record, str(held_path))
+    path = graph_path / INPUTS_FILE
+    there = stored(path)
+    if there is not None and read_record(there, InputsRecord).reason:
+        path = graph_path / f"inputs.{record.execution}.json"
+    write_file(path, encode(record))
+    try:
+        path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
+        held_path.unlink(missing_ok=True)
+    except OSError as error:
+        raise EnvironmentLackError(f"cannot remove {held_path}", error.strerror or str(error)) from error
+    return record
+
+
+def keep_run(run: Path, tensors: TensorStore) -> list[str]:
+    """Does `keep` for every process of a run that ended; a sentence for each graph whose last inputs could not be kept."""
+    damage: list[str] = []
+    for process in index.processes(run):
+        folder = process.path / FOLDER
+        if process.liveness not in ("dead", "ended") or not folder.is_dir():
+            continue
+        for path in sorted(folder.glob("*/*")):
+            local = f"{path.parent.name}/{path.name}"
+            try:
+                keep(path, process.path / GRAPHS_FOLDER / ids.check_id(local), tensors)
+            except UnreadableError as error:
+                damage.append(f"{local}: {error} {_INSTEAD}")
+                path.unlink(missing_ok=True)
+            except GraphdbgError as error:
+                damage.append(f"{local}: {error}")
+        _remove_empty(folder)
+    return damage
+
+
+_INSTEAD = "What was seen of its first execution is there still."
+
+
+def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorStore) -> tuple[InputsRecord | None, str]:
+    """The last inputs of a graph whose held file is still there, and a sentence when they are of no use.
+
+    Of a process that ended they are kept; of one that may live, or in a run that cannot be written, they are read as they lie.
+    """
+    try:
+        if liveness in ("dead", "ended"):
+            try:
+                return keep(held_path, graph_path, tensors), ""
+            except EnvironmentLackError:
+                return settled(read(held_path), tensors.lend), ""
+        return settled(read(held_path, live=True), tensors.lend), ""
+    except UnreadableError as error:
+        return None, f"{error} {_INSTEAD}"
+
+
+def _remove_empty(folder: Path) -> None:
+    for path in [*folder.glob("*"), folder]:
+        try:
+            path.rmdir()
+        except OSError:
+            continue  # something is in it still

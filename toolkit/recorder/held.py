@@ -1,0 +1,217 @@
+"""Copies of a graph's inputs on the host, one per graph, made before each execution and overwritten by the next.
+
+With the policy `last` the copy lies in a file that survives the process (`dumps.held`), else in memory. A copy is of whole
+storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels on the same
+stream. Must keep no reference to an input, and must hold no more bytes than the limit.
+
+>>> copy = Copy(budget, names, roles)
+>>> copy.take([torch.ones(3)], execution=1); copy.inputs(put=store.put).execution
+1
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...dumps import held
+from ...dumps.errors import EnvironmentLackError
+from ...dumps.schema import FORMAT, InputRecord, InputsRecord
+from ...dumps.tensors import Bytes
+from .ambient import ambient, generators
+
+if TYPE_CHECKING:
+    import torch
+
+_ALIGNED = 64
+_LARGE_BYTES = 1 << 22
+"""torch copies larger storages with several threads; for smaller ones the call costs more than the copy."""
+
+
+class Budget:
+    """The bytes that all copies of a process may take together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.most = 0
+        self._lock = threading.Lock()
+
+    def grant(self, more: int) -> bool:
+        """Takes `more` bytes (or gives them back), if that stays within the limit."""
+        with self._lock:
+            if more > 0 and self.used + more > self.limit:
+                return False
+            self.used += more
+            self.most = max(self.most, self.used)
+            return True
+
+
+class OverLimit(Exception):
+    """A copy does not fit; `needed` bytes were wanted."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
+class Copy:
+    """The inputs of the newest execution of one graph. `whole` is False while there is none or it is being made."""
+
+    def __init__(self, budget: Budget, names: Sequence[str], roles: Sequence[InputRecord], paths: Sequence[Path] = ()) -> None:
+        self.budget = budget
+        self.names = list(names)
+        self.roles = {role.name: role for role in roles}
+        self.paths = list(paths)
+        self.whole = False
+        self.execution = 0
+        self.lock = threading.RLock()
+        self._file: held.HeldFile | None = None
+        self._host: torch.Tensor | None = None
+        self._record: held.HeldRecord | None = None
+        self._events: list[Any] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """What the copy takes on the host."""
+        return 0 if self._host is None else self._host.numel()
+
+    def take(self, inputs: Sequence[Any], execution: int) -> None:
+        """Copies the inputs. Raises OverLimit, or EnvironmentLackError for a full disk."""
+        from ...dumps.torchside.snapshot import snapshot
+
+        with self.lock:
+            self.whole = False
+            items, storages = snapshot(self.names, inputs)
+            for item in items:
+                if item.name in self.roles:
+                    item.role, item.source = self.roles[item.name].role, self.roles[item.name].source
+            states = generators()
+            sizes = [storage.nbytes() for storage in storages] + [state.numel() for _, state in states]
+            places, size = _laid_out(sizes)
+            seen = InputsRecord(format=FORMAT, policy="last", inputs=items, ambient=ambient(), execution=execution)
+            spans = places[: len(storages)]
+            named = [(name, *place) for (name, _), place in zip(states, places[len(storages) :], strict=True)]
+            self._record = held.HeldRecord(inputs=seen, spans=spans, generators=named)
+            text = msgspec.json.encode(self._record) if self.paths else b""
+            self._reserve(size + len(text))
+            if self._file is not None:
+                self._file.tear(execution)
+            self._copy([*storages, *(state.untyped_storage() for _, state in states)], places)
+            if self._file is not None:
+                self._file.buffer[size : size + len(text)] = text
+                self._file.finish(execution, size, len(text))
+            self.execution, self.whole = execution, True
+
+    def _reserve(self, size: int) -> None:
+        import torch
+
+        had = self.size_bytes
+        if size <= had:
+            return
+        size += size // 8 if had else 0  # sizes that grow a little each time
+        if not self.budget.grant(size - had):
+            raise OverLimit(size)
+        try:
+            if not self.paths:
+                self._host = None
+                pinned = torch.cuda.is_available() and torch.cuda.is_initialized()
+                self._host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+                return
+            if self._file is None:
+                self._file = held.HeldFile(self.paths)
+            self._file.reserve(size)
+            self._host = torch.frombuffer(self._file.buffer, dtype=torch.uint8)
+        except (OSError, RuntimeError) as error:
+            self.budget.grant(had - size)
+            raise EnvironmentLackError("cannot hold inputs", str(error), "give --held-limit a smaller size") from error
+
+    def _copy(self, storages: Sequence[torch.UntypedStorage], places: Sequence[tuple[int, int]]) -> None:
+        import torch
+
+        host = self._host
+        assert host is not None
+        start, pinned, devices = host.data_ptr(), not self.paths and host.is_pinned(), set[torch.device]()
+        for storage, (at, size) in zip(storages, places, strict=True):
+            if size == 0:
+                continue
+            on_cpu = storage.device.type == "cpu"
+            if on_cpu and size < _LARGE_BYTES:
+                ctypes.memmove(start + at, storage.data_ptr(), size)
+                continue
+            flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            host[at : at + size].copy_(flat, non_blocking=pinned and not on_cpu)
+            if pinned and storage.device.type == "cuda":
+                devices.add(storage.device)
+        for device in devices:
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(device))
+            self._events.append(event)
+
+    def finish(self) -> None:
+        """Waits until what was queued on devices has arrived."""
+        with self.lock:
+            while self._events:
+                self._events.pop().synchronize()
+
+    def tensors(self) -> list[torch.Tensor | None]:
+        """Views of the held inputs on the host, None for an input that is no plain tensor. Use them before the next `take`."""
+        import torch
+
+        from ...dumps.torchside.storages import view
+        from ...dumps.torchside.values import dtype_of
+
+        with self.lock:
+            self.finish()
+            assert self._record is not None and self._host is not None
+            found: list[torch.Tensor | None] = []
+            for item in self._record.inputs.inputs:
+                if item.stored is None or item.stored.value.quantizer:
+                    found.append(None)
+                    continue
+                at, size = self._record.spans[int(item.stored.storage[1:])]
+                value = item.stored.value
+                storage = self._host[at : at + size].clone().untyped_storage() if size else torch.empty(0).untyped_storage()
+                found.append(view(storage, value, dtype_of(value.dtype, item.name), item.name))
+            return found
+
+    def inputs(self, put: Callable[[Bytes], str]) -> InputsRecord:
+        """The record of the held inputs, their storages handed to `put`. Call it only when the copy is `whole`."""
+        with self.lock:
+            self.finish()
+            assert self._record is not None and self._host is not None
+            data = _view(self._host)
+            parts = [data[at : at + size] for at, size in self._record.spans]
+            states: list[tuple[str, Bytes]] = [(name, data[at : at + size]) for name, at, size in self._record.generators]
+            return held.settled(held.Held(self.execution, self._record.inputs, list(parts), states), put)
+
+    def drop(self) -> None:
+        """Gives the memory back, and deletes the file."""
+        with self.lock:
+            self.budget.grant(-self.size_bytes)
+            self.whole, self._host, self._record = False, None, None
+            self._events.clear()
+            if self._file is not None:
+                self._file.remove()
+                self._file = None
+
+
+def _laid_out(sizes: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
+    """(start, size) of each part after the head, and where the last one ends."""
+    places: list[tuple[int, int]] = []
+    at = held.DATA_AT
+    for size in sizes:
+        places.append((at, size))
+        at += -(-size // _ALIGNED) * _ALIGNED
+    return places, at
+
+
+def _view(host: torch.Tensor) -> memoryview:
+    buffer = (ctypes.c_ubyte * host.numel()).from_address(host.data_ptr())
+    buffer.owner = host  # type: ignore[attr-defined]  # the array does not own the memory
+    return memoryview(buffer).cast("B")

@@ -1,0 +1,229 @@
+"""The held inputs of one compiled callable: copied before each execution, tested for NaN after it, kept when it went wrong.
+
+Must not keep an input alive while the graph runs, and must not raise into the recorded program.
+
+>>> execution = hold.before(37, inputs); result = function(inputs); hold.after(execution, result)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.held import FOLDER
+from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
+from ...dumps.tables import size_text
+from ...dumps.tensors import Bytes
+from . import steps
+from ._torch import undisturbed
+from .held import Copy, OverLimit
+from .trouble import Finding, Member
+
+if TYPE_CHECKING:
+    from .holding import Holder
+    from .nan_test import NanTest
+
+_IN_PLACE = 1 << 30
+"""Places from here on are inputs that the graph changes in place."""
+
+
+class Execution:
+    """One execution in progress: its number, and the tests that were begun before it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.inputs: NanTest | None = None
+        self.in_place: list[Any] = []
+
+
+class Hold:
+    """The held inputs of one compiled callable."""
+
+    def __init__(self, holder: Holder, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> None:
+        self.holder = holder
+        self.locals = [local for local, _ in graphs]
+        self.name, stage = graphs[0]
+        self.names = [node.name for node in record.graph.nodes if node.op == "placeholder"]
+        self.roles = {item.name: item for item in record.inputs}
+        self.in_place = _changed_in_place(record.graph.nodes, self.names)
+        self.member = Member(self.name, stage == "backward")
+        self.copy_execution = 0
+        self.was_kept = False
+        paths: list[Path] = []
+        if holder.last:
+            paths = [holder.session.writer().path / FOLDER / local for local in self.locals]
+        self.copy: Copy | None = Copy(holder.budget, self.names, record.inputs, paths)
+
+    def before(self, number: int, inputs: Sequence[Any]) -> Execution | None:
+        """Copies the inputs and begins to test them. None in a forked child, whose copies would be the parent's, and once the
+        recording has ended."""
+        holder = self.holder
+        if holder.closed or os.getpid() != holder.pid:
+            return None
+        start = time.perf_counter()
+        execution = Execution(number)
+        with holder.session.guarded(f"held inputs of {self.name}"), undisturbed():
+            self._copy(number, inputs)
+            if holder.when:
+                finding = holder.trouble.begins(self.member)
+                if finding is not None:
+                    self.keep(finding)
+            if "nan" in holder.when:
+                self._test(execution, inputs)
+        holder.executions += 1
+        holder.seconds += time.perf_counter() - start
+        return execution
+
+    def _copy(self, number: int, inputs: Sequence[Any]) -> None:
+        self.copy_execution = number
+        if self.copy is None:
+            return
+        try:
+            self.copy.take(inputs, number)
+            if "error" in self.holder.when:
+                self.copy.finish()  # after an assert on the device nothing arrives any more
+        except OverLimit as error:
+            limit = size_text(self.holder.budget.limit)
+            self._refuse(f"they take {size_text(error.needed)}, which exceeds the limit of {limit} for all graphs of a process")
+        except EnvironmentLackError as error:
+            self._refuse(str(error))
+
+    def _refuse(self, why: str) -> None:
+        copy, self.copy = self.copy, None
+        if copy is not None:
+            copy.drop()
+        self.holder.refused += 1
+        text = f"inputs of {self.name} are not held: {why}; statistics of its first execution are kept"
+        self.holder.session.event("note", self.name, message=text)
+
+    def _test(self, execution: Execution, inputs: Sequence[Any]) -> None:
+        from .nan_test import NanTest
+
+        start = time.perf_counter()
+        if self.holder.trouble.nan_seen:
+            execution.inputs = NanTest()
+            execution.inputs.add(inputs)
+        execution.in_place = [inputs[index] for index in self.in_place]  # their owner keeps them: it wants the change
+        self.holder.testing_seconds += time.perf_counter() - start
+
+    def after(self, execution: Execution, result: Any) -> None:
+        """Tests the outputs, and keeps the step's inputs when it went wrong here."""
+        holder = self.holder
+        if "nan" not in holder.when:
+            return
+        from .nan_test import NanTest
+
+        start = time.perf_counter()
+        with holder.session.guarded(f"NaN test of {self.name}"), undisturbed():
+            outputs = NanTest()
+            outputs.add(result if isinstance(result, (list, tuple)) else [result])
+            outputs.add(execution.in_place, _IN_PLACE)
+            execution.in_place = []
+            places = outputs.places()
+            came_in: set[int] = set()
+            if execution.inputs is not None:
+                came_in = execution.inputs.places()
+            elif places and self.copy is not None and self.copy.whole:
+                inputs = NanTest()
+                inputs.add(self.copy.tensors())
+                came_in = inputs.places()
+            finding = holder.trouble.judged(self.member, came_in, places)
+            holder.testing_seconds += time.perf_counter() - start
+            if finding is not None:
+                self._found_nan(finding, execution.number)
+        holder.seconds += time.perf_counter() - start
+
+    def _found_nan(self, finding: Finding, number: int) -> None:
+        plain = [place for place in finding.outputs if place < _IN_PLACE]
+        changed = [self.names[self.in_place[place - _IN_PLACE]] for place in finding.outputs if place >= _IN_PLACE]
+        came_in = [self._described(self.names[index]) for index in finding.inputs]
+        where = " and ".join([
+            *([f"output{'s' if len(plain) > 1 else ''} {_some(plain)}"] if plain else []),
+            *([f"{_some(changed)}, changed in place"] if changed else []),
+        ])  # fmt: skip
+        text = f"NaN first in {self.name} ({where}), {{when}}"
+        if came_in:
+            text += f"; it came in from outside compiled code, with {_some(came_in)}"
+        self.holder.found(finding, self, number, text, outputs=plain, changed=changed, inputs=came_in)
+
+    def _described(self, name: str) -> str:
+        role = self.roles.get(name)
+        return f"{name}, {role.role} {role.source}" if role is not None and role.source else name
+
+    def failed(self, error: BaseException) -> None:
+        """The execution raised."""
+        holder = self.holder
+        if "error" not in holder.when or not isinstance(error, Exception):
+            return
+        with holder.session.guarded(f"inputs of {self.name}"):
+            finding = holder.trouble.raised(self.member, error)
+            if finding is not None:
+                number = self.copy_execution
+                holder.found(finding, self, number, f"{self.name} failed ({{when}}) with {told(error)}")
+
+    def keep(self, finding: Finding) -> None:
+        """Writes the held inputs as inputs.json, and under the execution's number so that a later one does not replace them."""
+        session = self.holder.session
+        if self.copy is None or not self.copy.whole:
+            return
+        record = self.copy.inputs(self._put)
+        record.step, record.reason = step(), finding.what
+        self._save(record, numbered=True)
+        self.was_kept = True
+        for local in self.locals:
+            session.event("note", local, message=f"inputs of execution {record.execution} kept", kept=finding.number,
+                          execution=record.execution)  # fmt: skip
+
+    def _put(self, data: Bytes) -> str:
+        tensors = self.holder.session.writer().tensors
+        return tensors.put(data) if tensors.accepts(len(data)) else ""
+
+    def _save(self, record: InputsRecord, *, numbered: bool, newest: bool = True) -> None:
+        writer = self.holder.session.writer()
+        for local in self.locals:
+            if not writer.graph_path(local).is_dir():
+                continue  # left out meanwhile, which its own event says
+            if numbered:
+                writer.save_inputs(local, record, writer.tensors, name=f"inputs.{record.execution}.json")
+            if newest:
+                writer.save_inputs(local, record, writer.tensors)
+
+    def settle(self) -> None:
+        """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside it."""
+        copy, self.copy = self.copy, None
+        if copy is None:
+            return
+        try:
+            if copy.paths and copy.whole:
+                record = copy.inputs(self._put)
+                self._save(record, numbered=self.was_kept, newest=not self.was_kept)
+        except GraphdbgError as error:
+            self.holder.session.note(f"last inputs of {self.name} stay in {FOLDER}/: {error}")
+        else:
+            copy.drop()
+
+
+def step() -> int:
+    """The number of the optimizer's step in progress; 0 while none was counted."""
+    return steps.count() + 1 if steps.count() else 0
+
+
+def _changed_in_place(nodes: Sequence[NodeRecord], names: Sequence[str]) -> list[int]:
+    """The places of the inputs that an AOT graph writes into: what `copy_` puts into a placeholder."""
+    targets = [node.args[0] for node in nodes if node.target == "aten.copy_.default" and node.args]
+    written = {target.get("node") for target in targets if isinstance(target, dict)}
+    return [index for index, name in enumerate(names) if name in written]
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+def _some(items: Sequence[Any]) -> str:
+    return ", ".join(map(str, items[:4])) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
