@@ -33,14 +33,16 @@ def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, ran
     graphs = [graph for graph in (pair.a, pair.b) if graph is not None]
     view.stage_a, view.stage_b = (graph.stage if graph else None for graph in (pair.a, pair.b))
     view.error_a, view.error_b = (graph.error if graph else None for graph in (pair.a, pair.b))
-    view.id = graphs[-1].id if rank else _common({graph.local_id for graph in graphs if graph.run is not None})
+    view.id = graphs[-1].id if rank else _common([graph.local_id for graph in graphs if graph.run is not None])
     return view
 
 
-def _common(ids: set[str]) -> str:
-    """The one id of both graphs; of two recompiles the stage."""
-    stages = {local.partition("/")[2] for local in ids}
-    return ids.pop() if len(ids) == 1 else stages.pop() if len(stages) == 1 else ""
+def _common(ids: list[str]) -> str:
+    """The one id of both graphs; of two compiles both names and the stage; empty for graphs that have nothing in common."""
+    compiles, stages = [[local.partition("/")[part] for local in dict.fromkeys(ids)] for part in (0, 2)]
+    if len(compiles) < 2:
+        return "/".join([*compiles, *stages])
+    return f"{' | '.join(compiles)} {stages[0]}" if len(set(stages)) == 1 else ""
 
 
 def _name(graph: SavedGraph | None) -> str | None:

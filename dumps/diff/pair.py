@@ -17,8 +17,8 @@ from ..index import Row
 from ..store import SavedGraph
 from .sides import Part
 
-_ALIKE = 0.5
-"""Compiles whose user lines are alike to this share are those of one function."""
+_ALIKE, _ALIKE_AND_NAMESAKE = 0.5, 0.25
+"""Compiles whose user lines are alike to this share are those of one function; less is asked of those of one name."""
 
 
 class Pair(msgspec.Struct):
@@ -114,7 +114,7 @@ def _compiles(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> dict[st
     lines = {name: _lines(a, rows) for name, rows in one.items()}, {name: _lines(b, rows) for name, rows in two.items()}
     found: dict[str, str] = {}
     for name in one:
-        if name in two and _likeness(lines[0][name], lines[1][name]) >= _ALIKE:
+        if name in two and _likeness(lines[0][name], lines[1][name]) >= _ALIKE_AND_NAMESAKE:
             found[name] = name
     left = [name for name in two if name not in found.values()]
     for name in one:

@@ -19,7 +19,8 @@ from .arguments import short
 
 _IGNORED_AMBIENT = frozenset({"seed", "rng_state"})
 _IGNORED_KWARGS = frozenset({
-    "graph_id", "fx_graph_id", "static_input_idxs", "static_input_indices", "num_mutated_inp_runtime_indices",
+    "graph_id", "fx_graph_id", "num_example_inputs", "num_mutated_inp_runtime_indices", "static_input_idxs",
+    "static_input_indices", "static_lifetime_input_indices",
 })  # fmt: skip
 """Counters, and positions of inputs, which differ whenever the inputs do."""
 

@@ -20,6 +20,7 @@ from .values import shown
 _MAX_CALL = 150
 _MAX_CHANGES = 6
 _MAX_NAME = 44
+_WORDS = {"placeholder": "an input", "get_attr": "a constant", "output": "the output"}
 _MAX_ALSO = 12
 
 
@@ -33,7 +34,7 @@ def details(view: GraphView, *, terminal: bool = False, everything: bool = False
     ]  # fmt: skip
     lines.append(verdict_text(view))
     if view.first is not None:
-        lines += ["", *_first(view.first)]
+        lines += ["", *(_styled(_first(view.first)) if terminal else _first(view.first))]
     rest = [departure for departure in view.departures if departure is not view.first]
     if rest:
         lines += ["", "all others:" if everything else "and by themselves:", _table(rest, terminal, everything)]
@@ -56,8 +57,8 @@ def details(view: GraphView, *, terminal: bool = False, everything: bool = False
 
 def verdict_text(view: GraphView) -> str:
     """The comparison in one sentence."""
-    remarks = [f"{view.moved} moved"] * bool(view.moved) + [f"{view.renamed} have other names"] * bool(view.renamed)
-    remark = f" ({', '.join(remarks)}, which is no difference)" if remarks else ""
+    remarks = [f"{view.moved} moved"] * bool(view.moved) + [f"{view.renamed} with another name"] * bool(view.renamed)
+    remark = f" ({' and '.join(remarks)}: no difference)" if remarks else ""
     if view.verdict == "same":
         return f"same: every node has an equal one{remark}"
     if view.verdict == "settings":
@@ -92,6 +93,26 @@ def _first(departure: DepartureView) -> list[str]:
     return lines
 
 
+_STYLES = {"first departure": "bold", "  A": "red", "  B": "green", "  -> ": "bold"}
+
+
+def _styled(lines: list[str]) -> list[str]:
+    """The lines with colours for a terminal, which are switched off as everywhere (NO_COLOR)."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    stream = StringIO()
+    console = Console(file=stream, force_terminal=True)
+    style = ""
+    for line in lines:
+        known = [style for start, style in _STYLES.items() if line.startswith(start)]
+        style = known[0] if known else style if line.startswith("     ") else ""
+        console.print(Text(line, style), soft_wrap=True)
+    return stream.getvalue().splitlines()
+
+
 def _side(side: str, node: NodeView | None, names: Sequence[str], count: int, near: NodeView | None) -> list[str]:
     chosen = node or near
     if chosen is None:
@@ -102,6 +123,8 @@ def _side(side: str, node: NodeView | None, names: Sequence[str], count: int, ne
         lines.append(f"     then {', '.join(names[1:9])}" + (f" and {count - 9} more" if count > 9 else ""))
     if chosen.line:
         lines.append(f"     {plain(chosen.line)}  {one_line(chosen.code, _MAX_CALL)}")
+    elif chosen.module:
+        lines.append(f"     in {one_line(chosen.module, _MAX_CALL)}")
     return lines
 
 
@@ -153,7 +176,7 @@ def _what(departure: DepartureView) -> str:
 def _targets(node: NodeView | None, count: int) -> str:
     if node is None:
         return ""
-    target = one_line(node.target, _MAX_NAME) if node.op.startswith("call") else node.op
+    target = one_line(node.target, _MAX_NAME) if node.op.startswith("call") else _WORDS.get(node.op, node.op)
     return target + (f" and {count - 1} more" if count > 1 else "")
 
 

@@ -135,7 +135,9 @@ def test_two_runs_graph_by_graph(work: Path, capsys: pytest.CaptureFixture[str])
 
 def test_two_recompiles_by_stage_and_a_shape_that_follows(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "one/0_0", "two/0_1")
-    assert [(pair["id"], pair["first"]["a"]["name"]) for pair in found["graphs"]] == [("dynamo", "x"), ("forward", "x")]
+    assert [(pair["id"], pair["first"]["a"]["name"]) for pair in found["graphs"]] == [
+        ("0_0 | 0_1 dynamo", "x"), ("0_0 | 0_1 forward", "x"),
+    ]  # fmt: skip
     assert [(pair["changed"], pair["follows"], pair["own"]) for pair in found["graphs"]] == [(4, 3, 1)] * 2
     out, _ = output(capsys, "two/0_0/forward", "two/0_1/forward")
     assert out.index("first departure: changed\n  A  x: input") < out.index("and by themselves:")
