@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..output import emit, say
 from ..query import resolve
 from ..store import Run
-from ..tables import Column, on_terminal, render, size_text
+from ..tables import on_terminal, size_text
 
 if TYPE_CHECKING:
     from ..pack.making import Packed
@@ -45,9 +45,7 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, as_json: boo
     if as_json:
         emit(_document(packed), as_json=True)
     else:
-        columns = [Column("what"), *(Column(title, right=True) for title in ("kept", "changed", "left out"))]
-        cells = [[what, *(str(count) if count else "-" for count in counts)] for what, *counts in packed.rows]
-        emit(render(columns, cells, terminal=on_terminal()), as_json=False)
+        emit(making.table(packed.rows, terminal=on_terminal()), as_json=False)
         emit(str(out), as_json=False)
     return LEAK_EXIT if packed.leaks else 0
 
@@ -56,7 +54,7 @@ def _resolved(text: str) -> Path:
     """The folder of the run; also one whose run.json is damaged."""
     path = Path(text)
     if (path / "run.json").is_file():
-        return path.parent.resolve() / path.name if path.name in ("", "..") else path
+        return path.resolve() if path.name in ("", "..") else path
     found = resolve(text)
     if not isinstance(found, Run):
         raise UsageError(f"{text} is one graph", "a run is packed as a whole", "for one graph: graphdbg report")
@@ -74,6 +72,9 @@ def _tell(packed: Packed) -> None:
         say(f"STILL THERE: {leak.what} {leak.text!r} in {leak.member}")
     if packed.leaks:
         say(f"{len(packed.leaks)} traces are left in {packed.file}: look at them before you send it")
+    left = next(row[3] for row in packed.rows if row[0] == "tensors")
+    if left:
+        say(f"{left} tensors are left out: whether a failure shows without them, `graphdbg replay {packed.file}/ID` tells")
     graphs = f"{packed.graphs} graph{'s' * (packed.graphs != 1)}"
     say(f"{packed.file}: {size_text(packed.file.stat().st_size)}, {graphs}. It holds names of your modules, functions and")
     say("variables, constants, and what errors say: unzip it and read the journals and graph.py files before you send it.")

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ... import __version__
 from .. import journal
 from ..atomic import write_file
 from ..errors import GraphdbgError, UnreadableError, UsageError
@@ -26,6 +27,7 @@ from ..process import EXIT_FILE
 from ..process import FILE as PROCESS_FILE
 from ..schema import FORMAT, RunRecord
 from ..store import Run, SavedGraph, open_run
+from ..tables import Column, render
 from ..writer import JOURNAL_FILE, ProcessWriter, RunWriter, encode
 from . import generated, leaks, records
 from .archive import write_archive
@@ -33,6 +35,16 @@ from .gathering import gather
 from .texts import Texts
 
 T = TypeVar("T")
+
+NOTE_FILE = "packed.txt"
+_NOTE = """A run of torch.compile graphs, packed and redacted by graphdbg {version}.
+
+graphdbg ls {file}             which graphs there are, and which one failed; unzipped: graphdbg ls {folder}
+graphdbg show {file}/ID        one of them; diff, replay and minify take it too
+graphdbg replay {file}/ID      what is not in it of the inputs is made up from their shapes and statistics
+
+{table}
+"""
 
 
 class Packed(msgspec.Struct):
@@ -59,8 +71,17 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
         work = _Work(run, texts, Path(folder) / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
         work.whole()
         rows = work.rows()
+        note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
+        write_file(work.out.path / NOTE_FILE, note.encode())
         found = write_archive(work.out.path, out, lambda temporary: leaks.search(temporary, machine))
     return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine))
+
+
+def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:
+    """The rows as text."""
+    columns = [Column("what"), *(Column(title, right=True) for title in ("kept", "changed", "left out"))]
+    cells = [[what, *(str(count) if count else "-" for count in counts)] for what, *counts in rows]
+    return render(columns, cells, terminal=terminal)
 
 
 class _Headless(Run):

@@ -1,0 +1,49 @@
+"""A failure that was recorded here still fails when somebody else replays it from the packed file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = '''
+import torch
+import torch._inductor.config as config
+
+config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"
+
+
+def confidential(x):
+    return (x * 3).relu()  # nobody may read this
+
+
+torch.compile(confidential)(torch.ones(3))
+'''
+
+
+def graphdbg(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "graphdbg", *words]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.slow
+def test_a_packed_failure_fails_elsewhere(tmp_path: Path) -> None:
+    home = tmp_path / "home" / "anneliese"
+    away = tmp_path / "away"
+    for folder in (home / "project", away):
+        folder.mkdir(parents=True)
+    (home / "project" / "train.py").write_text(SCRIPT)
+    person = {"HOME": str(home), "LOGNAME": "anneliese"}
+    assert graphdbg(home / "project", "dump", "-o", "run", "--inputs", "first", "train.py", **person).returncode == 1
+    done = graphdbg(home / "project", "pack", "run", "-o", str(away / "bug.zip"), **person)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, str(away / "bug.zip")), done.stderr
+    replayed = graphdbg(away, "replay", "bug.zip/0_0/inference")
+    assert replayed.returncode == 1, replayed.stderr
+    assert "CppCompileError" in replayed.stdout
+    assert "train.py:9" in graphdbg(away, "show", "bug.zip/0_0/inference").stdout
+    told = graphdbg(away, "show", "bug.zip/0_0/inference", "--json").stdout + graphdbg(away, "ls", "bug.zip", "--json").stdout
+    assert not [word for word in ("anneliese", "nobody may read", "project") if word in told]
