@@ -52,7 +52,7 @@ def _list_run(text: str, run: Run, as_json: bool) -> None:
         return
     if rows:
         emit(graph_table(rows), as_json=False)
-    if hint := why.hint(text, run):
+    if hint := why.hint(text, run.processes):
         say(hint)
     say(_summary(text, run))
 

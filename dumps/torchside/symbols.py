@@ -9,6 +9,7 @@ Reading a live one adds no guard and specialises nothing: it looks at expression
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from typing import Any
@@ -247,7 +248,8 @@ class Symbols:
             env.divisible.add(expr)
             return
         if guard.kind == "guard":
-            env.guards.append(ShapeGuard(expr, env._get_sloc(), size_oblivious=guard.size_oblivious))
+            place = dataclasses.replace(env._get_sloc(), maybe_user_loc=guard.message or None)
+            env.guards.append(ShapeGuard(expr, place, size_oblivious=guard.size_oblivious))
         else:
             stack = CapturedTraceback.extract(skip=1)
             key = self.by_name.get(guard.symbol)
@@ -268,13 +270,18 @@ class Symbols:
 
 def _facts(env: Any) -> list[tuple[Any, Any, str, str, bool]]:
     facts: list[tuple[Any, Any, str, str, bool]] = [
-        (guard.expr, "guard", "", "", bool(getattr(guard, "size_oblivious", False))) for guard in env.guards
+        (guard.expr, "guard", "", _user_line(guard), bool(getattr(guard, "size_oblivious", False))) for guard in env.guards
     ]
     for symbol, asserts in env.deferred_runtime_asserts.items():
         name = symbol.name if symbol is not None else ""
         facts += [(item.expr, "assert", name, str(item.msg), False) for item in asserts]
     facts += [(expr, "divisible", "", "", False) for expr in sorted(env.divisible, key=str)]
     return facts
+
+
+def _user_line(guard: Any) -> str:
+    """Where a guard came from, as torch wrote it down while tracing: `x = x.view(2, -1)  # model.py:12 in forward`."""
+    return str(getattr(getattr(guard, "sloc", None), "maybe_user_loc", None) or "")
 
 
 def _environment(env: Any) -> dict[str, Arg]:

@@ -8,13 +8,16 @@ Opens few records: one for each compile that has symbols, up to a limit, the gra
 
 from __future__ import annotations
 
+import re
+
 from ..errors import GraphdbgError
-from ..schema import GraphRecord
+from ..schema import GraphRecord, GuardRecord
 from ..store import Run
 from . import wording
 from .model import Compile, GraphLine, Symbol, Why
 
 MOST_RECORDS = 60
+_PLACE = re.compile(r"# \S*?([^/\s]+:\d+) in \S+$")
 _ORDER = ("inference", "forward", "joint", "pre_grad", "dynamo")
 
 
@@ -51,5 +54,11 @@ def _fill(item: Compile, record: GraphRecord) -> None:
         Symbol(last.name, wording.short(last.source), last.hint, last.lower, last.upper)
         for last in record.symbols if last.name not in known
     ]  # fmt: skip
-    texts = [wording.short(guard.expr) if guard.kind != "divisible" else f"{guard.expr} == 0" for guard in record.guards]
-    item.conditions += dict.fromkeys(texts)
+    item.conditions += dict.fromkeys(map(_condition, record.guards))
+
+
+def _condition(guard: GuardRecord) -> str:
+    if guard.kind == "divisible":
+        return f"{guard.expr} == 0"
+    place = _PLACE.search(guard.message) if guard.kind == "guard" else None
+    return f"{guard.expr} ({place[1]})" if place else guard.expr

@@ -49,7 +49,7 @@ def graph_break(text: str, then: str, stack: list[Place]) -> Break:
     explanation = _joined(explained[1].partition("\n\n")[0]) if explained else _joined(rest)
     if second.strip() and explained:
         why = _EXPLANATION.search(second)
-        explanation = f"{explanation} {_joined(why[1]) if why else second.strip().partition(chr(10))[0]}"
+        explanation = f"{explanation.rstrip('.')}. {_joined(why[1]) if why else second.strip().partition(chr(10))[0]}"
     useful = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
     return Break(title.strip() or "no reason was given", explanation, useful, link[1] if link else "", then, stack)
 

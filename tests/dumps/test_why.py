@@ -149,7 +149,7 @@ def test_five_hundred_recompiles_are_one_entry(process: ProcessWriter) -> None:
     assert "499 recompiles for one cause: guard self.step == 1 failed, self.step is now 2" in out
     assert "in turn it was 2, 3, 4, 5, 6, 7, 8, 9 and 492 more" in out
     assert "GIVEN UP at 0_500: torch._dynamo.config.recompile_limit = 500" in out
-    assert why.hint("myrun", open_run("myrun")) == "499 recompiles, 1 recompile limit reached: graphdbg ls myrun --why"
+    assert why.hint("myrun", open_run("myrun").processes) == "499 recompiles, 1 recompile limit reached: graphdbg ls myrun --why"
 
 
 def test_parts_of_ddp(process: ProcessWriter) -> None:
@@ -205,7 +205,7 @@ def test_damage_and_old_runs(process: ProcessWriter, tmp_path: Path) -> None:
     _, old = new_run(Path("old"))
     old.save_graph(chain("0_0/forward"))
     assert "Nothing says why" in why.render(why.of_run(open_run("old")))
-    assert why.hint("old", open_run("old")) == ""
+    assert why.hint("old", open_run("old").processes) == ""
 
 
 def test_texts_from_a_dump_cannot_move_the_cursor(process: ProcessWriter) -> None:
