@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ...dumps import index, journal
+from ...dumps import index, journal, why
 from ...dumps.schema import STAGES
 from ...dumps.writer import JOURNAL_FILE
 
@@ -41,9 +41,13 @@ def lines(run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None
         told = [_headline(rows, len(found), name)]
     elif errors or any(note.get("error") for note in notes):
         told = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
+    elif any(event.kind == "why" for event in events):
+        told = [f"graphdbg: no graph was compiled; graphdbg ls {name} --why says what kept the functions out"]
     else:
         told = [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
     told += _failures(rows)
+    if rows and (hint := why.hint(name, found)):
+        told.append(f"graphdbg: {hint}")
     told += _notes(notes, errors or {})
     told += _cost(notes) if rows else []
     if rows:
