@@ -34,16 +34,16 @@ class Leak(msgspec.Struct, frozen=True, order=True):
 
 def search(path: Path, machine: Machine) -> list[Leak]:
     """What is left in the archive, each kind once per member; also member names are looked at."""
-    looked_for = [(what, re.compile(text.encode())) for what, text in _patterns(machine)]
-    secrets = [("credential", re.compile(each.pattern.encode())) for each in SECRETS]
+    looked_for = [(what, word.encode(), re.compile(text.encode())) for what, word, text in _patterns(machine)]
+    secrets = [("credential", b"", re.compile(each.pattern.encode())) for each in SECRETS]
     found: set[Leak] = set()
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             data = archive.read(name)
             layers = [name.encode(), *_layers(name, data)]
             kinds = looked_for if _TENSORS in name else [*looked_for, *secrets]
-            for what, each in kinds:
-                hit = next((match for layer in layers if (match := each.search(layer))), None)
+            for what, word, each in kinds:
+                hit = next((match for layer in layers if word in layer and (match := each.search(layer))), None)
                 if hit is not None:
                     found.add(Leak(name, what, "..." if what == "credential" else hit[0].decode(errors="replace")))
     return sorted(found)
@@ -55,13 +55,14 @@ def not_searched(machine: Machine) -> list[str]:
     return sorted(names - set(machine.telling(names)))
 
 
-def _patterns(machine: Machine) -> Iterator[tuple[str, str]]:
+def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
+    """What is looked for: its kind, a text without which it is not there, and the expression for it."""
     homes = {home.strip("/") for home in machine.homes}
     for path in machine.literals():
-        yield "home folder" if path.strip("/") in homes else "folder of the run or of its sources", path_pattern(path)
+        yield "home folder" if path.strip("/") in homes else "folder of the run or of its sources", path, path_pattern(path)
     for what, names in (("user name", machine.users), ("host name", machine.hosts)):
         for name in machine.telling(names):
-            yield what, pattern(name)
+            yield what, name, pattern(name)
 
 
 def _layers(name: str, data: bytes) -> Iterator[bytes]:
