@@ -22,6 +22,9 @@ Gap = tuple[list[int], list[int]]
 """Nodes without partner that lie between two neighbouring pairs, of A and of B."""
 
 _PASSES = 12
+_FAN = 200
+"""Users of a node that are looked through for the partner of one; a node with more of them says little about each."""
+
 _CALLS = ("call_function", "call_method", "call_module")
 
 
@@ -203,6 +206,8 @@ def _by_neighbours(found: Alignment, fits: Callable[[int, int], bool]) -> None:
         if not wires:
             continue
         producer, place = min(wires, key=lambda wire: len(b.users[wire[0]]))
+        if len(b.users[producer]) > _FAN:
+            continue
         near = [j for j, slot in b.users[producer] if slot == place and found.to_a[j] < 0 and fits(i, j)]
         near = [j for j in near if all(s < len(b.inputs[j]) and b.inputs[j][s] == p for p, s in wires)]
         if len(near) == 1 and found.kinship(i, near[0]) >= min(2, len(a.users[i]) + len(a.inputs[i])):

@@ -16,6 +16,7 @@ _CELLS = 40_000
 
 _LOOK_AHEAD = 64
 _RUN = 3
+_SEARCHES = 1000
 
 
 def increasing(values: Sequence[int]) -> list[int]:
@@ -67,14 +68,18 @@ def _longest(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, in
 
 def _greedy(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Walks both; at a difference it goes on at the nearest place where some items in a row are equal."""
+    both = set(a) & set(b)
+    places_a, places_b = ([n for n, item in enumerate(items) if item in both] for items in (a, b))
+    a, b = [a[n] for n in places_a], [b[n] for n in places_b]
     found: list[tuple[int, int]] = []
-    i = j = 0
+    i = j = searches = 0
     while i < len(a) and j < len(b):
         if a[i] == b[j]:
-            found.append((i, j))
+            found.append((places_a[i], places_b[j]))
             i, j = i + 1, j + 1
             continue
-        i, j = _resync(a, b, i, j)
+        searches += 1
+        i, j = _resync(a, b, i, j) if searches < _SEARCHES else (i + 1, j + 1)
     return found
 
 

@@ -132,7 +132,7 @@ def insert_after(record: GraphRecord, index: int, target: str = "aten.neg.defaul
     """Puts a node behind another one, whose users then use it instead; returns it."""
     nodes = record.graph.nodes
     origin = nodes[index]
-    name = f"{origin.name}_inserted"
+    name = f"{origin.name}_{len(nodes)}_inserted"
     made = msgspec.structs.replace(origin, name=name, target=target, args=[{"node": origin.name}], kwargs={})
     _swap(nodes[index + 1 :], origin.name, name)
     nodes.insert(index + 1, made)

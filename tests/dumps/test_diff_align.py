@@ -139,6 +139,24 @@ def test_a_chain_of_equal_nodes_with_changes_is_no_trap(length: int) -> None:
     assert len(found.departures) < 80
 
 
+def test_large_graphs_with_nothing_in_common_are_no_trap() -> None:
+    def fan(target: str) -> GraphRecord:
+        x = NodeRecord(name="x", op="placeholder", target="x", value=value(4))
+        made = [
+            NodeRecord(name=f"n{k}", op="call_function", target=target, args=[{"node": "x"}, k], value=value(4))
+            for k in range(3000)
+        ]
+        returned = {"tuple": [{"node": node.name} for node in made]}
+        output = NodeRecord(name="output", op="output", target="output", args=[returned])
+        body = GraphBody(nodes=[x, *made, output])
+        return GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=body)
+
+    began = time.perf_counter()
+    assert not compare(fan("aten.mul.Tensor"), fan("aten.add.Tensor")).same
+    assert compare(fan("aten.mul.Tensor"), layered(3000)).counts["only_a"] >= 3000
+    assert time.perf_counter() - began < 8
+
+
 @given(st.lists(st.integers(0, 20), unique=True))
 def test_the_longest_increasing_run(values: list[int]) -> None:
     best = [1] * len(values)
