@@ -75,6 +75,7 @@ class Copy:
         self._host: torch.Tensor | None = None
         self._record: held.HeldRecord | None = None
         self._events: list[Any] = []
+        self._pinned = False
 
     @property
     def size_bytes(self) -> int:
@@ -115,13 +116,15 @@ class Copy:
         if size <= had:
             return
         size += size // 8 if had else 0  # sizes that grow a little each time
+        pinned = not self.paths and torch.cuda.is_available() and torch.cuda.is_initialized()
+        if pinned:
+            size = 1 << (size - 1).bit_length()  # as torch's allocator of pinned memory does
         if not self.budget.grant(size - had):
             raise OverLimit(size)
         try:
             if not self.paths:
                 self._host = None
-                pinned = torch.cuda.is_available() and torch.cuda.is_initialized()
-                self._host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+                self._host, self._pinned = _empty(size, pinned)
                 return
             if self._file is None:
                 self._file = held.HeldFile(self.paths)
@@ -136,7 +139,7 @@ class Copy:
 
         host = self._host
         assert host is not None
-        start, pinned, devices = host.data_ptr(), not self.paths and host.is_pinned(), set[torch.device]()
+        start, pinned, devices = host.data_ptr(), self._pinned, set[torch.device]()
         for storage, (at, size) in zip(storages, places, strict=True):
             if size == 0:
                 continue
@@ -199,6 +202,18 @@ class Copy:
             if self._file is not None:
                 self._file.remove()
                 self._file = None
+
+
+def _empty(size: int, pinned: bool) -> tuple[torch.Tensor, bool]:
+    """Memory on the host, pinned if the system allows; raises RuntimeError when there is none."""
+    import torch
+
+    if pinned:
+        try:
+            return torch.empty(size, dtype=torch.uint8, pin_memory=True), True
+        except RuntimeError:  # more than may be pinned
+            pass
+    return torch.empty(size, dtype=torch.uint8), False
 
 
 def _laid_out(sizes: Sequence[int]) -> tuple[list[tuple[int, int]], int]:

@@ -51,7 +51,7 @@ class Hold:
         self.roles = {item.name: item for item in record.inputs}
         self.in_place = _changed_in_place(record.graph.nodes, self.names)
         self.member = Member(self.name, stage == "backward")
-        self.copy_execution = 0
+        self.copy_execution = self.used = 0
         self.was_kept = False
         paths: list[Path] = []
         if holder.last:
@@ -68,6 +68,7 @@ class Hold:
         execution = Execution(number)
         with holder.session.guarded(f"held inputs of {self.name}"), undisturbed():
             self._copy(number, inputs)
+        with holder.session.guarded(f"step of {self.name}"), undisturbed():
             if holder.when:
                 finding = holder.trouble.begins(self.member)
                 if finding is not None:
@@ -75,6 +76,7 @@ class Hold:
             if "nan" in holder.when:
                 self._test(execution, inputs)
         holder.executions += 1
+        self.used = holder.executions
         holder.seconds += time.perf_counter() - start
         return execution
 
@@ -83,7 +85,11 @@ class Hold:
         if self.copy is None:
             return
         try:
-            self.copy.take(inputs, number)
+            try:
+                self.copy.take(inputs, number)
+            except OverLimit:
+                self.holder.make_room(self)
+                self.copy.take(inputs, number)
             if "error" in self.holder.when:
                 self.copy.finish()  # after an assert on the device nothing arrives any more
         except OverLimit as error:
@@ -193,8 +199,9 @@ class Hold:
                 writer.save_inputs(local, record, writer.tensors)
 
     def settle(self) -> None:
-        """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside it."""
-        copy, self.copy = self.copy, None
+        """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside it. The
+        copy's memory is free afterwards."""
+        copy = self.copy
         if copy is None:
             return
         try:
@@ -203,6 +210,7 @@ class Hold:
                 self._save(record, numbered=self.was_kept, newest=not self.was_kept)
         except GraphdbgError as error:
             self.holder.session.note(f"last inputs of {self.name} stay in {FOLDER}/: {error}")
+            self.copy = None
         else:
             copy.drop()
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 COST = "held inputs"
 """Message of the note that says what holding inputs cost a process."""
 
+IDLE_EXECUTIONS = 256
+"""A graph that did not run during so many executions of others may lose its held inputs to them."""
+
 
 class Holder:
     """All held inputs of one session in one process."""
@@ -50,6 +53,12 @@ class Holder:
         hold = Hold(self, graphs, record)
         self.holds[hold.member] = hold
         return hold
+
+    def make_room(self, hold: Hold) -> None:
+        """Gives back what graphs hold that have not run for long: others have taken their place, after a recompile say."""
+        for other in self.holds.values():
+            if other is not hold and self.executions - other.used > IDLE_EXECUTIONS:
+                other.settle()
 
     def found(self, finding: Finding, hold: Hold, execution: int, message: str, **fields: Any) -> None:
         """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message says when it was."""

@@ -56,7 +56,7 @@ class Trouble:
         self.nan_seen = False
         self.open: Finding | None = None
         self._lock = threading.Lock()
-        self._members: list[Member] = []
+        self._members: dict[Member, None] = {}
         self._count = 0
         self._began = self._began_before = self._last_news = 0
         self._in_backward = False
@@ -65,8 +65,7 @@ class Trouble:
     def begins(self, member: Member) -> Finding | None:
         """An execution begins; returns the finding whose step it belongs to, if its inputs are to be kept for that."""
         with self._lock:
-            if member not in self._members:
-                self._members.append(member)
+            self._members[member] = None
             if self._in_backward and not member.backward:
                 self._new_step()
             self._count += 1
