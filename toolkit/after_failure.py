@@ -18,18 +18,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import FrameType
 
-from ..dumps import index, journal
+from ..dumps import index
 from ..dumps.errors import UsageError
 from ..dumps.output import say
-from ..dumps.writer import JOURNAL_FILE
-from . import normalise
-from .recorder.summary import best, shown_path
+from .recorder.summary import shown_path
+from .suspects import compile_of, suspects, triggered
 
 STEPS = ("minify", "report")
 
@@ -55,43 +54,6 @@ def steps(text: str) -> tuple[str, ...]:
     return tuple(step for step in STEPS if step in words)
 
 
-def suspects(rows: Sequence[index.Row], found: Mapping[tuple[str, str], str] | None = None) -> list[index.Row]:
-    """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired, those in
-    flight when their process died.
-
-    `found` says what fired, by process and graph. The stages of one compile fail together and count once, and so does the same
-    error in another compile or process.
-    """
-    fired = found or {}
-    bad = [row for row in rows if row.saved and row.status == "failed"]
-    bad += [row for row in rows if row.saved and (row.process, row.local) in fired and row not in bad]
-    bad += [row for row in rows if row.saved and row.lost and row not in bad]
-    groups: dict[tuple[str, str], list[index.Row]] = {}
-    for row in bad:
-        groups.setdefault((row.process, row.local.partition("/")[0]), []).append(row)
-    chosen: dict[str, index.Row] = {}
-    for group in groups.values():
-        for error in dict.fromkeys(_likeness(row, fired) for row in group):
-            chosen.setdefault(error, best([row for row in group if _likeness(row, fired) == error]))
-    return list(chosen.values())
-
-
-def triggered(found: Sequence[index.Process]) -> dict[tuple[str, str], str]:
-    """What `--when` found, by process and graph: each trigger leaves a note with a number `found`, and `what` it was."""
-    fired: dict[tuple[str, str], str] = {}
-    for process in found:
-        for event in journal.read(process.path / JOURNAL_FILE).events:
-            if event.kind == "note" and event.graph is not None and event.fields.get("found"):
-                fired.setdefault((process.name, event.graph), str(event.fields.get("what")))
-    return fired
-
-
-def _likeness(row: index.Row, fired: Mapping[tuple[str, str], str]) -> str:
-    if row.status != "failed" and not row.lost:
-        return f"{fired.get((row.process, row.local))} in {row.local}"
-    return f"{row.status if row.lost else 'failed'}: {normalise.message(row.error or '')}"
-
-
 def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = ()) -> None:
     """Does the steps for the first graph that fails again; everything is told on stderr, nothing is raised but our defects.
 
@@ -108,7 +70,7 @@ def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: 
         return
     with _Steps(run, limit_s).begun() as work:
         for number, row in enumerate(found[:_MOST_TRIED], 1):
-            more = f" ({number} of {len(found)} different failures)" if len(found) > 1 else ""
+            more = f" ({number} of {len(found)} suspects)" if len(found) > 1 else ""
             say(f"graphdbg: on failure: {' and '.join(wanted)} {row.id}{more}, for {work.left_s():.0f} s at most")
             if work.one(row, wanted) or work.over():
                 break
@@ -183,7 +145,7 @@ class _Steps:
         if not self.written:
             why = "it was interrupted" if self.stopped else f"{self.limit_s:.0f} s were over" if self.over() else "see above"
             lines = [f"graphdbg: on failure: nothing was written ({why})"]
-        others = [row.id for row in found if row is not self.done]
+        others = [row.id for row in found if self.done is None or compile_of(row) != compile_of(self.done)]
         if self.written and others:
             lines.append(f"graphdbg: other failures, not looked at: {', '.join(others)}")
         return lines

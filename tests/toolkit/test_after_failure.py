@@ -14,6 +14,7 @@ from graphdbg.dumps import index
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit import after_failure
+from graphdbg.toolkit.suspects import suspects, triggered
 
 ENDS = Path(__file__).parent / "recorder" / "scripts" / "ends.py"
 
@@ -30,7 +31,7 @@ def dump(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def chosen(*rows: index.Row) -> list[str]:
-    return [found.id for found in after_failure.suspects(rows)]
+    return [found.id for found in suspects(rows)]
 
 
 def test_the_stages_of_one_compile_count_once_and_the_inner_one_is_taken() -> None:
@@ -58,7 +59,7 @@ def test_a_failure_comes_before_what_was_in_flight_at_a_death() -> None:
 
 def test_a_graph_where_a_trigger_fired_is_taken_though_it_ran() -> None:
     rows = [row("0_0/forward", status="ran"), row("0_0/backward", status="ran"), row("1_0/forward", "ValueError: no")]
-    found = after_failure.suspects(rows, {("pid1", "0_0/backward"): "nan"})
+    found = suspects(rows, {("pid1", "0_0/backward"): "nan"})
     assert [each.local for each in found] == ["1_0/forward", "0_0/backward"]
 
 
@@ -66,8 +67,10 @@ def test_triggers_are_read_from_the_journal(tmp_path: Path) -> None:
     run = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["train.py"]))
     process = run.process("pid7")
     process.journal.event("note", "0_0/backward", found=1, what="nan", execution=3, message="NaN came into being")
-    process.journal.event("note", "0_0/forward", message="inputs of execution 3 kept", kept=1)
-    assert after_failure.triggered(index.processes(run.path)) == {("pid7", "0_0/backward"): "nan"}
+    for graph in ("0_0/forward", "0_0/dynamo", "1_0/dynamo"):
+        process.journal.event("note", graph, message="inputs of execution 3 kept", kept=1)
+    found = triggered(index.processes(run.path))
+    assert list(found.items()) == [(("pid7", "0_0/backward"), "nan"), (("pid7", "0_0/dynamo"), "nan")]
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("minify", ("minify",)), ("report, minify,", ("minify", "report"))])

@@ -1,0 +1,71 @@
+"""Which graphs of a run to look into first, one for each way in which it went wrong: read from journals, no graph is opened.
+
+Says nothing about whether a graph fails again; only a replay can. Must not import torch.
+
+>>> [row.id for row in suspects(index.rows(processes), triggered(processes))]
+['0_0/forward']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..dumps import index, journal
+from ..dumps.writer import JOURNAL_FILE
+from . import normalise
+from .recorder.summary import best
+
+
+def suspects(rows: Sequence[index.Row], found: Mapping[tuple[str, str], str] | None = None) -> list[index.Row]:
+    """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired, those in
+    flight when their process died.
+
+    `found` says what fired, by process and graph. The stages of one compile fail together and count once, and so does the same
+    error in another compile or process.
+    """
+    fired = found or {}
+    bad = [row for row in rows if row.saved and row.status == "failed"]
+    by_name = {(row.process, row.local): row for row in rows if row.saved}
+    bad += [by_name[name] for name in fired if name in by_name and by_name[name] not in bad]
+    bad += [row for row in rows if row.saved and row.lost and row not in bad]
+    groups: dict[tuple[str, str], list[index.Row]] = {}
+    for row in bad:
+        groups.setdefault(compile_of(row), []).append(row)
+    chosen: dict[str, index.Row] = {}
+    for group in groups.values():
+        for error in dict.fromkeys(_likeness(row, fired) for row in group):
+            chosen.setdefault(error, best([row for row in group if _likeness(row, fired) == error]))
+    return list(chosen.values())
+
+
+def triggered(found: Sequence[index.Process]) -> dict[tuple[str, str], str]:
+    """What `--when` found, by process and graph: each trigger leaves a note with a number `found`, and `what` it was.
+
+    The Dynamo graph of the same compile follows, if its inputs were kept: a NaN that is the model's own in the backward alone may
+    be the compiler's in the whole.
+    """
+    fired: dict[tuple[str, str], str] = {}
+    for process in found:
+        wholes: dict[Any, tuple[str, str]] = {}
+        for event in journal.read(process.path / JOURNAL_FILE).events:
+            if event.kind != "note" or event.graph is None:
+                continue
+            compiled, _, stage = event.graph.partition("/")
+            if number := event.fields.get("found"):
+                wholes[number] = (compiled, str(event.fields.get("what")))
+                fired.setdefault((process.name, event.graph), wholes[number][1])
+            elif stage.partition(".")[0] == "dynamo" and wholes.get(event.fields.get("kept"), ("", ""))[0] == compiled:
+                fired.setdefault((process.name, event.graph), wholes[event.fields["kept"]][1])
+    return fired
+
+
+def compile_of(row: index.Row) -> tuple[str, str]:
+    """The process and the compile that a graph belongs to."""
+    return row.process, row.local.partition("/")[0]
+
+
+def _likeness(row: index.Row, fired: Mapping[tuple[str, str], str]) -> str:
+    if row.status != "failed" and not row.lost:
+        return f"{fired.get((row.process, row.local))} in {row.local}"
+    return f"{row.status if row.lost else 'failed'}: {normalise.message(row.error or '')}"
