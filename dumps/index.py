@@ -9,6 +9,7 @@ Must stay fast for thousands of graphs, and must read what a killed process left
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ import msgspec
 from . import ids, journal
 from .compressed import stored
 from .errors import GraphdbgError, UnreadableError
+from .process import EXIT_FILE, ExitRecord, Liveness, ProcessRecord, liveness
 from .process import FILE as PROCESS_FILE
-from .process import Liveness, ProcessRecord, liveness
 from .reading import read_record
 from .schema import FORMAT
 from .sidecar import TABLE, read_table
@@ -27,7 +28,10 @@ from .writer import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
 
 
 class Process(msgspec.Struct):
-    """One recorded process: its folder, whether it lives, the states of its graphs, and what of it is damaged."""
+    """One recorded process: its folder, whether it lives, the states of its graphs, and what of it is damaged.
+
+    `last` is its last event about a graph, `exit` how it ended as seen from outside, `uncaught` the exception that ended it,
+    `left_out` how many graphs are not there, by the limit that was asked for."""
 
     name: str
     path: Path
@@ -37,11 +41,15 @@ class Process(msgspec.Struct):
     states: dict[str, journal.GraphState]
     saved: set[str]
     damage: list[str]
+    last: journal.Event | None = None
+    exit: ExitRecord | None = None
+    uncaught: str | None = None
+    left_out: dict[str, int] = {}
 
 
 class Row(msgspec.Struct):
     """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does;
-    `since` is when it came to its status; `lost`: it was in flight when its process died."""
+    `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its own."""
 
     id: str
     local: str
@@ -56,6 +64,7 @@ class Row(msgspec.Struct):
     path: Path
     since: float = 0.0
     lost: bool = False
+    died: bool = False
 
     def fixed(self) -> dict[str, Any]:
         """The row as `ls --json` prints it."""
@@ -123,8 +132,36 @@ def _process(path: Path) -> Process:
         del states[local]
     for local in sorted(saved - states.keys()):
         states[local] = journal.GraphState(status="captured")
-    alive = liveness(record, ended=contents.ended())
-    return Process(path.name, path, record.rank, record, alive, states, saved, damage)
+    left = exit_record(path, damage)
+    alive = "dead" if left is not None and not contents.ended() else liveness(record, ended=contents.ended())
+    last = next((event for event in reversed(contents.events) if event.graph is not None and event.kind in journal.STATES), None)
+    return Process(
+        path.name, path, record.rank, record, alive, states, saved, damage, last, left, contents.uncaught(),
+        dict(contents.left_out()),
+    )  # fmt: skip
+
+
+def left_out(found: Iterable[Process]) -> Counter[str]:
+    """Reason -> how many graphs of those processes are not there because of it."""
+    counts: Counter[str] = Counter()
+    for process in found:
+        counts.update(process.left_out)
+    return counts
+
+
+def left_out_text(counts: Counter[str]) -> str:
+    """The same for people: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing was."""
+    parts = [f"{count} graph{'s' * (count != 1)} by {reason}" for reason, count in counts.most_common()]
+    return f"left out: {', '.join(parts)}" if parts else ""
+
+
+def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
+    """How the process of a folder, or for a run's folder its command, ended as seen from outside; None when nobody saw it."""
+    try:
+        return read_record(path / EXIT_FILE, ExitRecord) if (path / EXIT_FILE).exists() else None
+    except GraphdbgError as error:
+        damage.append(str(error))
+        return None
 
 
 def rows(found: Iterable[Process]) -> list[Row]:
@@ -143,11 +180,12 @@ def _row(process: Process, local: str, name: str) -> Row:
             nodes = len(read_table(path / TABLE))
         except GraphdbgError as error:
             process.damage.append(str(error))
-    lost = state.status in journal.IN_FLIGHT and process.liveness == "dead"
+    lost = state.status in journal.IN_FLIGHT and process.liveness in ("dead", "ended")
     error = state.error
     if lost:
-        error = f"process {process.record.pid} died while this graph was {state.status}"
+        how = "died" if process.liveness == "dead" else "ended"  # with a thread of it at work
+        error = f"process {process.record.pid} {how} while this graph was {state.status}"
     return Row(
         name, local, process.name, process.rank, ids.stage_of(local), nodes, state.status, error, state.seconds,
-        local in process.saved, path, state.since, lost,
+        local in process.saved, path, state.since, lost, process.liveness == "dead",
     )  # fmt: skip

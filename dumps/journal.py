@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,9 +22,10 @@ import msgspec
 
 from .errors import EnvironmentLackError, UnreadableError
 
-KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "note", "why", "begin", "end")
-"""What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state; the others
-are states of a graph. A reader passes over kinds that it does not know."""
+KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "left_out", "note", "why", "begin", "end")
+"""What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state; `left_out`
+says that a graph is not there, or no longer, to stay within a limit; the others are states of a graph. A reader passes
+over kinds that it does not know."""
 
 STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
 IN_FLIGHT = ("compiling", "running")
@@ -36,6 +38,7 @@ class Journal:
         self.path = path
         self._lock = threading.RLock()  # a signal handler may write while its own thread does
         self._torn = False
+        self.written_bytes = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         try:
             self._descriptor = os.open(path, flags, 0o666)
@@ -52,6 +55,7 @@ class Journal:
                 return
             # After a short write (a full disk) the next line starts afresh, so only one line is lost.
             data = b"\n" + line if self._torn else line
+            self.written_bytes += len(data)
             try:
                 self._torn = os.write(self._descriptor, data) != len(data)
             except OSError as error:
@@ -90,6 +94,11 @@ class Event(msgspec.Struct):
     kind: str
     graph: str | None
     fields: dict[str, Any]
+
+
+def line(event: Event) -> bytes:
+    """The line of an event that was read, as it would be written: for whoever copies a journal."""
+    return msgspec.json.encode(_clean({"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields})) + b"\n"
 
 
 class GraphState(msgspec.Struct):
@@ -142,11 +151,32 @@ class JournalContents(msgspec.Struct):
         for event in self.events:
             if event.graph is not None and event.kind in STATES:
                 states.setdefault(event.graph, GraphState()).apply(event)
+            elif event.graph is not None and event.kind == "left_out":
+                states.pop(event.graph, None)
         return states
+
+    def left_out(self) -> Counter[str]:
+        """Reason -> how many graphs are not there because of it."""
+        reasons: dict[str, str] = {}
+        for event in self.events:
+            if event.graph is not None and event.kind == "left_out":
+                reasons[event.graph] = str(event.fields.get("reason") or "a limit")
+            elif event.graph is not None and event.kind == "captured":
+                reasons.pop(event.graph, None)
+        more = [event.fields for event in self.events if event.kind == "note" and event.fields.get("left_out")]
+        found = Counter(reasons.values())
+        for fields in more:
+            found[str(fields.get("reason"))] += int(fields["left_out"])
+        return found
 
     def ended(self) -> bool:
         """Whether the process closed its journal itself."""
         return any(event.kind == "end" for event in self.events)
+
+    def uncaught(self) -> str | None:
+        """The exception that ended the process, if it said so."""
+        notes = (event.fields for event in reversed(self.events) if event.kind == "note" and event.fields.get("uncaught"))
+        return next((str(fields.get("message")) for fields in notes), None)
 
 
 def read(path: Path) -> JournalContents:

@@ -1,6 +1,7 @@
 """Whether a recorded process still lives: process.json, written at its start, and what this host says about it now.
 
-A process id alone is no proof (ids are used again), so the kernel's start time is kept with it. Says "unknown" for another host.
+A process id alone is no proof (ids are used again, and two hosts or containers have the same), so the kernel's start time, boot
+and process namespace are kept with it. Says "unknown" for another host. Must not signal or trace anything.
 
 >>> liveness(ProcessRecord(format=1, name="pid1", pid=1, host="elsewhere"), ended=False)
 'unknown'
@@ -18,10 +19,14 @@ from .schema import FORMAT, Record
 Liveness = Literal["ended", "alive", "dead", "unknown"]
 
 FILE = "process.json"
+EXIT_FILE = "exit.json"
+"""How a process ended, as `graphdbg dump` saw it from outside: beside process.json, and for its command beside run.json."""
 
 
 class ProcessRecord(Record, kw_only=True):
-    """process.json: one recorded process. `start_ticks` is its start time since boot, in clock ticks (0: unknown)."""
+    """process.json: one recorded process. `start_ticks` is its start time since boot, in clock ticks (0: unknown); `where` says
+    which boot of which machine, and which namespace of process ids, the id belongs to; `gone` that it was seen to be dead by
+    whoever copied the record to where nobody can ask."""
 
     format: int
     name: str
@@ -32,6 +37,17 @@ class ProcessRecord(Record, kw_only=True):
     start_ticks: int = 0
     started: float = 0.0
     argv: list[str] = []
+    where: str = ""
+    gone: bool = False
+
+
+class ExitRecord(Record, kw_only=True):
+    """exit.json: `code` is the exit code of a process, or minus the number of the signal that killed it."""
+
+    format: int
+    pid: int
+    code: int
+    time: float = 0.0
 
 
 def host_name() -> str:
@@ -39,18 +55,35 @@ def host_name() -> str:
     return os.uname().nodename if hasattr(os, "uname") else platform.node()
 
 
+def boot_and_namespace() -> str:
+    """The kernel's id of this boot and of this process's namespace of process ids; empty where it does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
 def start_ticks(pid: int) -> int | None:
     """The start time of a live process of this host in clock ticks since boot; 0 when unknown, None when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else _signal_zero(pid)
+        return _signal_zero(pid)  # another user's process may be hidden from /proc
     except OSError:
         return 0
     fields = stat.rpartition(")")[2].split()
     if len(fields) < 20 or not fields[19].isdigit():
         return 0
     return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _boot_time() -> float:
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, StopIteration, ValueError):
+        return 0.0
 
 
 def _signal_zero(pid: int) -> int | None:
@@ -72,7 +105,7 @@ def describe(name: str, rank: int | None = None, restart: int = 0) -> ProcessRec
     return ProcessRecord(
         format=FORMAT, name=name, pid=pid, host=host_name(), rank=rank, restart=restart,
         start_ticks=start_ticks(pid) or 0, started=time.time(),
-        argv=[argument.encode("utf-8", "backslashreplace").decode() for argument in sys.argv],
+        argv=[argument.encode("utf-8", "backslashreplace").decode() for argument in sys.argv], where=boot_and_namespace(),
     )  # fmt: skip
 
 
@@ -80,8 +113,14 @@ def liveness(process: ProcessRecord, *, ended: bool) -> Liveness:
     """Whether the process closed its journal ("ended"), still runs, is gone without that, or cannot be asked from here."""
     if ended:
         return "ended"
+    if process.gone:
+        return "dead"
     if process.host != host_name():
         return "unknown"
+    if process.where and process.where != (here := boot_and_namespace()):
+        # Another boot: restarted since then, or another machine of the same name, which only differs in having been up before.
+        other_boot = process.where.partition(" ")[0] != here.partition(" ")[0]
+        return "dead" if other_boot and process.started and process.started < _boot_time() else "unknown"
     ticks = start_ticks(process.pid)
     if ticks is None or (process.start_ticks and ticks and ticks != process.start_ticks):
         return "dead"

@@ -173,7 +173,6 @@ class GuardRecord(Record):
 
     A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` says that expr is 0.
     `message` is what a failed assert says, and the user line that a guard comes from.
-    `message` is what a failed assert says, and the user line that a guard comes from.
     """
 
     expr: str

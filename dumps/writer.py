@@ -13,24 +13,27 @@ PosixPath('myrun/rank0_pid123/graphs/0_0/forward')
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from . import ids, kernels, process, sidecar
 from .atomic import cannot_write, new_folder, temporary_beside, write_file
 from .compressed import LARGE_BYTES, packed, stored
-from .errors import EnvironmentLackError, GraphdbgError, UsageError
+from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
 from .journal import Journal
 from .output import say
 from .reading import read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
-from .shared import SharedFiles
+from .shared import BLOCK_BYTES, SharedFiles, in_blocks
 from .tensors import TensorSink, TensorStore
 
 RUN_FILE = "run.json"
@@ -42,6 +45,8 @@ GRAPHS_FOLDER = "graphs"
 CODE_FOLDER = "code"
 TENSORS_FOLDER = "tensors"
 
+_JOIN_S = 3.0
+
 
 def encode(record: object) -> bytes:
     """The bytes of a JSON file of the saved form: the record, and a newline. Raises UsageError for text without UTF-8 form."""
@@ -49,6 +54,24 @@ def encode(record: object) -> bytes:
         return msgspec.json.encode(record) + b"\n"
     except UnicodeEncodeError as error:
         raise UsageError("cannot save a record", f"a text in it has no UTF-8 form ({error.object[:60]!r})") from error
+
+
+class LeftOutError(Exception):
+    """The gate had no room for something of this graph; it has counted that already."""
+
+
+class Gate(Protocol):
+    """Who decides what there is room for. `gone` are the graphs that were removed again."""
+
+    gone: set[str]
+
+    def admit(self, local: str, size_bytes: int) -> bool:
+        """Whether a graph of that size may be written."""
+        ...
+
+    def admit_more(self, size_bytes: int, local: str) -> bool:
+        """Whether inputs or code of that size may be added to a graph."""
+        ...
 
 
 class RunWriter:
@@ -82,7 +105,7 @@ class RunWriter:
         if not join:
             why = "a run is recorded there already, and runs are never overwritten"
             raise UsageError(f"cannot record into {path}", why, "choose another name or delete it")
-        return cls(path, read_record(path / RUN_FILE, RunRecord))
+        return cls(path, joined_record(path))
 
     def process(self, name: str | None = None, rank: int | None = None, restart: int = 0) -> ProcessWriter:
         """Makes a folder for the calling process. A name that is taken (a pid used again) gets `_2`, `_3`, ... at its end."""
@@ -99,8 +122,33 @@ class RunWriter:
                 raise EnvironmentLackError(
                     f"cannot write {self.path / chosen}", error.strerror or str(error)
                 ) from error
-            return ProcessWriter(self, chosen, rank, restart)
+            try:
+                return ProcessWriter(self, chosen, rank, restart)
+            except GraphdbgError:
+                shutil.rmtree(self.path / chosen, ignore_errors=True)  # a full disk leaves no half of a process
+                raise
         raise AssertionError("unreachable")
+
+    def unite(self) -> None:
+        """Links equal files of all its processes, those that died before they could included."""
+        for entry in sorted(self.path.iterdir()) if self.path.is_dir() else ():
+            if (entry / process.FILE).exists():
+                SharedFiles(self.path, entry.name).unite()
+
+
+def joined_record(path: Path) -> RunRecord:
+    """The run.json that another process made, or is about to finish where the file system has no hard links.
+
+    Raises UnreadableError when it is still not whole after a few seconds.
+    """
+    deadline = time.monotonic() + _JOIN_S
+    while True:
+        try:
+            return read_record(path / RUN_FILE, RunRecord)
+        except UnreadableError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 class ProcessWriter:
@@ -117,6 +165,9 @@ class ProcessWriter:
         self._lock = threading.Lock()
         self._taken: set[str] = set()
         self._fresh = itertools.count()
+        self._folders = 0
+        self._compiles: set[str] = set()
+        self.gate: Gate | None = None
         write_file(self.path / process.FILE, encode(process.describe(name, rank, restart)))
         self.journal = Journal(self.path / JOURNAL_FILE)
         self.journal.event("begin", pid=self.pid)
@@ -152,10 +203,14 @@ class ProcessWriter:
         Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
+        contents = dict(_form(name, data) for name, data in self._texts(record))
+        if self.gate is not None and not self.gate.admit(record.id, _size(contents)):
+            raise LeftOutError(record.id)
         _copy_storages(_stored(record), tensors, self.tensors)
-        self._write_folder(path, dict(_form(name, data) for name, data in self._texts(record)))
+        self._write_folder(path, contents)
         with self._lock:
             self._taken.add(record.id)
+            self._compiles.add(path.parent.name)
         self.journal.event("captured", graph=record.id, nodes=len(record.graph.nodes), stage=record.stage)
         return path
 
@@ -176,7 +231,9 @@ class ProcessWriter:
         """Writes inputs.json (or the file of that name) beside the graph; a later call replaces it."""
         _copy_storages(_stored(None, inputs), tensors, self.tensors)
         path = self._existing(local) / ids.check_file_name(name, "file name")
-        return self._replace(path, encode(inputs))
+        data = encode(inputs)
+        self._ask(local, len(data))
+        return self._replace(path, data)
 
     def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
         """Writes generated code into code/, one file per name; returns their paths.
@@ -186,10 +243,11 @@ class ProcessWriter:
         folder = self._existing(local) / CODE_FOLDER
         texts = {ids.check_file_name(name, "file name"): text.encode("utf-8", "backslashreplace") for name, text in files.items()}
         size = sum(map(len, texts.values()))
-        if size >= LARGE_BYTES and kernels.WHOLE in files:
+        if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
             found = kernels.split(files[kernels.WHOLE])
             texts = {name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)}
         contents = dict(_form(name, data, size) for name, data in texts.items())
+        self._ask(local, _size(contents))
         if folder.exists():
             for name, data in contents.items():
                 self._placed(self.shared.replace, folder / name, data)
@@ -199,18 +257,33 @@ class ProcessWriter:
 
     def remove_graph(self, local: str) -> None:
         """Deletes a graph's folder, and the bytes that no other graph shares; the caller says why in the journal."""
-        path = self._existing(local)
+        path = self.graph_path(local)
         away = temporary_beside(path)
         path.rename(away)
         for parent, _, names in os.walk(away):
             for name in names:
                 self.shared.remove(Path(parent) / name)
+        self._folders -= 1 + (away / CODE_FOLDER).is_dir()
         shutil.rmtree(away, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other stages are there still
+            path.parent.rmdir()
+            self._compiles.discard(path.parent.name)
+
+    def disk_bytes(self) -> int:
+        """What this process added to the disk, in blocks."""
+        logs = in_blocks(self.journal.written_bytes) + in_blocks(self.shared.list_bytes)
+        graphs = self.shared.disk_bytes + BLOCK_BYTES * (self._folders + len(self._compiles) + 8)
+        return logs + graphs + in_blocks(self.tensors.written_bytes)
+
+    def _ask(self, local: str, size_bytes: int) -> None:
+        if self.gate is not None and not self.gate.admit_more(size_bytes, local):
+            raise LeftOutError(local)
 
     def _write_folder(self, path: Path, contents: Mapping[str, bytes]) -> None:
         """A new folder with these files; it appears whole or not at all."""
         with new_folder(path) as folder:
             names = {name: self.shared.place(folder / name, data) for name, data in contents.items()}
+        self._folders += 1
         for name, shared in names.items():
             self.shared.publish(path / name, shared)
 
@@ -237,6 +310,8 @@ class ProcessWriter:
 
     def _existing(self, local: str) -> Path:
         path = self.graph_path(local)
+        if self.gate is not None and local in self.gate.gone:
+            raise LeftOutError(local)
         if not path.is_dir():
             raise UsageError(f"{path} does not exist", "save the graph first")
         return path
@@ -278,6 +353,11 @@ def _files(record: GraphRecord, on_failure: Callable[[Exception], None]) -> Iter
     else:
         yield PROGRAM_FILE, text.encode("utf-8", "backslashreplace")
     yield GRAPH_FILE, encode(record)
+
+
+def _size(contents: Mapping[str, bytes]) -> int:
+    """What files take on disk with their folder."""
+    return 2 * BLOCK_BYTES + sum(in_blocks(len(data)) for data in contents.values())
 
 
 def _form(name: str, data: bytes, group_bytes: int | None = None) -> tuple[str, bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .. import index, why
+from .. import deaths, index, why
 from ..errors import GraphdbgError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
@@ -48,10 +48,16 @@ def _list_run(text: str, run: Run, as_json: bool) -> None:
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
-        emit({"run": text, "graphs": [row.fixed() for row in rows]}, as_json=True)
+        ends = [ending.fixed() for ending in deaths.endings(run.processes)]
+        left = dict(index.left_out(run.processes))
+        emit({"run": text, "graphs": [row.fixed() for row in rows], "processes": ends, "left_out": left}, as_json=True)
         return
     if rows:
         emit(graph_table(rows), as_json=False)
+    for line in deaths.lines(run.processes):
+        say(line)
+    if left := index.left_out_text(index.left_out(run.processes)):
+        say(left)
     if hint := why.hint(text, run.processes):
         say(hint)
     say(_summary(text, run))
@@ -75,7 +81,7 @@ def graph_table(rows: list[index.Row]) -> str:
 
 def _status(row: index.Row) -> str:
     if row.lost:
-        return f"{row.status}, died"
+        return f"{row.status}, died" if row.died else f"{row.status}, ended"
     if row.status in IN_FLIGHT and row.since:
         import time
 

@@ -8,27 +8,38 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from ...dumps import held
 from ...dumps.atomic import write_file
-from ...dumps.errors import UsageError
+from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
 from ...dumps.writer import RUN_FILE, RunWriter, encode
 from .. import after_failure
 from ..recorder import launch, summary
-from ..recorder.options import Options, check_stages, checked
+from ..recorder.options import Options, check_stages, checked, parts, size_of
 from ..recorder.origin import environment, versions
+from ..recorder.watching import Watcher
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @click.command(context_settings=_PASS_ON)
 @click.option("-o", "--output", metavar="RUN", help="Folder to record into; it must not exist. Default: graphdbg-run-N.")
-@click.option("--inputs", default="index", metavar="POLICY", help="none, meta, index (default), first or all.")
-@click.option("--when", metavar="WHEN", help="Not built yet.")
+@click.option("--inputs", default="index", metavar="POLICY", help="none, meta, index (default), first, last or all.")
+@click.option("--when", default="", metavar="A,B", help="nan, error or both: keep the inputs of the step that went wrong.")
+@click.option("--held-limit", default="4G", show_default=True, metavar="SIZE", help="What --inputs last and --when may hold.")
+@click.option("--max-disk", default="0", metavar="SIZE", help="What the run may take, like 500M: old graphs go first, failed ones never.")
+@click.option("--keep", default=0, metavar="N", help="Keep the newest N compiles of each function.")
+@click.option("--only", default="", metavar="REGEX", help="Record graphs that match, in 'ID function file:line'.")
+@click.option("--after-step", default=0, metavar="N", help="Record what runs after the optimizer's Nth step.")
 @click.option("--stages", default="", metavar="A,B", help="Record these stages only.")
 @click.option("--on-failure", metavar="STEPS", help="minify, report or both: done with the failing graph when the command ended.")
 @click.option(
@@ -38,34 +49,60 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.option("--keep-cache", is_flag=True, help="Leave torch's compiler caches on, and say which graphs they hid.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
 def dump(
-    output: str | None, inputs: str, when: str | None, stages: str, on_failure: str | None, on_failure_time: float,
-    keep_cache: bool, command: tuple[str, ...],
+    output: str | None, inputs: str, when: str, held_limit: str, max_disk: str, keep: int, only: str, after_step: int,
+    stages: str, on_failure: str | None, on_failure_time: float, keep_cache: bool, command: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Run a command and record every graph that its compiler stack builds.
 
     CMD is `script.py args`, `-m module args`, `python ...` or any program. Its output and exit code are its own.
     """
-    if when is not None:
-        raise UsageError("--when is not built yet", "", "leave --when out")
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
-    asked = [stage.strip() for stage in stages.split(",") if stage.strip()]
-    options = checked(Options(run="", inputs=inputs, stages=check_stages(asked), keep_cache=keep_cache, wrapped=True))
+    options = checked(Options(
+        run="", inputs=inputs, when=parts(when), held_limit=size_of(held_limit), stages=check_stages(parts(stages)),
+        max_disk=size_of(max_disk), keep=keep, only=only, after_step=after_step, keep_cache=keep_cache, wrapped=True,
+    ))  # fmt: skip
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))
     options.run = str(run.path.absolute())
-    with tempfile.NamedTemporaryFile(prefix="graphdbg-seen-") as seen:
-        options.seen = seen.name
+    with _seen_file() as seen:
+        options.seen = str(seen or "")
         signals: list[int] = []
-        code = launch.run(words, options.environment(), told=signals.append)
-        reason = _why_empty(words, Path(seen.name))
-    _complete(run)
+        code = launch.run(words, options.environment(), told=signals.append, watcher=Watcher(run.path.absolute(), seen))
+        try:
+            _tell(run, words, code, seen)
+            if steps:
+                after_failure.follow(run.path, steps, on_failure_time, signals)
+        except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
+            say(f"graphdbg: {error}")
+    return code
+
+
+def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None) -> None:
+    traces = summary.read_traces(seen) if seen is not None else []
+    try:
+        _complete(run)
+    except GraphdbgError as error:
+        say(f"graphdbg: {error}")
+    run.unite()
+    for line in held.keep_run(run.path, run.tensors):
+        say(f"graphdbg: {line}")
     if code > 128:
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
-    for line in summary.lines(run.path.absolute(), reason=reason):
+    lost = Counter(str(trace["lost"]) for trace in traces if "lost" in trace)
+    for line in summary.lines(run.path.absolute(), errors=lost, reason=_why_empty(words, traces)):
         say(line)
-    if steps:
-        after_failure.follow(run.path, steps, on_failure_time, signals)
-    return code
+
+
+@contextmanager
+def _seen_file() -> Iterator[Path | None]:
+    """A file through which the recorded processes tell of themselves; None where none can be made."""
+    try:
+        file = tempfile.NamedTemporaryFile(prefix="graphdbg-seen-")  # noqa: SIM115
+    except OSError:
+        yield None
+        return
+    with file:
+        yield Path(file.name)
 
 
 def _make_run(output: str | None, options: Options, command: list[str]) -> RunWriter:
@@ -95,8 +132,7 @@ def _complete(run: RunWriter) -> None:
         write_file(run.path / RUN_FILE, encode(run.record))
 
 
-def _why_empty(words: list[str], seen: Path) -> str:
-    traces = summary.read_traces(seen)
+def _why_empty(words: list[str], traces: list[dict[str, Any]]) -> str:
     disabled = next((str(trace["disabled"]) for trace in traces if trace.get("disabled")), "")
     if disabled:
         return f"{disabled} is set; unset it."

@@ -10,16 +10,22 @@ from __future__ import annotations
 import os
 import sys
 
-_WORKER_FILES = ("torch/_inductor/compile_worker", "torch/_inductor/autotune_process", "torch._inductor.autotune_process")
+_WORKER_FILES = (
+    "torch/_inductor/compile_worker", "torch/_inductor/autotune_process", "torch/_inductor/__autotune_main__",
+    "torch._inductor.autotune_process",
+)  # fmt: skip
 
 
 def start() -> None:
     """Returns at once unless the environment asks for a recording, or in one of Inductor's own worker processes."""
     run = os.environ.get("GRAPHDBG")
-    if not run or in_inductor_worker(sys.orig_argv):
+    if not run:
+        return
+    if in_inductor_worker(sys.orig_argv):
+        del os.environ["GRAPHDBG"]  # nor in what the worker starts
         return
     try:
-        from .session import start_from_environment
+        from .starting import start_from_environment
 
         start_from_environment(run)
     except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without a recording

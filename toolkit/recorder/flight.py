@@ -23,6 +23,7 @@ from . import configs
 from ._torch import compile_id, is_restart, undisturbed
 from .ambient import ambient
 from .origin import versions
+from .waiting import PackedSave
 
 if TYPE_CHECKING:
     from .session import Session
@@ -37,6 +38,7 @@ class Graph:
         self.record: GraphRecord | None = record
         self.opened = time.perf_counter()
         self.watched = False
+        self.save: PackedSave | None = None
 
 
 class Flight:
@@ -64,17 +66,24 @@ class Flight:
             from ...dumps import live
 
             writer = session.writer()
+            local = writer.unique_id(self.name, stage)
+            if session.refuses(local):
+                return None
             config = configs.changed(self.options, bypassed=not session.options.keep_cache)
-            state = ambient()
+            state = ambient(seed=False)  # the seed is the process's: in its inputs and its settings
             with undisturbed():
                 record = live.encode(
-                    gm, id=writer.unique_id(self.name, stage), stage=stage, compile_id=self.compile_id,
+                    gm, id=local, stage=stage, compile_id=self.compile_id,
                     compile_kwargs=compile_kwargs, ambient=state, config=config,
                     input_roles={role.name: (role.role, role.source) for role in roles or ()}, sink=writer.tensors,
                 )  # fmt: skip
             record.versions = versions(live=True)
-            writer.save_graph(record, writer.tensors)
             graph = Graph(record)
+            if session.waiting.begin(self.name):
+                graph.save = PackedSave(writer, record)
+                session.wait_for(local, graph.save)
+            else:
+                writer.save_graph(record, writer.tensors)
             if settle:
                 self.open.append(graph)
                 session.event("compiling", graph.id)
@@ -90,12 +99,17 @@ class Flight:
             record.compile_kwargs.update({key: configs.encoded(value) for key, value in compile_kwargs.items()})
             if record.graph.nodes and record.graph.nodes[-1].op == "output":
                 record.graph.nodes[-1].meta.update({key: configs.encoded(value) for key, value in output_meta.items()})
-            self.session.writer().amend(record)
+            if graph.save is None:
+                self.session.writer().amend(record)
 
     def settle(self, failure: BaseException | None) -> None:
         """Journals the end of all graphs still open in this call."""
         for graph in self.open:
             seconds = round(time.perf_counter() - graph.opened, 6)
+            if graph.save is not None:
+                graph.save.pack()
+                if failure is not None:
+                    self.session.release(graph.id)
             if failure is None:
                 self.session.event("compiled", graph.id, seconds=seconds)
             elif is_restart(failure):

@@ -8,6 +8,7 @@ The child has our stdin, stdout and stderr, so its output is untouched. Must not
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -16,9 +17,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from ...dumps.errors import UsageError
 
+if TYPE_CHECKING:
+    from .watching import Watcher
+
+_PR_SET_PDEATHSIG = 1
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT")
 
 
@@ -45,35 +51,52 @@ def command_line(words: Sequence[str]) -> list[str]:
     return [first, *rest]
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], *, told: Callable[[int], object] | None = None) -> int:
+def run(
+    command: Sequence[str], environment: Mapping[str, str], *, told: Callable[[int], object] | None = None,
+    watcher: Watcher | None = None,
+) -> int:  # fmt: skip
     """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it.
 
-    Signals sent to us go on to the child; Ctrl-C reaches it from the terminal, and we wait for what it does with it. `told` is
-    called with the number of each.
+    Signals sent to us go on to the child, those that we were started to ignore excepted; Ctrl-C reaches it from the terminal, and
+    we wait for what it does with it. `told` is called with the number of each. Who kills us with SIGKILL kills the child too.
     """
-    try:
-        child = subprocess.Popen(list(command), env={**os.environ, **environment})
-    except OSError as error:
-        raise UsageError(f"cannot run {command[0]}", error.strerror or str(error)) from error
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
     previous = {}
 
     def forward(number: int, _: FrameType | None) -> None:
         if told is not None:
             told(number)
         if number != signal.SIGINT:
-            child.send_signal(number)
+            child.send_signal(number) if child is not None else early.append(number)
 
-    for name in _FORWARDED:
-        number = getattr(signal, name, None)
-        if number is not None:
+    for number in (getattr(signal, name) for name in (*_FORWARDED, "SIGINT") if hasattr(signal, name)):
+        if signal.getsignal(number) != signal.SIG_IGN:
             previous[number] = signal.signal(number, forward)
-    previous[signal.SIGINT] = signal.signal(signal.SIGINT, forward)
     try:
+        child = _start(command, environment)
+        if watcher is not None:
+            watcher.started(child.pid)
+        for number in early:
+            child.send_signal(number)
         code = child.wait()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+    if watcher is not None:
+        watcher.ended(code)
     return code if code >= 0 else 128 - code
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    die = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+    try:
+        return subprocess.Popen(
+            list(command), env={**os.environ, **environment},
+            preexec_fn=None if die is None else lambda: die(_PR_SET_PDEATHSIG, signal.SIGKILL),
+        )  # fmt: skip
+    except OSError as error:
+        raise UsageError(f"cannot run {command[0]}", error.strerror or str(error)) from error
 
 
 def signal_text(code: int) -> str:

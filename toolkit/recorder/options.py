@@ -9,6 +9,7 @@ Knows nothing of torch. `GRAPHDBG` names the run; `GRAPHDBG_OPTIONS` holds the r
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,13 +18,21 @@ import msgspec
 from ...dumps.errors import UsageError
 from ...dumps.schema import STAGES
 
-INPUT_POLICIES = ("none", "meta", "index", "first", "all")
-LATER_POLICIES = ("last",)
+INPUT_POLICIES = ("none", "meta", "index", "first", "last", "all")
+OCCASIONS = ("nan", "error")
 NOT_RECORDED_YET = ("compiled_autograd",)
+_UNITS = "KMGT"
+LEAST_DISK = 1 << 20
 
 
 class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One recording. `stages` empty means all; `wrapped` says that `graphdbg dump` waits outside and tells the summary.
+
+    `when` are occasions at which the inputs of a step are kept whole; `held_limit` bounds the bytes of inputs that a process
+    holds for that and for the policy `last`.
+
+    Limits, 0 or empty for none: `max_disk` bytes of the whole run, `keep` compiles of each function, `only` graphs that match,
+    those that run `after_step` steps of the optimizer.
 
     `seen` is a file to which every process that imports torch appends one line, so that an empty run can be explained.
     """
@@ -34,6 +43,17 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     keep_cache: bool = False
     wrapped: bool = False
     seen: str = ""
+    max_disk: int = 0
+    keep: int = 0
+    only: str = ""
+    after_step: int = 0
+    when: list[str] = []
+    held_limit: int = 4 << 30
+
+    @property
+    def holds(self) -> bool:
+        """Whether the inputs of every execution are copied."""
+        return self.inputs == "last" or bool(self.when)
 
     def environment(self) -> dict[str, str]:
         """The variables that make a child process record itself so."""
@@ -45,6 +65,8 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 def checked(options: Options) -> Options:
     """The options with an absolute run path; raises UsageError for an unknown stage or inputs policy."""
     check_inputs(options.inputs)
+    check_limits(options)
+    options.when = check_when(options.when)
     options.stages = check_stages(options.stages)
     options.run = str(Path(options.run).absolute())
     return options
@@ -52,11 +74,48 @@ def checked(options: Options) -> Options:
 
 def check_inputs(policy: str) -> str:
     """The policy, when it is one that can be recorded."""
-    if policy in LATER_POLICIES:
-        raise UsageError(f"--inputs {policy} is not built yet", "it needs the last execution, known only at the end", "use first")
     if policy not in INPUT_POLICIES:
         raise UsageError(f"unknown inputs policy {policy!r}", f"there are {', '.join(INPUT_POLICIES)}")
     return policy
+
+
+def check_limits(options: Options) -> None:
+    """Raises UsageError for limits that make no sense."""
+    try:
+        re.compile(options.only)
+    except re.error as error:
+        raise UsageError(f"--only {options.only!r} is no regular expression", str(error)) from error
+    if options.keep < 0 or options.after_step < 0:
+        raise UsageError("--keep and --after-step take a number that is not negative")
+    if options.max_disk and options.max_disk < LEAST_DISK:
+        raise UsageError(f"--max-disk {options.max_disk} is too little", "a journal and one graph need more", "give at least 1M")
+
+
+def check_when(occasions: Iterable[str]) -> list[str]:
+    """The occasions, when they are ones that can be noticed."""
+    wanted = set(occasions)
+    for name in sorted(wanted - set(OCCASIONS)):
+        raise UsageError(f"unknown occasion {name!r} for --when", f"there are {' and '.join(OCCASIONS)}")
+    return [name for name in OCCASIONS if name in wanted]
+
+
+def parts(text: str) -> list[str]:
+    """The parts of "nan,error"."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def size_of(text: str) -> int:
+    """Bytes of "512M", "4G", "1.5GiB" or a plain number; raises UsageError."""
+    number, unit = text.strip().upper().removesuffix("B").removesuffix("I"), 0
+    if number and number[-1] in _UNITS:
+        number, unit = number[:-1], 10 * (1 + _UNITS.index(number[-1]))
+    try:
+        size = int(float(number) * (1 << unit))
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{text!r} is no size", "", "give it like 512M or 4G") from error
+    if size < 0:
+        raise UsageError(f"{text!r} is no size", "it is negative", "give it like 512M or 4G")
+    return size
 
 
 def check_stages(stages: Iterable[str]) -> list[str]:

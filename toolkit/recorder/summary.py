@@ -19,9 +19,11 @@ from typing import Any
 
 import msgspec
 
-from ...dumps import index, journal, why
+from ...dumps import deaths, index, journal, why
+from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
 from ...dumps.writer import JOURNAL_FILE
+from . import held_words
 
 _MOST = 5
 
@@ -30,24 +32,32 @@ SETTINGS = "settings"
 """Messages of the two notes that every process leaves: what it spent, and the versions and settings it ran with."""
 
 
-def lines(run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "") -> list[str]:
-    """The closing words for a run. `reason` explains an empty one; `errors` are this process's own, if any."""
+def lines(
+    run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "", made: bool = True
+) -> list[str]:
+    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: the folder was there."""
     found = index.processes(run) if run.is_dir() else []
     rows = index.rows(found)
-    events = [event for process in found for event in journal.read(process.path / JOURNAL_FILE).events]
-    notes = [event.fields for event in events if event.kind == "note"]
+    journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in found]
+    notes = [event.fields for _, events in journals for event in events if event.kind == "note"]
     name = shown_path(run)
+    if made and not run.is_dir():
+        return [f"graphdbg: the run folder {name} is gone: it was deleted while it was recorded into"]
     if rows:
         told = [_headline(rows, len(found), name)]
     elif errors or any(note.get("error") for note in notes):
         told = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
-    elif any(event.kind == "why" for event in events):
+    elif any(event.kind == "why" for _, events in journals for event in events):
         told = [f"graphdbg: no graph was compiled; graphdbg ls {name} --why says what kept the functions out"]
     else:
         told = [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
+    told += [f"graphdbg: {line}" for line in deaths.lines(found)]
+    if left := index.left_out_text(index.left_out(found)):
+        told.append(f"graphdbg: {left}")
     told += _failures(rows)
     if rows and (hint := why.hint(name, found)):
         told.append(f"graphdbg: {hint}")
+    told += held_words.lines(journals, rows, name)
     told += _notes(notes, errors or {})
     told += _cost(notes) if rows else []
     if rows:
@@ -96,11 +106,15 @@ def _first_line(text: str | None, limit: int = 160) -> str:
 
 
 def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
-    messages = list(dict.fromkeys(str(note.get("message")) for note in notes if note.get("message") not in (COST, SETTINGS)))
+    messages = list(dict.fromkeys(str(note.get("message")) for note in notes if _is_remark(note)))
     messages += [f"not recorded, {text}" for text in errors if f"not recorded, {text}" not in messages]
     messages = _by_reason(messages)
     told = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
     return told + ([f"graphdbg: and {len(messages) - _MOST} more remarks in the journal"] if len(messages) > _MOST else [])
+
+
+def _is_remark(note: Mapping[str, Any]) -> bool:
+    return note.get("message") not in (COST, SETTINGS) and not note.get("uncaught") and not held_words.is_mine(note)
 
 
 def _by_reason(messages: list[str]) -> list[str]:
@@ -156,9 +170,13 @@ def _disabled(environment: Mapping[str, str] = os.environ) -> str:
     return next((name for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE") if environment.get(name) == "1"), "")
 
 
-def leave_trace(path: str) -> None:
-    """Appends one line about this process to the file through which `graphdbg dump` learns that torch was imported at all."""
-    line = msgspec.json.encode({"pid": os.getpid(), "disabled": _disabled()}) + b"\n"
+def leave_trace(path: str, **fields: str) -> None:
+    """Appends one line about this process to the file through which `graphdbg dump` learns that torch was imported at all.
+
+    `folder` says that it records, and where; `lost` what could not be recorded nor journalled. Raises OSError.
+    """
+    pid = os.getpid()
+    line = msgspec.json.encode({"pid": pid, "ticks": start_ticks(pid) or 0, "disabled": _disabled(), **fields}) + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
     try:
         os.write(descriptor, line)

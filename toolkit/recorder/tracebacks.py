@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 _HERE = str(Path(__file__).resolve().parent)
 
 
-def install() -> None:
-    """Puts the trimming in front of the present sys.excepthook; a second call changes nothing."""
+def install(told: Callable[[BaseException], None] | None = None) -> None:
+    """Puts the trimming in front of the present sys.excepthook, and `told`, which must not raise; once."""
     if getattr(sys.excepthook, "_graphdbg", False):
         return
     previous = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if told is not None:
+            told(error)
         _trim_chain(error)
         previous(kind, error, error.__traceback__ if trace is not None else None)
 

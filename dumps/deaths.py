@@ -1,0 +1,139 @@
+"""How the processes of a run ended, and one line for each that did not end well.
+
+What is known comes from three places: the journal (an `end`, or the exception that ended the process), exit.json (what
+`graphdbg dump` saw from outside), and whether the process still lives. Reads nothing itself; must not guess a signal.
+
+>>> lines(processes(Path("myrun")))
+["rank 1 (pid 123) died: no end in its journal, last event 0_0/backward compiling, 12.0 s before that of rank 0"]
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from .index import Process
+from .journal import Event
+
+Status = Literal["running", "ended", "failed", "killed", "died", "unknown"]
+"""failed: by an exception or with an exit code; killed: by a signal; died: gone, nobody saw how; unknown: on another host."""
+
+_MOST = 12
+_SAME_MOMENT_S = 0.05
+
+
+class Ending(msgspec.Struct):
+    """How one process ended. `behind_s` is how long before `leader`'s last event its own last was (None: it has the last)."""
+
+    process: Process
+    status: Status
+    code: int | None = None
+    signal: str | None = None
+    leader: Process | None = None
+    behind_s: float | None = None
+
+    def fixed(self) -> dict[str, Any]:
+        """The process as `ls --json` prints it."""
+        process, last = self.process, self.process.last
+        return {
+            "process": process.name, "rank": process.rank, "restart": process.record.restart, "pid": process.record.pid,
+            "host": process.record.host, "status": self.status, "exit_code": self.code, "signal": self.signal,
+            "error": process.uncaught, "graphs": len(process.states),
+            "last": None if last is None else {"graph": last.graph, "event": last.kind, "time": last.time},
+            "seconds_behind": self.behind_s,
+        }  # fmt: skip
+
+
+def endings(found: Sequence[Process]) -> list[Ending]:
+    """One Ending per process, in the given order. Each is compared with the processes of its own restart of the job."""
+    leaders: dict[int, Process] = {}
+    for process in found:
+        leader = leaders.get(process.record.restart)
+        if process.last is not None and (leader is None or _moment(leader.last) < process.last.time):
+            leaders[process.record.restart] = process
+    return [_ending(process, leaders.get(process.record.restart)) for process in found]
+
+
+def lines(found: Sequence[Process]) -> list[str]:
+    """A line for each process that did not end well, the first to end first, and one for all that cannot be asked from here."""
+    bad = [ending for ending in endings(found) if ending.status in ("failed", "killed", "died")]
+    bad.sort(key=lambda ending: ending.process.exit.time if ending.process.exit else _moment(ending.process.last))
+    hosts = {process.record.host for process in found}
+    told = [_line(ending, found, with_host=len(hosts) > 1) for ending in bad[:_MOST]]
+    if len(bad) > _MOST:
+        told.append(f"and {len(bad) - _MOST} more processes that did not end well; ls --json lists them")
+    unknown = [process for process in found if process.liveness == "unknown"]
+    if unknown:
+        where = ", ".join(sorted({process.record.host for process in unknown})[:4])
+        many = f"{_name(unknown[0])} has" if len(unknown) == 1 else f"{len(unknown)} processes have"
+        told.append(f"{many} no end in the journal so far, and whether they live can be told on their host only ({where})")
+    return told
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9; "signal 99" for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _ending(process: Process, leader: Process | None) -> Ending:
+    code, name = None, None
+    if process.exit is not None:
+        code, name = (process.exit.code, None) if process.exit.code >= 0 else (None, signal_name(-process.exit.code))
+    if name is not None:
+        status: Status = "killed"
+    elif code or process.uncaught is not None:
+        status = "failed"
+    elif process.liveness == "ended" or code == 0:
+        status = "ended"
+    else:
+        status = {"alive": "running", "dead": "died"}.get(process.liveness, "unknown")  # type: ignore[assignment]
+    behind = None
+    if leader is not None and leader is not process and process.last is not None:
+        behind = round(_moment(leader.last) - process.last.time, 3)
+    return Ending(process, status, code, name, leader, behind)
+
+
+def _moment(event: Event | None) -> float:
+    return event.time if event is not None else 0.0
+
+
+def _line(ending: Ending, found: Sequence[Process], *, with_host: bool) -> str:
+    process = ending.process
+    facts = [f"pid {process.record.pid}"] if process.rank is not None else []
+    facts += [f"on {process.record.host}"] if with_host else []
+    who = _name(process, found) + (f" ({' '.join(facts)})" if facts else "")
+    if ending.signal is not None:
+        hint = " (by kill -9, or for want of memory)" if ending.signal == "SIGKILL" else ""
+        how = f"was killed by {ending.signal}{hint}"
+    elif process.uncaught is not None:
+        code = f" with exit code {ending.code}" if ending.code and ending.code != 1 else ""
+        how = f"ended by {' '.join(process.uncaught.split())[:200]}{code}"
+    elif ending.code:
+        how = f"ended with exit code {ending.code}"
+    else:
+        how = "died: no end in its journal"
+    return who + " " + how + _last(ending, found)
+
+
+def _last(ending: Ending, found: Sequence[Process]) -> str:
+    last = ending.process.last
+    if last is None:
+        return ", before its first graph"
+    text = f", last event {last.graph} {last.kind}"
+    if ending.leader is not None and ending.behind_s is not None and ending.behind_s > _SAME_MOMENT_S:
+        text += f", {ending.behind_s:.1f} s before that of {_name(ending.leader, found)}"
+    return text
+
+
+def _name(process: Process, found: Sequence[Process] = ()) -> str:
+    if process.rank is None:
+        return f"process {process.name.removeprefix('pid')}"
+    again = Counter(other.rank for other in found)[process.rank] > 1
+    return f"rank {process.rank}" + (f", restart {process.record.restart}" if again else "")

@@ -1,0 +1,116 @@
+"""Bad ends: the program's exit code and output stay its own, every captured graph loads, and `ls` says what happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import graphdbg
+from graphdbg.dumps import deaths
+from graphdbg.dumps.journal import read
+from graphdbg.dumps.writer import JOURNAL_FILE
+
+SCRIPT = str(Path(__file__).parent / "scripts" / "deaths.py")
+
+
+def _loads_all(run):
+    """Every graph that a journal calls captured is there and loads."""
+    for process in run.processes:
+        captured = {event.graph for event in read(process.path / JOURNAL_FILE).events if event.kind == "captured"}
+        assert captured <= process.saved
+    graphs = run.graphs()
+    assert graphs
+    for saved in graphs:
+        assert saved.record.graph.nodes
+    return graphs
+
+
+def _start(runner, *words):
+    """A running process of its own group, with its output in pipes."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(runner.cache)}
+    return subprocess.Popen(
+        words, cwd=runner.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def test_every_kind_of_death_is_seen_from_outside(runner):
+    plain = runner.script("deaths.py", "all")
+    done = runner.dump("all", SCRIPT, "all")
+    assert (done.code, done.stdout) == (plain.code, plain.stdout) and plain.code == 0, done.stderr
+    run = graphdbg.open_run(done.run)
+    _loads_all(run)
+    parent, *endings = deaths.endings(run.processes)
+    assert (parent.status, parent.code) == ("ended", 0)
+    seen = [(ending.status, ending.signal or ending.code) for ending in endings]
+    expected = [
+        ("killed", "SIGSEGV"), ("killed", "SIGABRT"), ("failed", 9), ("ended", 0), ("killed", "SIGKILL"), ("killed", "SIGTERM"),
+        ("failed", 1),
+    ]  # fmt: skip
+    assert seen == expected
+    assert endings[-1].process.uncaught == "MemoryError"
+    assert len(deaths.lines(run.processes)) == 6
+    assert "was killed by SIGSEGV, last event 1_0/" in done.stderr
+
+
+def test_a_compiler_that_hangs_is_seen_while_it_does_and_after_ctrl_c(runner):
+    child = _start(runner, sys.executable, "-m", "graphdbg", "dump", "-o", "hang", SCRIPT, "hang")
+    try:
+        assert [child.stdout.readline() for _ in range(2)] == ["2\n", "hanging\n"]
+        time.sleep(1.2)
+        listed = runner.python("-m", "graphdbg", "ls", "hang")
+        line = next(line for line in listed.stdout.decode().splitlines() if line.startswith("1_0/dynamo"))
+        seconds = int(line.partition("compiling for ")[2].partition(" s")[0])
+        assert seconds >= 1
+        assert "died" not in listed.stderr
+        os.killpg(child.pid, signal.SIGINT)
+        rest, told = child.communicate(timeout=60)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    assert (child.returncode, rest) == (130, "")
+    assert "KeyboardInterrupt" in told
+    run = graphdbg.open_run(runner.folder / "hang")
+    _loads_all(run)
+    (ending,) = deaths.endings(run.processes)
+    assert (ending.status, ending.signal, ending.process.uncaught) == ("killed", "SIGINT", "KeyboardInterrupt")
+
+
+def test_a_full_disk_is_told_and_changes_nothing(runner):
+    done = runner.dump("full", SCRIPT, "full")
+    assert (done.code, done.stdout.split()) == (5, [str(n).encode() for n in range(2, 13)]), done.stderr
+    assert "File too large" in done.stderr and "not recorded, " in done.stderr
+    run = graphdbg.open_run(done.run)
+    _loads_all(run)
+    assert not list(done.run.rglob(".tmp-*"))
+
+
+def test_a_run_that_is_deleted_meanwhile_is_told_and_does_not_come_back(runner):
+    done = runner.dump("deleted", SCRIPT, "deleted")
+    assert (done.code, done.stdout) == (5, b"2\n3\n"), done.stderr
+    assert "graphdbg: the run folder deleted is gone" in done.stderr
+    assert not done.run.exists()
+
+
+@pytest.mark.slow
+def test_timeout_and_kill_of_the_wrapper_end_the_program(runner):
+    done = runner._run(["timeout", "12", sys.executable, "-m", "graphdbg", "dump", "-o", "late", SCRIPT, "hang"])
+    assert (done.returncode, done.stdout) == (124, b"2\nhanging\n")
+    run = graphdbg.open_run(runner.folder / "late")
+    assert deaths.endings(run.processes)[0].signal == "SIGTERM"
+    assert [row.local for row in run.rows if row.lost] == ["1_0/dynamo"]
+
+    child = _start(runner, sys.executable, "-m", "graphdbg", "dump", "-o", "shot", SCRIPT, "hang")
+    assert [child.stdout.readline() for _ in range(2)] == ["2\n", "hanging\n"]
+    child.kill()
+    rest, _ = child.communicate(timeout=60)  # ends only when the recorded program has closed its end too
+    assert rest == ""
+    run = graphdbg.open_run(runner.folder / "shot")
+    assert deaths.endings(run.processes)[0].status == "died"
+    assert [row.local for row in run.rows if row.lost] == ["1_0/dynamo"]

@@ -1,0 +1,68 @@
+"""kill -9 at random moments of a run that compiles 30 graphs: what the journal calls captured loads, and the next run starts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import graphdbg
+from graphdbg.dumps import deaths
+from graphdbg.dumps.journal import STATES, read
+from graphdbg.dumps.writer import JOURNAL_FILE
+
+
+def _victims(runner, name, kills, seed, backend):
+    """The runs of the victims, all recorded into the same GRAPHDBG, and what each told of its progress."""
+    done = runner.script("victims.py", name, str(kills), str(seed), backend)
+    assert done.code == 0, done.stderr
+    *progress, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert last["killed"] == kills
+    assert "Traceback" not in done.stderr
+    runs = [graphdbg.open_run(path) for path in runner.folder.glob(f"{name}*") if path.is_dir()]
+    return runs, progress
+
+
+def _check(run):
+    """Every graph that the journal calls captured is whole; returns the compiles that were in flight."""
+    (process,) = run.processes
+    captured = [e.graph for e in read(process.path / JOURNAL_FILE).events if e.kind == "captured"]
+    assert set(captured) <= process.saved
+    for saved in run.graphs():
+        assert saved.record.graph.nodes and len(saved.table) == len(saved.record.graph.nodes)
+        assert saved.program_path.exists()
+        saved.module()
+    assert not run.damage
+    assert all(row.status in STATES for row in run.rows)
+    (ending,) = deaths.endings(run.processes)
+    assert ending.status == "died"
+    return {row.local.partition("/")[0] for row in run.rows if row.lost}
+
+
+def _kill(runner, name, kills, seed, backend):
+    runs, progress = _victims(runner, name, kills, seed, backend)
+    assert len(runs) == kills + 1, "every victim recorded, each into a run of its own, though the one before it was killed"
+    in_flight = 0
+    for run in runs:
+        lost = _check(run)
+        (told,) = deaths.lines(run.processes)
+        assert "died: no end in its journal" in told
+        assert len(lost) <= 1, "functions are compiled one after the other"
+        for compile_name in lost:
+            in_flight += 1
+            assert f"last event {compile_name}/" in told
+            at_work = int(compile_name.partition("_")[0])
+            assert [f"begin {at_work}"] in [lines[-1:] for lines in progress]
+    graphs = sorted(len(run.graphs()) for run in runs)
+    assert graphs[-1] == 30 and graphs[0] < 30
+    return in_flight
+
+
+def test_twelve_kills(runner):
+    assert _kill(runner, "twelve", 12, 3, "aot_eager") >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "seed"), [("aot_eager", 1), ("inductor", 2)])
+def test_fifty_kills(runner, backend, seed):
+    assert _kill(runner, f"fifty-{backend}", 50, seed, backend) >= 5
