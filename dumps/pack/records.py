@@ -9,7 +9,7 @@ are the store's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ Keep = Callable[[str], bool]
 _NESTED = frozenset({"tuple", "size", "dict", "slice", "range"})
 _FRAME_LENGTH = 4
 _PRESENT = "now"
+_KERNEL_SOURCE = "triton_source"
 
 
 def run(record: RunRecord, texts: Texts) -> RunRecord:
@@ -65,15 +66,28 @@ def event(found: Event, texts: Texts) -> Event:
 
 def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
     """graph.json; parameters and constants of which nothing is kept have their shapes only."""
+    programs = set[int]() if texts.source else set(_programs(record.graph))
+    strings = ["" if number in programs else texts.text(text) for number, text in enumerate(record.strings)]
+    texts.changed["source lines"] += sum(record.strings[number].count("\n") + 1 for number in programs)
     return replace(
         record, versions=_texts(record.versions, texts), graph=_body(record.graph, texts, keep),
         inputs=[_input(item, texts, keep) for item in record.inputs],
         symbols=[replace(symbol, source=texts.text(symbol.source)) for symbol in record.symbols],
         guards=[replace(guard, message=texts.text(guard.message)) for guard in record.guards],
-        shape_env=tree(record.shape_env, texts), strings=[texts.text(text) for text in record.strings],
+        shape_env=tree(record.shape_env, texts), strings=strings,
         compile_kwargs=_arguments(record.compile_kwargs, texts),
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
     )  # fmt: skip
+
+
+def _programs(body: GraphBody) -> Iterator[int]:
+    """The strings that hold the source of a user's own kernel."""
+    for node in body.nodes:
+        held = node.meta.get(_KERNEL_SOURCE)
+        if isinstance(held, dict):
+            yield cast("dict[str, int]", held)["string"]
+    for inner in body.subgraphs.values():
+        yield from _programs(inner)
 
 
 def inputs(record: InputsRecord, texts: Texts, *, keep: Keep) -> InputsRecord:

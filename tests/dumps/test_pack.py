@@ -15,6 +15,7 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.atomic import write_file
+from graphdbg.dumps.pack import generated, records
 from graphdbg.dumps.pack.making import pack
 from graphdbg.dumps.pack.places import Places
 from graphdbg.dumps.pack.texts import Machine, Texts
@@ -267,6 +268,29 @@ TEXTS = Texts(
 def test_text(text: str, wanted: str) -> None:
     assert TEXTS.text(text) == wanted
     assert TEXTS.text(wanted) == wanted
+
+
+KERNEL = """
+# Original path: /home/ann/gpt/train.py:7
+add_kernel_0 = async_compile.triton('add_kernel', '''
+@triton_heuristics.user_autotune(custom_kernel=True)
+@triton.jit
+def add_kernel(secret): ...
+''', device_str='cuda')
+call()
+"""
+
+
+def test_a_kernel_of_the_users_own_is_cut_out() -> None:
+    told = generated.redacted(KERNEL, TEXTS)
+    assert told is not None
+    assert "secret" not in told
+    assert "add_kernel_0 = async_compile.triton('add_kernel', '''''', device_str='cuda')\ncall()" in told
+    assert generated.redacted("@triton_heuristics.user_autotune(custom_kernel=True)\ndef add_kernel(secret): ...", TEXTS) is None
+    record = chain()
+    record.strings.append("def add_kernel(secret): ...")
+    record.graph.nodes[1].meta["triton_source"] = {"string": 1}
+    assert records.graph(record, TEXTS, keep=lambda name: False).strings[1] == ""
 
 
 @pytest.mark.parametrize(
