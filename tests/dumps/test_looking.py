@@ -50,7 +50,9 @@ def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 def test_ls_json_is_the_fixed_surface(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "ls", "myrun")
     process = found["graphs"][0]["process"]
-    assert found == {
+    (ending,) = found["processes"]
+    assert (ending["process"], ending["exit_code"], ending["last"]["graph"]) == (process, None, "0_0/forward")
+    assert {key: found[key] for key in ("run", "graphs")} == {
         "run": "myrun",
         "graphs": [
             {"id": "0_0/joint", "process": process, "rank": None, "stage": "joint", "nodes": 5, "status": "ran", "error": None,
