@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from . import roles, why_hooks
@@ -43,6 +44,9 @@ def _capture(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
     session = flight.session
     with session.guarded("roles of the inputs"):
         flight.options = backend_options(getattr(output_graph, "compiler_fn", None))
+        fields = getattr(output_graph, "co_fields", None) or {}
+        where = f"{Path(str(fields.get('co_filename', ''))).name}:{fields.get('co_firstlineno', '')}"
+        session.functions[flight.name] = f"{fields.get('co_name', '')} {where}"
         flight.dynamo_roles = session.roles[flight.name] = roles.of_dynamo(gm)
     backend = getattr(output_graph, "compiler_fn", None)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dumps import kernels
+from ...dumps.compressed import LARGE_BYTES
 from . import roles
 from ._torch import counter, is_fake, tracing_facts
 from .caches import bypassed
@@ -256,6 +257,7 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
     if not isinstance(source, str) or not source:
         return
     with session.guarded("generated code"):
-        files = kernels.split(source)
+        files = kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}  # large: told apart when read
         for graph in graphs:
-            session.writer().save_code(graph.id, files)
+            if not session.waiting.postpone(graph.id, functools.partial(session.writer().save_code, graph.id, files)):
+                session.writer().save_code(graph.id, files)
