@@ -51,10 +51,18 @@ def _sentence(
     text = str(fields.get("message", "")).replace(graph, name)
     if not kept:
         return f"graphdbg: {text}; its inputs are not kept, they exceed the limit for held inputs"
-    others = [names.get((process, local), local) for local in kept if local != graph]
-    these = " and ".join((["its inputs"] if graph in kept else []) + ([f"those of {', '.join(others)}"] if others else []))
+    others = sorted((local for local in kept if local != graph), key=lambda local: _distance(local, graph))
+    shown = ", ".join(names.get((process, local), local) for local in others[:_MOST])
+    more = f" and {len(others) - _MOST} more" if len(others) > _MOST else ""
+    these = " and ".join((["its inputs"] if graph in kept else []) + ([f"those of {shown}{more}"] if others else []))
     start = graph if graph in kept else kept[0]
     return f"graphdbg: {text}; {these} are kept: graphdbg replay {run}/{names.get((process, start), start)}"
+
+
+def _distance(local: str, graph: str) -> tuple[bool, bool]:
+    """Partners of the graph first, and graphs as Dynamo made them, which hold the others, last."""
+    compile_name, _, stage = local.partition("/")
+    return stage.startswith("dynamo"), compile_name != graph.partition("/")[0]
 
 
 def _cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _IN_PLACE = 1 << 30
 """Places from here on are inputs that the graph changes in place."""
+_NAMED = ("parameter", "buffer", "user")
+"""Roles of inputs that have a name in the user's program."""
 
 
 class Execution:
@@ -153,12 +155,12 @@ class Hold:
         ])  # fmt: skip
         text = f"NaN first in {self.name} ({where}), {{when}}"
         if came_in:
-            text += f"; it came in from outside compiled code, with {_some(came_in)}"
+            text += f"; it came in from outside compiled code, with {_some(came_in, 2)}"
         self.holder.found(finding, self, number, text, outputs=plain, changed=changed, inputs=came_in)
 
     def _described(self, name: str) -> str:
         role = self.roles.get(name)
-        return f"{name}, {role.role} {role.source}" if role is not None and role.source else name
+        return f"{name} ({role.role} {role.source})" if role is not None and role.role in _NAMED else name
 
     def failed(self, error: BaseException) -> None:
         """The execution raised."""
@@ -233,5 +235,5 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
 
 
-def _some(items: Sequence[Any]) -> str:
-    return ", ".join(map(str, items[:4])) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
+def _some(items: Sequence[Any], most: int = 4) -> str:
+    return ", ".join(map(str, items[:most])) + (f" and {len(items) - most} more" if len(items) > most else "")

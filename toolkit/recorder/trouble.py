@@ -59,6 +59,7 @@ class Trouble:
         self._members: dict[Member, None] = {}
         self._count = 0
         self._began = self._began_before = self._last_news = 0
+        self._stepped = self._stepped_before = -1
         self._in_backward = False
         self._told: tuple[int, str] | None = None
 
@@ -87,6 +88,8 @@ class Trouble:
         with self._lock:
             self._new_step()
             self._in_backward = False
+            if self._stepped != self._count:
+                self._stepped_before, self._stepped = self._stepped, self._count
 
     def _new_step(self) -> None:
         if self._began != self._count:
@@ -102,7 +105,7 @@ class Trouble:
             if not news_out:
                 return None
             self.nan_seen = True
-            explained = self._last_news > 0 and self._last_news >= (member.before or self._began_before)
+            explained = self._last_news > 0 and self._last_news >= self._near(member)
             self._last_news = member.last
             member.rises.update(news_out)
             rare = sorted(place for place in news_out if member.rises[place] <= MOST_RISES)
@@ -121,6 +124,12 @@ class Trouble:
             if member is None or (self.open is not None and member in self.open.members):
                 return None
             return self._finding(Finding(member, "error"))
+
+    def _near(self, member: Member) -> int:
+        """From which execution on a NaN elsewhere may be the reason of one here: since this graph ran last; since the optimizer's
+        step before the last one, for gradients that were NaN reach the parameters with the step."""
+        since = member.before or self._began_before
+        return min(since, self._stepped_before) if self._stepped_before >= 0 else since
 
     def _finding(self, finding: Finding) -> Finding | None:
         if self.found >= MOST_FINDINGS:

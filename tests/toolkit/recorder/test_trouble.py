@@ -62,6 +62,26 @@ def test_gradient_accumulation_keeps_the_pair_that_went_wrong():
     assert finding.members == [loop.forward]  # not the backward of the pair before
 
 
+def test_gradients_that_were_nan_explain_parameters_that_are():
+    loop = Steps()
+    for number in range(4):
+        bad = {0} if number == 2 else CLEAN
+        for micro in range(2):  # gradients of two pairs are added up; the second pair is fine
+            loop.run(loop.forward)
+            found = loop.run(loop.backward, outputs=bad if micro == 0 else CLEAN)[1]
+            assert (found is not None) == (number == 2 and micro == 0)
+        loop.trouble.step_ended()
+    assert loop.run(loop.forward, inputs={1}, outputs={0})[1] is not None  # a step later: that is another one's fault
+    loop = Steps()
+    loop.step(2)
+    loop.trouble.step_ended()
+    for micro in range(2):
+        loop.run(loop.forward)
+        loop.run(loop.backward, outputs={0} if micro == 0 else CLEAN)
+    loop.trouble.step_ended()
+    assert loop.run(loop.forward, inputs={1}, outputs={0})[1] is None
+
+
 def test_usual_nan_does_not_hide_new_nan_and_is_told_once():
     loop = Steps()
     assert loop.run(loop.forward, outputs={2})[1] is not None
