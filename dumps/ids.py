@@ -63,6 +63,11 @@ def stage_of(local: str) -> str:
     return check_id(local).partition("/")[2].partition(".")[0]
 
 
+def number_of(local: str) -> int:
+    """The number among the graphs of one stage and compile: "0_0/forward.2" gives 2, "0_0/forward" 0."""
+    return int(check_id(local).rpartition(".")[2]) if "." in local else 0
+
+
 def check_file_name(name: str, what: str = "file name") -> str:
     """Returns a name of one path component made of letters, digits, `_ . + -`; raises RefusedError for anything else."""
     if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):

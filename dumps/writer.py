@@ -182,11 +182,15 @@ class ProcessWriter:
         with self._lock:
             return f"x{next(self._fresh)}_0"
 
-    def unique_id(self, compile_id: str | None, stage: str) -> str:
-        """Reserves the local id for a graph: `.1`, `.2`, ... from the second graph of one stage under one compile id."""
+    def unique_id(self, compile_id: str | None, stage: str, *, like: str = "") -> str:
+        """Reserves the local id for a graph: `.1`, `.2`, ... from the second graph of one stage under one compile id.
+
+        `like` is the id of the graph it belongs to, whose number it gets if that is free: backward.2 is the backward of forward.2.
+        """
         name = ids.compile_name(compile_id) if compile_id else self.fresh_compile()
+        wanted = [ids.number_of(like)] if like else []
         with self._lock:
-            for count in itertools.count():
+            for count in itertools.chain(wanted, itertools.count()):
                 local = ids.check_id(f"{name}/{stage}" if count == 0 else f"{name}/{stage}.{count}")
                 if local not in self._taken:
                     self._taken.add(local)

@@ -235,3 +235,12 @@ def test_a_run_where_one_graph_is_wanted(work: Path) -> None:
         load_graph(work / "run")
     with pytest.raises(UsageError, match=r"it has no run\.json"):
         open_run(work)
+
+
+def test_a_backward_has_the_number_of_its_forward(tmp_path: Path) -> None:
+    _, process = new_run(tmp_path / "run")
+    forwards = [process.unique_id("0/0", "forward") for _ in range(3)]
+    assert forwards == ["0_0/forward", "0_0/forward.1", "0_0/forward.2"]
+    backwards = [process.unique_id("0/0", "backward", like=forward) for forward in reversed(forwards)]
+    assert backwards == ["0_0/backward.2", "0_0/backward.1", "0_0/backward"]
+    assert process.unique_id("0/0", "backward", like="0_0/forward.1") == "0_0/backward.3"  # taken: the next that is free

@@ -53,6 +53,7 @@ class Flight:
         self.dynamo_roles: list[InputRecord] = []
         self.main: dict[str, Any] = {}
         self.inference: list[Graph] = []
+        self.graph_id: int | None = None
 
     def capture(
         self, gm: Any, stage: str, compile_kwargs: Mapping[str, Any] | None = None, *,
@@ -66,7 +67,10 @@ class Flight:
             from ...dumps import live
 
             writer = session.writer()
-            local = writer.unique_id(self.name, stage)
+            forward = _forwards.get(self.graph_id, "") if self.graph_id is not None and stage.endswith("backward") else ""
+            local = writer.unique_id(self.name, stage, like=forward if forward.startswith(f"{self.name}/") else "")
+            if self.graph_id is not None and stage == "forward":
+                _forwards[self.graph_id] = local
             if session.refuses(local):
                 return None
             config = configs.changed(self.options, bypassed=not session.options.keep_cache)
@@ -136,6 +140,9 @@ here = _Here()
 _names: dict[int, tuple[str, str | None]] = {}
 """Inductor's graph_id -> the compile name it had in the forward: a backward compiled later without a compile id joins it."""
 
+_forwards: dict[int, str] = {}
+"""Inductor's graph_id -> the id of the forward."""
+
 
 def current(session: Session) -> Flight | None:
     """The innermost flight of this session on this thread."""
@@ -184,6 +191,7 @@ def _named(session: Session, outer: Flight | None, graph_id: int | None) -> Flig
         flight = Flight(session, name, None)
     if graph_id is not None:
         _names[graph_id] = (flight.name, flight.compile_id)
+        flight.graph_id = graph_id
     return flight
 
 
