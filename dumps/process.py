@@ -9,6 +9,7 @@ and process namespace are kept with it. Says "unknown" for another host. Must no
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from pathlib import Path
@@ -56,9 +57,9 @@ def host_name() -> str:
 
 
 def boot_and_namespace() -> str:
-    """The kernel's id of this boot and of this process's namespace of process ids; empty where it does not tell."""
+    """An id of this boot and of this process's namespace of process ids; empty where the kernel does not tell."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = hashlib.sha256(Path("/proc/sys/kernel/random/boot_id").read_bytes()).hexdigest()[:16]
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""

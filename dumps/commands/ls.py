@@ -28,6 +28,7 @@ def ls(run: str | None, explain: bool, as_json: bool) -> None:
     \b
     STATUS is the last thing the journal knows of a graph: captured, compiling, compiled, failed,
     running, ran, skipped. A graph that was compiling or running when its process died says so.
+    A process that did not end well has a line of its own: killed, failed or gone without a word.
     """
     if run is None:
         if explain:

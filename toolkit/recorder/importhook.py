@@ -9,6 +9,7 @@ last watched module.
 from __future__ import annotations
 
 import importlib.machinery
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +68,15 @@ class _Loader:
 
 
 _finder = _Finder()
+
+
+def _fresh_lock() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
 
 
 def watch(callbacks: Mapping[str, Callback]) -> None:

@@ -57,8 +57,8 @@ def run(
 ) -> int:  # fmt: skip
     """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it.
 
-    Signals sent to us go on to the child, those that we were started to ignore excepted; Ctrl-C reaches it from the terminal, and
-    we wait for what it does with it. `told` is called with the number of each. Who kills us with SIGKILL kills the child too.
+    Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it from the
+    terminal, and we wait for what it does. `told` is called with each number. Who kills us with SIGKILL kills it too.
     """
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -67,10 +67,10 @@ def run(
     def forward(number: int, _: FrameType | None) -> None:
         if told is not None:
             told(number)
-        if number != signal.SIGINT:
+        if number not in (signal.SIGINT, signal.SIGQUIT):
             child.send_signal(number) if child is not None else early.append(number)
 
-    for number in (getattr(signal, name) for name in (*_FORWARDED, "SIGINT") if hasattr(signal, name)):
+    for number in (getattr(signal, name) for name in (*_FORWARDED, "SIGINT", "SIGQUIT") if hasattr(signal, name)):
         if signal.getsignal(number) != signal.SIG_IGN:
             previous[number] = signal.signal(number, forward)
     try:

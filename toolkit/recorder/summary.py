@@ -35,7 +35,7 @@ SETTINGS = "settings"
 def lines(
     run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "", made: bool = True
 ) -> list[str]:
-    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: the folder was there."""
+    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: it was there once."""
     found = index.processes(run) if run.is_dir() else []
     rows = index.rows(found)
     journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in found]

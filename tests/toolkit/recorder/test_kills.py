@@ -41,7 +41,7 @@ def _check(run):
 
 def _kill(runner, name, kills, seed, backend):
     runs, progress = _victims(runner, name, kills, seed, backend)
-    assert len(runs) == kills + 1, "every victim recorded, each into a run of its own, though the one before it was killed"
+    assert len(runs) == len(progress) > kills, "every victim recorded into a run of its own, though others were killed before"
     in_flight = 0
     for run in runs:
         lost = _check(run)
@@ -53,6 +53,10 @@ def _kill(runner, name, kills, seed, backend):
             assert f"last event {compile_name}/" in told
             at_work = int(compile_name.partition("_")[0])
             assert [f"begin {at_work}"] in [lines[-1:] for lines in progress]
+    if in_flight:
+        name = next(run.path.name for run in runs if any(row.lost for row in run.rows))
+        listed = runner.python("-m", "graphdbg", "ls", name)
+        assert ", died" in listed.stdout.decode() and "in flight when the process died" in listed.stderr
     graphs = sorted(len(run.graphs()) for run in runs)
     assert graphs[-1] == 30 and graphs[0] < 30
     return in_flight

@@ -55,34 +55,42 @@ def victim(file):
         os._exit(code)
 
 
-def ended(pid):
-    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+class Victim:
+    """A child to be killed `delay_s` after it began with its function `number`."""
 
+    def __init__(self, count, step_s):
+        self.file = Path(f"{run}-progress-{count}")
+        self.pid = victim(self.file)
+        self.number, self.delay_s, self.moment = random.randrange(GRAPHS // 2), random.uniform(0, step_s), None
 
-def kill_after(pid, file, number, delay_s):
-    """Kills the victim `delay_s` after it began with a function."""
-    while not (file.exists() and f"begin {number}\n" in file.read_text()):
-        time.sleep(0.002)
-    time.sleep(delay_s)
-    os.kill(pid, signal.SIGKILL)
+    def begun(self):
+        return self.file.exists() and f"begin {self.number}\n" in self.file.read_text()
+
+    def is_due(self):
+        if self.moment is None and self.begun():
+            self.moment = time.perf_counter() + self.delay_s
+        return self.moment is not None and time.perf_counter() >= self.moment
 
 
 def main():
     random.seed(seed)
-    files = [Path(f"{run}-progress-{number}") for number in range(kills + 1)]
     start = time.perf_counter()
-    killed = [ended(victim(files[0]))]
+    survivor = Victim(0, 0.0)
+    os.waitpid(survivor.pid, 0)
     step_s = (time.perf_counter() - start) / (GRAPHS // 2)
-    for pair in zip(files[1::2], files[2::2], strict=True):
-        pids = [victim(file) for file in pair]
-        moments = [(random.randrange(GRAPHS // 2), random.uniform(0, step_s)) for _ in pair]
-        plans = sorted((*moment, pid, file) for moment, pid, file in zip(moments, pids, pair, strict=True))
-        for number, delay_s, pid, file in plans:
-            kill_after(pid, file, number, delay_s)
-            killed.append(ended(pid))
-    for file in files:
-        print(json.dumps(file.read_text().split("\n")[:-1]))
-    print(json.dumps({"step_s": step_s, "killed": sum(killed)}))
+    everybody, at_work, killed = [survivor], [], 0
+    while killed < kills:
+        while len(at_work) < min(2, kills - killed):
+            at_work.append(Victim(len(everybody), step_s))
+            everybody.append(at_work[-1])
+        for one in [one for one in at_work if one.is_due()]:
+            os.kill(one.pid, signal.SIGKILL)
+            killed += os.WIFSIGNALED(os.waitpid(one.pid, 0)[1])  # it may have come to its end first
+            at_work.remove(one)
+        time.sleep(0.002)
+    for one in everybody:
+        print(json.dumps(one.file.read_text().split("\n")[:-1]))
+    print(json.dumps({"killed": killed}))
 
 
 if __name__ == "__main__":
