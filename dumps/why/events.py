@@ -70,6 +70,7 @@ class Reader:
         self.part: Part | None = None
         self.seen: set[str] = set()
         self.dynamic: dict[str, set[str]] = {}
+        self.before_reset: set[tuple[str, str, int]] = set()
 
     def take(self, event: Event) -> None:
         """One event of the journal, of any kind."""
@@ -122,21 +123,26 @@ class Reader:
         item = Compile(
             words(fields, "compile"), "first", name, file, line, words(fields, "thread"), cached=whole(fields.get("cached")),
         )  # fmt: skip
+        if item.id in self.current:
+            self.before_reset = {(one.name, one.file, one.line) for one in self.why.functions}
+            self.current.clear()
+            self.dynamic.clear()
         before, dot, last = name.rpartition(".")
         resumed = RESUME.fullmatch(last)
         if resumed:
             item.kind, item.resumed_at = "resumed", int(resumed["line"])
             function = self._resumed(f"{before}{dot}{resumed['name']}", file, item.resumed_at)
         else:
-            function = self._function(name, file, line)
+            function = self._function(words(fields, "of") or name, file, line)
             item.called_from = self._caller(item)
         if item.cached:
             item.kind = "recompile"
-        elif item.kind == "first" and any(one.id == item.id for one in function.compiles):
+        elif item.kind == "first" and (function.name, function.file, function.line) in self.before_reset:
             item.kind = "reset"
         elif item.kind == "first" and any(one.kind == "first" for one in function.compiles):
             item.kind = "again"
         function.compiles.append(item)
+        self.before_reset.discard((function.name, function.file, function.line))
         self.current[item.id] = item
         self.part = None
 

@@ -138,7 +138,7 @@ class Skipped(msgspec.Struct):
 
 
 class ProcessWhy(msgspec.Struct):
-    """One recorded process. `known` is False where nothing recorded why; `lacking` are functions that its torch did not have."""
+    """One recorded process. `known` is False where nothing recorded why; `lacking` is what its torch could not tell."""
 
     name: str
     rank: int | None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import PurePath
 
+from . import wording
 from .model import Compile, GraphLine, Symbol
 
 _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
@@ -55,7 +56,7 @@ def span(symbol: Symbol) -> str:
     """`x.size()[0] = s77 (3 here, at least 2)`."""
     source = f"{symbol.source} = {symbol.name}" if symbol.source else symbol.name
     low, high = symbol.lower, symbol.upper
-    said = [f"{symbol.hint} here" if symbol.hint is not None else "known only when it runs"]
+    said = [f"{wording.shown(symbol.hint)} here" if symbol.hint is not None else "known only when it runs"]
     if low is not None and high is not None:
         said.append(f"from {low} to {high}")
     elif low is not None:

@@ -62,7 +62,7 @@ class _Writer(Page):
             self.add(2, ids(process.others))
         self._skipped()
         if process.lacking:
-            self.add(0, f"Not known with this torch, which lacks {', '.join(process.lacking)}.")
+            self.title(f"Not known with this version of torch: {'; '.join(process.lacking)}.")
         return "\n".join(self.lines).strip("\n")
 
     def _frequent(self) -> None:
@@ -85,7 +85,8 @@ class _Writer(Page):
         if function.foreign and not self.abroad:
             self.abroad = True
             self.title("-- in torch and Python themselves, without a graph:")
-        name = "torch's wrapper around a compiled module" if function.file.endswith(_WRAPPER) else function.name
+        wrapper = function.file.endswith(_WRAPPER) and "<locals>" in function.name
+        name = "torch's wrapper around a compiled module" if wrapper else function.name
         self.title(f"{name}{where}")
         alike: dict[tuple[str, str], list[Compile]] = {}
         for item in function.compiles:

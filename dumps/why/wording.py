@@ -111,14 +111,21 @@ def failed(item: Guard) -> str:
         return f"{kept['what']} of tensor {kept['name']} was {kept['was'].removeprefix('requires_grad=')}{now}"
     if text.startswith("tensor '") or (text[:1].isupper() and not text.startswith(("G[", "L[", "Eq(", "Ne("))):
         return text.partition(". ")[0]  # sentences, not an expression
-    now = ", ".join(f"{short(name)} is now {value!r}" for name, value in item.now.items())
+    now = ", ".join(f"{short(name)} is now {shown(value)}" for name, value in item.now.items())
     return f"guard {text} failed" + (f", {now}" if now else "")
 
 
 def present(item: Guard) -> str:
     """What the thing that the guard is about is now, as text; empty when unknown."""
     sized = _MISMATCH.match(item.text)
-    return sized["now"] if sized else ", ".join(f"{value!r}" for value in item.now.values())
+    return sized["now"] if sized else ", ".join(map(shown, item.now.values()))
+
+
+def shown(value: object) -> str:
+    """A value as in a program, floats short, a type as it stands."""
+    if isinstance(value, str) and value.startswith("<") and value.endswith(">"):
+        return value
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
 def gloss(item: Guard) -> str:
@@ -159,7 +166,7 @@ def restarted(error: str, text: str) -> str:
     known = {
         "SpeculationRestartAnalysis": "to stop at the graph break",
         "UnspecializeRestartAnalysis": "to leave open a number that it had taken for constant",
-        "TensorifyScalarRestartAnalysis": "because a Python float or int could not be made a tensor",
+        "TensorifyScalarRestartAnalysis": "because a Python float that it had left open must be a constant",
         "CompileCollectiveRestartAnalysis": "because the ranks disagreed on what is dynamic",
     }
     return known.get(error) or f"because of {_joined(text) or error}"

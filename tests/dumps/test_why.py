@@ -102,6 +102,12 @@ def test_failed_guards_as_clauses(guard: str, said: str) -> None:
     assert wording.failed(wording.guard(f"0/0: {guard}")) == said
 
 
+def test_values_in_clauses() -> None:
+    found = wording.guard("0/0: lr == 0.5")
+    found.now = {"lr": 1 / 3, "mask": "<Tensor>", "name": "a"}
+    assert wording.failed(found) == "guard lr == 0.5 failed, lr is now 0.333333, mask is now <Tensor>, name is now 'a'"
+
+
 def test_guards_of_one_cause_are_alike() -> None:
     assert wording.alike("self.lr == 0.5") == wording.alike("self.lr == 1e-05")
     assert wording.alike("s == 'a b'") == wording.alike("s == ''")

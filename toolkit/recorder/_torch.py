@@ -76,7 +76,7 @@ HOOKS = (
         "joint, forward, backward and inference graphs of AOT backends that are not Inductor",
     ),
     # The rest says why a graph exists. TORCH_LOGS and TORCH_TRACE tell the same to a log, which would have to be switched on and
-    # makes torch build every payload; torch._dynamo.explain runs the program again. Checked: 2.13.0, read in 2.12.
+    # makes torch build every payload; torch._dynamo.explain runs the program again. All but one were run on 2.11.0 too.
     Hook(
         "torch._dynamo.convert_frame", "has_tensor_in_frame", (),
         # torch._dynamo.callback.on_compile_start tells no code, and outermost compiles only. Checked: 2.13.0.
@@ -114,7 +114,7 @@ HOOKS = (
     ),
     Hook(
         "torch._dynamo.convert_frame", "CatchErrorsWrapper._handle_skip", (),
-        # torch._dynamo.eval_frame.get_skip_reasons is as private, and fullgraph=True switches it on. 2.13.0; not in 2.12.
+        # torch._dynamo.eval_frame.get_skip_reasons is as private, and fullgraph=True switches it on. 2.13.0; not in 2.11.
         "frames that were left alone",
     ),
     Hook(

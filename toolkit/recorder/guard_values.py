@@ -17,13 +17,14 @@ _NAME = re.compile(
 )
 _STEP = re.compile(r"""\.(?P<of>size|stride)\(\)\[(?P<dim>\d+)\]|\.(?P<attribute>\w+)|\[(?P<key>'[^']*'|"[^"]*"|\d+)\]""")
 _LITERAL = re.compile(r"""(?<!\[)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+_ABOUT_TYPES = (" is None", " is not None", "___check_type_id")
 _MOST = 4
 _LONGEST = 60
 _ABSENT = object()
 
 
 def found(frame: Any, reasons: Iterable[str]) -> dict[str, int | float | bool | str | None]:
-    """Name in the first guard that failed -> its present value, where that is a plain number, text or None."""
+    """Name in the first guard that failed -> its present value, if a plain number, text or None; a type as "<Tensor>"."""
     text = next(iter(reasons), "").partition("\n")[0].partition("  # ")[0].partition(": ")[2]
     if frame is None or not text or text.startswith("tensor "):
         return {}
@@ -36,6 +37,8 @@ def found(frame: Any, reasons: Iterable[str]) -> dict[str, int | float | bool | 
             name, value = f"len({name})", len(value)
         if type(value) in (int, float, bool, type(None)) or (type(value) is str and len(value) <= _LONGEST):
             values[name] = value
+        elif value is not _ABSENT and any(words in text for words in _ABOUT_TYPES):
+            values[name] = f"<{type(value).__name__}>"
         if len(values) == _MOST:
             break
     return values

@@ -65,9 +65,9 @@ def uninstall() -> None:
     _installed.clear()
 
 
-def missing() -> list[str]:
-    """The functions that this torch lacks, of those modules that were imported."""
-    return list(_missing)
+def missing() -> list[Hook]:
+    """The hooks that this torch lacks, of those modules that were imported."""
+    return list(_missing.values())
 
 
 def missing_stages() -> dict[str, str]:

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 _REASONS = 3
 _SYMBOLS = 64
+_WRAPPER = "/torch/_dynamo/external_utils.py"
 _TOLD_ELSEWHERE = ("suppressed", "custom frame execution strategy", "Dynamo-generated code")
 
 
 class _Here(threading.local):
     code: CodeType | None = None
+    wrapped: str | None = None
 
 
 _here = _Here()
@@ -56,8 +58,14 @@ def _after(observe: Callable[..., None]) -> Callable[[Callable[..., Any]], Calla
 
 @_after
 def has_tensor_in_frame(session: Session, result: Any, frame: Any, *_: Any) -> None:
-    """Remembers the code that is about to be compiled, for the name that its class gives it."""
-    _here.code = frame.f_code
+    """Remembers the code that is about to be compiled, for the name that its class gives it. A module of torch's own is compiled
+    inside a small wrapper of torch's, which does not say whose it is."""
+    _here.code, _here.wrapped = frame.f_code, None
+    inner = frame.f_locals.get("fn") if frame.f_code.co_filename.endswith(_WRAPPER) else None
+    if inspect.isroutine(inner):
+        _here.wrapped = getattr(inner, "__qualname__", None)
+    elif inner is not None:
+        _here.wrapped = type(inner).__qualname__
     if result is False:
         skip(session, frame.f_code, "no tensor-related objects found in frame")
 
@@ -67,13 +75,15 @@ def signpost_event(session: Session, _: Any, category: str, name: str, parameter
     """A frame is about to be compiled: Dynamo's own telemetry names its function, its id, and how often it was compiled."""
     if not (name.endswith("_compile") and "co_name" in parameters and "compile_id" in parameters):
         return
-    code, _here.code = _here.code, None
+    (code, wrapped), _here.code = (_here.code, _here.wrapped), None
     function = str(parameters["co_name"])
     if code is not None and code.co_name == function:
         function = getattr(code, "co_qualname", function)
+    else:
+        wrapped = None
     thread = threading.current_thread()
     journal(
-        session, "frame", compile=compile_name(str(parameters["compile_id"])), function=function,
+        session, "frame", compile=compile_name(str(parameters["compile_id"])), function=function, of=wrapped,
         file=parameters.get("co_filename"), line=parameters.get("co_firstlineno"), cached=parameters.get("cache_size"),
         thread=None if thread is threading.main_thread() else thread.name,
     )  # fmt: skip

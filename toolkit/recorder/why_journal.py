@@ -52,7 +52,8 @@ def journal(session: Session, what: str, **fields: Any) -> None:
         from .patches import missing
 
         told = _told[writer] = _Told()
-        session.event("why", what="begin", missing=[name for name in missing() if name in WHY_NAMES] or None)
+        lacking = [f"{hook.why} (it has no {hook.name})" for hook in missing() if hook.name in WHY_NAMES]
+        session.event("why", what="begin", missing=lacking or None)
     text = fields.pop("text", None)
     if text:
         number = told.texts.get(text)
