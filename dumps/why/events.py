@@ -77,6 +77,10 @@ class Reader:
         if event.graph is not None and event.graph not in self.seen and event.graph in self.rows:
             self.seen.add(event.graph)
             self._graph(event.graph)
+        elif event.kind == "left_out" and event.graph is not None:
+            limited = self.current.get(base(event.graph.partition("/")[0])[0])
+            if limited is not None:
+                limited.left_out = words(event.fields, "reason") or "a limit"
         if event.kind != "why":
             return
         self.why.known = True

@@ -101,6 +101,7 @@ class Compile(msgspec.Struct):
     error: str = ""
     limit: str = ""
     nothing: str = ""
+    left_out: str = ""
     symbols: list[Symbol] = []
     became_dynamic: list[Symbol] = []
     conditions: list[str] = []

@@ -30,6 +30,8 @@ def outcome(item: Compile) -> str:
     ]  # fmt: skip
     bad = [f"{line.stage} {line.status}" for line in final if line.status == "failed"]
     if not final:
+        if item.left_out:
+            return f"not kept: {item.left_out}"
         if item.nothing:
             return f"left alone: {item.nothing}"
         if item.limit or item.failure is not None:

@@ -25,13 +25,19 @@ def add_conditions(found: Why, run: Run) -> None:
     """Fills `conditions`, and `symbols` with the ranges as they were in the end. A graph that cannot be read adds nothing."""
     compiles = [item for process in found.processes for function in process.functions for item in function.compiles]
     wanted = [(item, line) for item in compiles if (line := _best(item)) is not None]
+    seen: dict[tuple[str, ...], set[str]] = {}
     for item, line in wanted[:MOST_RECORDS]:
         try:
             record = run.graph(line.id).record
         except GraphdbgError as error:
             item.conditions = [f"(not readable: {error})"]
             continue
+        told = bool(item.symbols)
         _fill(item, record)
+        frame = (line.id[: len(line.id) - len(line.local)], item.function, item.file, item.id.rpartition("_")[0])
+        if not told and item.kind == "recompile":  # Dynamo's own graphs were not recorded, which the journal's symbols come from
+            item.became_dynamic = [one for one in item.symbols if one.source and one.source not in seen.get(frame, set())]
+        seen[frame] = seen.get(frame, set()) | {one.source for one in item.symbols}
 
 
 def _best(item: Compile) -> GraphLine | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .. import deaths
 from ..errors import UsageError
 from ..output import emit, say
 from ..store import Run, SavedGraph
@@ -34,8 +35,10 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
-        rows = [row.fixed() for row in run.rows] if named is run else []
-        emit({"run": text if named is run else str(run.path), "graphs": rows, "why": document(found)}, as_json=True)
+        rows = [row.fixed() for row in run.rows if isinstance(named, Run) or row.id == named.id]
+        ends = [ending.fixed() for ending in deaths.endings(run.processes)]
+        name = text if named is run else str(run.path)
+        emit({"run": name, "graphs": rows, "processes": ends, "why": document(found)}, as_json=True)
         return
     if not found.processes:
         say(f"{text}: nothing was compiled")

@@ -180,6 +180,13 @@ def test_symbols_with_ranges_and_what_was_assumed(process: ProcessWriter) -> Non
     assert "dynamic: x.size()[0] = s0 (8 here, from 2 to 64)" in text()
 
 
+def test_graphs_that_a_limit_left_out(process: ProcessWriter) -> None:
+    frame(process, "0_0")
+    process.journal.event("captured", "0_0/forward", nodes=5)
+    process.journal.event("left_out", "0_0/forward", reason="--only forward")
+    assert "0_0  first compile [not kept: --only forward]" in text()
+
+
 def test_an_id_used_again_after_a_reset(process: ProcessWriter) -> None:
     for stage in ("dynamo", "dynamo.1"):
         frame(process, "0_0")
