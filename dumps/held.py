@@ -109,7 +109,7 @@ class HeldFile:
         """Closes and deletes the file."""
         os.close(self._descriptor)
         for path in self.paths:
-            path.unlink(missing_ok=True)
+            _remove(path)
 
 
 def read(path: Path, *, live: bool = False) -> Held:
@@ -190,7 +190,7 @@ def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecor
     write_file(path, encode(record))
     try:
         path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
-        held_path.unlink(missing_ok=True)
+        _remove(held_path)
     except OSError as error:
         raise EnvironmentLackError(f"cannot remove {held_path}", error.strerror or str(error)) from error
     return record
@@ -199,6 +199,7 @@ def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecor
 def keep_run(run: Path, tensors: TensorStore) -> list[str]:
     """Does `keep` for every process of a run that ended; a sentence for each graph whose last inputs could not be kept."""
     damage: list[str] = []
+    left: dict[str, list[str]] = {}
     for process in index.processes(run):
         folder = process.path / FOLDER
         if process.liveness not in ("dead", "ended") or not folder.is_dir():
@@ -209,10 +210,10 @@ def keep_run(run: Path, tensors: TensorStore) -> list[str]:
                 keep(path, process.path / GRAPHS_FOLDER / ids.check_id(local), tensors)
             except UnreadableError as error:
                 damage.append(f"{local}: {error} {_INSTEAD}")
-                path.unlink(missing_ok=True)
+                _remove(path)
             except GraphdbgError as error:
-                damage.append(f"{local}: {error}")
-        _remove_empty(folder)
+                left.setdefault(f"{error.why}. {error.fix}", []).append(local)
+    damage += [f"last inputs of {', '.join(names)} stay in {FOLDER}/: {why}" for why, names in left.items()]
     return damage
 
 
@@ -235,9 +236,11 @@ def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorSt
         return None, f"{error} {_INSTEAD}"
 
 
-def _remove_empty(folder: Path) -> None:
-    for path in [*folder.glob("*"), folder]:
+def _remove(path: Path) -> None:
+    """Deletes a held file, and its folders with the last one."""
+    path.unlink(missing_ok=True)
+    for folder in path.parents[:2]:
         try:
-            path.rmdir()
+            folder.rmdir()
         except OSError:
-            continue  # something is in it still
+            return  # others lie in it still

@@ -211,7 +211,7 @@ class Hold:
                 record = copy.inputs(self._put)
                 self._save(record, numbered=self.was_kept, newest=not self.was_kept)
         except GraphdbgError as error:
-            self.holder.session.note(f"last inputs of {self.name} stay in {FOLDER}/: {error}")
+            self.holder.session.note(f"last inputs stay in {FOLDER}/: {error}")
             self.copy = None
         else:
             copy.drop()

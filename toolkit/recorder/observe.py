@@ -3,6 +3,7 @@
 Inputs are looked at before the call, so before any mutation. After the first run the compiled graph is as torch made it:
 Inductor's result gets its own callable back (no cost per step), others keep a closure that costs one branch. Holds no tensor.
 With the policy `all` every execution is watched; the inputs of the second lie beside inputs.json as inputs.2.json, and so on.
+With `last` and `--when` every execution is watched too, and `holding` copies its inputs.
 
 >>> watch_inductor(session, graph, compiled_fx_graph)
 """
@@ -18,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...dumps.atomic import write_file
 from ...dumps.schema import GraphBody, GraphRecord
-from ...dumps.writer import encode
 from ._torch import is_capturing, is_fake, undisturbed
 from .ambient import ambient
 from .flight import Graph, told
+from .holding import holder_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -36,8 +36,11 @@ class Watch:
 
     def __init__(self, session: Session, graphs: Sequence[Graph]) -> None:
         self.session = session
-        self.graphs = [(graph.id, graph.stage, _inputs_only(graph.record)) for graph in graphs if graph.record is not None]
-        self.every = session.options.inputs == "all"
+        records = [graph.record for graph in graphs if graph.record is not None]
+        self.graphs = [(record.id, record.stage, _inputs_only(record)) for record in records]
+        holder = holder_of(session)
+        self.hold = holder.hold([(one.id, one.stage) for one in records], records[0]) if holder and records else None
+        self.every = session.options.inputs == "all" or self.hold is not None
         self._lock = threading.Lock()
         self._count = 0
         for graph in graphs:
@@ -46,7 +49,9 @@ class Watch:
 
     def begin(self, inputs: Sequence[Any]) -> int:
         """The number of this execution, or 0 to let it pass: not to be watched, with fake tensors, or in a CUDA graph capture."""
-        if any(map(is_fake, inputs)) or is_capturing():
+        if self.session.waiting.now or any(map(is_fake, inputs)) or is_capturing():
+            return 0
+        if self.hold is not None and self.hold.holder.closed:
             return 0
         with self._lock:
             self._count += 1
@@ -54,31 +59,42 @@ class Watch:
 
     def call(self, number: int, function: Callable[..., Any], inputs: Sequence[Any], arguments: tuple[Any, ...]) -> Any:
         """Calls `function(*arguments)`; keeps the inputs before it and, of the first run, journals how it went."""
-        session = self.session
+        session, hold = self.session, self.hold
+        if number == 1:
+            session.release(self.graphs[0][0])
         for local, _, record in self.graphs:
             with session.guarded(f"inputs of {local}"):
                 self._observe(number, local, record, inputs)
             if number == 1:
                 session.event("running", local)
+        execution = hold.before(number, inputs) if hold is not None else None
         del inputs
-        if number > 1:
+        if number > 1 and execution is None:
             return function(*arguments)
         start = time.perf_counter()
         try:
             result = function(*arguments)
         except BaseException as error:
-            for local, stage, _ in self.graphs:
-                session.event("failed", local, at="run", **told(error, stage))
+            if number == 1:
+                for local, stage, _ in self.graphs:
+                    session.event("failed", local, at="run", **told(error, stage))
+            if hold is not None:
+                hold.failed(error)
             raise
         finally:
             del arguments
-        for local, _, _ in self.graphs:
-            session.event("ran", local, run_seconds=round(time.perf_counter() - start, 6))
+        if number == 1:
+            for local, _, _ in self.graphs:
+                session.event("ran", local, run_seconds=round(time.perf_counter() - start, 6))
+        if hold is not None and execution is not None:
+            hold.after(execution, result)
         return result
 
     def _observe(self, number: int, local: str, record: GraphRecord, inputs: Sequence[Any]) -> None:
         policy = self.session.options.inputs
-        if policy == "none":
+        if policy == "last":
+            policy = "index"  # of the first execution, should the last one be torn
+        if policy == "none" or (number > 1 and policy != "all"):
             return
         from ...dumps import live
 
@@ -86,11 +102,11 @@ class Watch:
         state = ambient(rng=policy in WHOLE)
         with undisturbed():
             seen = live.observe(record, list(inputs), policy, writer.tensors)
-        seen.ambient = state
+        seen.ambient, seen.execution = state, number
         if number == 1:
             writer.save_inputs(local, seen, writer.tensors)
         else:
-            write_file(writer.graph_path(local) / f"inputs.{number}.json", encode(seen))
+            writer.save_inputs(local, seen, writer.tensors, name=f"inputs.{number}.json")
 
 
 def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> Any:

@@ -39,10 +39,10 @@ def test_module_and_python_words(runner):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--inputs", "last", "x.py"], "--inputs last is not built yet"),
         (["--inputs", "some", "x.py"], "unknown inputs policy"),
         (["--stages", "frontend", "x.py"], "unknown stage"),
-        (["--when", "nan", "x.py"], "--when is not built yet"),
+        (["--when", "nan,often", "x.py"], "unknown occasion 'often' for --when: there are nan and error"),
+        (["--held-limit", "much", "x.py"], "'much' is no size"),
         (["nowhere.py"], "cannot record nowhere.py: there is no such script"),
         (["nowhere"], "there is no such script or program"),
         ([], "nothing to record"),
