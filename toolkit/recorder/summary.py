@@ -120,8 +120,10 @@ def _is_remark(note: Mapping[str, Any]) -> bool:
 def _by_reason(messages: list[str]) -> list[str]:
     """Messages `not recorded, <what>: <reason>` with the same reason become one that counts them."""
     reasons: dict[str, list[str]] = {}
+    known: dict[str, str] = {}  # a reason without the id in its path -> the first such reason
     for message in messages:
         what, _, reason = message.removeprefix("not recorded, ").partition(": ")
+        reason = known.setdefault(reason.replace(what, ""), reason)
         reasons.setdefault(reason if message.startswith("not recorded, ") else message, []).append(what)
     return [
         reason if what[0] == reason.partition(": ")[0] else

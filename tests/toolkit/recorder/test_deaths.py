@@ -91,6 +91,27 @@ def test_a_full_disk_is_told_and_changes_nothing(runner):
     assert not list(done.run.rglob(".tmp-*"))
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_small_disk_and_a_read_only_one(runner):
+    """Real file systems, mounted where nobody else sees them."""
+    (runner.folder / "disk").mkdir()
+    small, closed = "mount -t tmpfs -o size=200k none disk", "mount -t tmpfs -o ro none disk"
+    dump = f"{sys.executable} -m graphdbg dump -o disk/run {SCRIPT} many; code=$?; cp -r disk/run copy; exit $code"
+    done = runner._run(["unshare", "-m", "sh", "-c", f"{small} || exit 77; {dump}"])
+    if done.returncode == 77:
+        pytest.skip("no mount allowed here")
+    expected = (5, [str(n).encode() for n in range(2, 13)])
+    assert (done.returncode, done.stdout.split()) == expected, done.stderr
+    assert b"more: EnvironmentLackError: cannot write" in done.stderr and b"No space left on device" in done.stderr
+    assert 0 < len(_loads_all(graphdbg.open_run(runner.folder / "copy"))) < 22
+
+    plain = f"GRAPHDBG=disk/run {sys.executable} {SCRIPT} many"
+    done = runner._run(["unshare", "-m", "sh", "-c", f"{closed}; {plain}"])
+    assert (done.returncode, done.stdout.split()) == expected, done.stderr
+    assert b"Read-only file system" in done.stderr and b"nothing could be recorded" in done.stderr
+
+
 def test_a_run_that_is_deleted_meanwhile_is_told_and_does_not_come_back(runner):
     done = runner.dump("deleted", SCRIPT, "deleted")
     assert (done.code, done.stdout) == (5, b"2\n3\n"), done.stderr
@@ -100,8 +121,11 @@ def test_a_run_that_is_deleted_meanwhile_is_told_and_does_not_come_back(runner):
 
 @pytest.mark.slow
 def test_timeout_and_kill_of_the_wrapper_end_the_program(runner):
-    done = runner._run(["timeout", "12", sys.executable, "-m", "graphdbg", "dump", "-o", "late", SCRIPT, "hang"])
-    assert (done.returncode, done.stdout) == (124, b"2\nhanging\n")
+    child = _start(runner, sys.executable, "-m", "graphdbg", "dump", "-o", "late", SCRIPT, "hang")
+    assert [child.stdout.readline() for _ in range(2)] == ["2\n", "hanging\n"]
+    child.terminate()  # what timeout(1) does
+    rest, _ = child.communicate(timeout=60)
+    assert (child.returncode, rest) == (143, "")
     run = graphdbg.open_run(runner.folder / "late")
     assert deaths.endings(run.processes)[0].signal == "SIGTERM"
     assert [row.local for row in run.rows if row.lost] == ["1_0/dynamo"]
@@ -111,6 +135,10 @@ def test_timeout_and_kill_of_the_wrapper_end_the_program(runner):
     child.kill()
     rest, _ = child.communicate(timeout=60)  # ends only when the recorded program has closed its end too
     assert rest == ""
-    run = graphdbg.open_run(runner.folder / "shot")
+    for _ in range(50):  # it closes its files before it is gone
+        run = graphdbg.open_run(runner.folder / "shot")
+        if deaths.endings(run.processes)[0].status != "running":
+            break
+        time.sleep(0.1)
     assert deaths.endings(run.processes)[0].status == "died"
     assert [row.local for row in run.rows if row.lost] == ["1_0/dynamo"]

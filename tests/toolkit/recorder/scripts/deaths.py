@@ -67,7 +67,11 @@ def full():
     """No file may grow beyond a few kilobytes from here on, as on a full disk."""
     print(compiled(1), flush=True)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
-    for number in range(2, 12):
+    many(2)
+
+
+def many(first=1):
+    for number in range(first, 12):
         print(compiled(number), flush=True)
     sys.exit(5)
 
