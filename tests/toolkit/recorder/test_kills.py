@@ -70,6 +70,6 @@ def test_twelve_kills(runner):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "seed"), [("aot_eager", 1), ("inductor", 2)])
-def test_fifty_kills(runner, backend, seed):
-    assert _kill(runner, f"fifty-{backend}", 50, seed, backend) >= 5
+@pytest.mark.parametrize(("backend", "kills"), [("aot_eager", 50), ("inductor", 20)])
+def test_fifty_kills(runner, backend, kills):
+    assert _kill(runner, f"fifty-{backend}", kills, 1, backend) >= kills // 10

@@ -61,15 +61,17 @@ def test_two_ranks_of_which_one_is_killed(runner):
 
 @pytest.mark.slow
 def test_restarts_get_folders_of_their_own_and_parts_of_ddp_are_paired(runner):
-    done = runner.dump("again", *TORCHRUN, "--max-restarts", "1", RANKS, "inductor", "early")
+    done = runner.dump("again", *TORCHRUN, "--max-restarts", "3", RANKS, "inductor", "early")
     assert done.code == 0, done.stderr
     run = graphdbg.open_run(done.run)
     endings = _endings(run)
-    assert set(endings) == {"rank1", "rank0_restart1", "rank1_restart1"}
+    last = max(process.record.restart for process in run.processes)  # a busy machine may need more than one
+    assert {"rank1", f"rank0_restart{last}", f"rank1_restart{last}"} <= set(endings)
     assert (endings["rank1"].status, endings["rank1"].code) == ("failed", 7)
-    assert {endings[name].status for name in ("rank0_restart1", "rank1_restart1")} == {"ended"}
-    assert _graph_files(run, 0, 1) == _graph_files(run, 1, 1)
-    parts = [g for g in run.graphs() if g.rank == 0 and g.stage in ("forward", "backward")]
+    assert {endings[f"rank{rank}_restart{last}"].status for rank in (0, 1)} == {"ended"}
+    assert _graph_files(run, 0, last) == _graph_files(run, 1, last)
+    of_last = [g for g in run.graphs() if g.process.startswith(f"rank0_restart{last}_")]
+    parts = [g for g in of_last if g.stage in ("forward", "backward")]
     of_rank = {g.local_id: g.record.compile_kwargs["graph_id"] for g in parts}
     for part in ("", ".1", ".2"):
         assert of_rank[f"4_0/backward{part}"] == of_rank[f"4_0/forward{part}"]

@@ -83,10 +83,16 @@ def main():
         while len(at_work) < min(2, kills - killed):
             at_work.append(Victim(len(everybody), step_s))
             everybody.append(at_work[-1])
-        for one in [one for one in at_work if one.is_due()]:
-            os.kill(one.pid, signal.SIGKILL)
-            killed += os.WIFSIGNALED(os.waitpid(one.pid, 0)[1])  # it may have come to its end first
-            at_work.remove(one)
+        for one in list(at_work):
+            pid, status = os.waitpid(one.pid, os.WNOHANG)
+            if pid and status:
+                raise SystemExit(f"a victim ended by itself with status {status}")
+            if not pid and one.is_due():
+                os.kill(one.pid, signal.SIGKILL)
+                pid, status = os.waitpid(one.pid, 0)
+                killed += os.WIFSIGNALED(status)  # it may have come to its end first
+            if pid:
+                at_work.remove(one)
         time.sleep(0.002)
     for one in everybody:
         print(json.dumps(one.file.read_text().split("\n")[:-1]))
