@@ -19,12 +19,12 @@ import msgspec
 from . import ids, journal
 from .compressed import stored
 from .errors import GraphdbgError, UnreadableError
+from .graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
 from .process import EXIT_FILE, ExitRecord, Liveness, ProcessRecord, liveness
 from .process import FILE as PROCESS_FILE
 from .reading import read_record
 from .schema import FORMAT
 from .sidecar import TABLE, read_table
-from .writer import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
 
 
 class Process(msgspec.Struct):

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from .compressed import stored
 from .errors import UsageError
+from .graph_folder import GRAPH_FILE, GRAPHS_FOLDER
 from .index import is_run, runs
 from .store import Run, SavedGraph, open_run
-from .writer import GRAPH_FILE, GRAPHS_FOLDER
 
 
 def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:

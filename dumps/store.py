@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 from . import held, ids, index, kernels, sidecar
 from .compressed import plain_name, stored
 from .errors import UnreadableError, UsageError
+from .graph_folder import CODE_FOLDER, GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
 from .output import say
 from .reading import read_bytes, read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
-from .writer import CODE_FOLDER, GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule

@@ -23,37 +23,32 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
-from . import ids, kernels, process, sidecar
+from . import ids, kernels, process
 from .atomic import cannot_write, new_folder, temporary_beside, write_file
-from .compressed import LARGE_BYTES, packed, stored
+from .compressed import LARGE_BYTES, stored
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
+from .graph_folder import (
+    CODE_FOLDER,
+    GRAPHS_FOLDER,
+    INPUTS_FILE,
+    JOURNAL_FILE,
+    PROGRAM_FILE,
+    RUN_FILE,
+    TENSORS_FOLDER,
+    copy_storages,
+    encode,
+    folder_bytes,
+    graph_texts,
+    stored_form,
+    stored_names,
+)
 from .journal import Journal
-from .output import say
 from .reading import read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .shared import BLOCK_BYTES, SharedFiles, in_blocks
 from .tensors import TensorSink, TensorStore
 
-RUN_FILE = "run.json"
-GRAPH_FILE = "graph.json"
-PROGRAM_FILE = "graph.py"
-INPUTS_FILE = "inputs.json"
-JOURNAL_FILE = "journal.jsonl"
-GRAPHS_FOLDER = "graphs"
-CODE_FOLDER = "code"
-TENSORS_FOLDER = "tensors"
-
 _JOIN_S = 3.0
-
-
-def encode(record: object) -> bytes:
-    """The bytes of a JSON file of the saved form: the record, and a newline. Raises UsageError for text without UTF-8 form."""
-    try:
-        return msgspec.json.encode(record) + b"\n"
-    except UnicodeEncodeError as error:
-        raise UsageError("cannot save a record", f"a text in it has no UTF-8 form ({error.object[:60]!r})") from error
 
 
 class LeftOutError(Exception):
@@ -185,7 +180,7 @@ class ProcessWriter:
     def unique_id(self, compile_id: str | None, stage: str, *, like: str = "") -> str:
         """Reserves the local id for a graph: `.1`, `.2`, ... from the second graph of one stage under one compile id.
 
-        `like` is the id of the graph it belongs to, whose number it gets if that is free: backward.2 is the backward of forward.2.
+        `like` is the graph it belongs to, whose number it gets if that is free: backward.2 is the backward of forward.2.
         """
         name = ids.compile_name(compile_id) if compile_id else self.fresh_compile()
         wanted = [ids.number_of(like)] if like else []
@@ -207,10 +202,10 @@ class ProcessWriter:
         Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
-        contents = dict(_form(name, data) for name, data in self._texts(record))
-        if self.gate is not None and not self.gate.admit(record.id, _size(contents)):
+        contents = dict(stored_form(name, data) for name, data in self._texts(record))
+        if self.gate is not None and not self.gate.admit(record.id, folder_bytes(contents)):
             raise LeftOutError(record.id)
-        _copy_storages(_stored(record), tensors, self.tensors)
+        copy_storages(stored_names(record), tensors, self.tensors)
         self._write_folder(path, contents)
         with self._lock:
             self._taken.add(record.id)
@@ -221,19 +216,19 @@ class ProcessWriter:
     def amend(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
         """Replaces what was saved of a graph by a fuller record, file by file, each whole."""
         path = self._existing(record.id)
-        _copy_storages(_stored(record), tensors, self.tensors)
+        copy_storages(stored_names(record), tensors, self.tensors)
         for name, data in self._texts(record):
             self._replace(path / name, data)
         return path
 
     def _texts(self, record: GraphRecord) -> Iterator[tuple[str, bytes]]:
-        return _files(record, lambda error: self._note(record.id, error))
+        return graph_texts(record, lambda error: self._note(record.id, error))
 
     def save_inputs(
         self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, name: str = INPUTS_FILE
     ) -> Path:
         """Writes inputs.json (or the file of that name) beside the graph; a later call replaces it."""
-        _copy_storages(_stored(None, inputs), tensors, self.tensors)
+        copy_storages(stored_names(None, inputs), tensors, self.tensors)
         path = self._existing(local) / ids.check_file_name(name, "file name")
         data = encode(inputs)
         self._ask(local, len(data))
@@ -250,8 +245,8 @@ class ProcessWriter:
         if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
             found = kernels.split(files[kernels.WHOLE])
             texts = {name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)}
-        contents = dict(_form(name, data, size) for name, data in texts.items())
-        self._ask(local, _size(contents))
+        contents = dict(stored_form(name, data, size) for name, data in texts.items())
+        self._ask(local, folder_bytes(contents))
         if folder.exists():
             for name, data in contents.items():
                 self._placed(self.shared.replace, folder / name, data)
@@ -295,7 +290,7 @@ class ProcessWriter:
         """Writes one text in the form, plain or compressed, that it has already, so that there is one file of it."""
         present = stored(path)
         size = None if present is None else 0 if present == path else LARGE_BYTES
-        name, content = _form(path.name, data, size)
+        name, content = stored_form(path.name, data, size)
         self._placed(self.shared.replace, path.with_name(name), content)
         return path.with_name(name)
 
@@ -323,72 +318,3 @@ class ProcessWriter:
     def _note(self, local: str, error: Exception) -> None:
         what = "" if isinstance(error, GraphdbgError) else f"{type(error).__name__}: "
         self.journal.event("note", graph=local, message=f"no {PROGRAM_FILE}: {what}{error}")
-
-
-def _stored(record: GraphRecord | None, inputs: InputsRecord | None = None) -> Iterator[str]:
-    """The names of all storages that records refer to."""
-    for item in [*(record.inputs if record else ()), *(inputs.inputs if inputs else ())]:
-        if item.stored is not None:
-            yield item.stored.storage
-    bodies = [record.graph] if record else []
-    while bodies:
-        body = bodies.pop()
-        bodies.extend(body.subgraphs.values())
-        for state in (body.attrs, *(module.state for module in body.modules.values())):
-            yield from (stored.storage for stored in state.values())
-
-
-def _copy_storages(names: Iterator[str], source: TensorSink | None, target: TensorStore) -> None:
-    if source is not None and source is not target:
-        for name in sorted(set(names)):
-            if name and not target.has(name):
-                target.put(source.get(name))
-
-
-def _files(record: GraphRecord, on_failure: Callable[[Exception], None]) -> Iterator[tuple[str, bytes]]:
-    """The files of a graph's folder; graph.json last, so that an amended graph is never newer than what is derived from it."""
-    yield sidecar.TABLE, sidecar.encode(record)
-    from .emit import program  # late: only writers need it
-
-    try:
-        text = program(record)
-    except Exception as error:  # noqa: BLE001 - a graph must not be lost because its program cannot be written; it is told
-        on_failure(error)
-    else:
-        yield PROGRAM_FILE, text.encode("utf-8", "backslashreplace")
-    yield GRAPH_FILE, encode(record)
-
-
-def _size(contents: Mapping[str, bytes]) -> int:
-    """What files take on disk with their folder."""
-    return 2 * BLOCK_BYTES + sum(in_blocks(len(data)) for data in contents.values())
-
-
-def _form(name: str, data: bytes, group_bytes: int | None = None) -> tuple[str, bytes]:
-    """A text of a run as it is stored: its file name and its bytes. graph.py is there to be read and run, so it stays plain."""
-    if name == PROGRAM_FILE:
-        return name, data
-    content, suffix = packed(data, group_bytes=group_bytes)
-    return name + suffix, content
-
-
-def _say_no_program(error: Exception) -> None:
-    say(f"graphdbg: no {PROGRAM_FILE} was written: {error}")
-
-
-def write_graph_folder(
-    path: Path, record: GraphRecord, inputs: InputsRecord | None = None, tensors: TensorSink | None = None,
-    *, on_failure: Callable[[Exception], None] = _say_no_program,
-) -> None:  # fmt: skip
-    """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
-
-    Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is told when the graph
-    has no runnable program (an argument without a saved form); the rest is written.
-    """
-    with new_folder(path) as folder:
-        if tensors is not None:
-            _copy_storages(_stored(record, inputs), tensors, TensorStore(folder / TENSORS_FOLDER))
-        for name, data in _files(record, on_failure):
-            (folder / name).write_bytes(data)
-        if inputs is not None:
-            (folder / INPUTS_FILE).write_bytes(encode(inputs))

@@ -77,8 +77,8 @@ def _keep(result: Minified, temporary: bool) -> Minified:
 def _with_settings(path: Path) -> Path:
     """The case with the compiler settings of this thread, which its children could not know of otherwise."""
     from ..dumps.atomic import write_file
+    from ..dumps.graph_folder import GRAPH_FILE, encode
     from ..dumps.store import load_graph
-    from ..dumps.writer import GRAPH_FILE, encode
     from ..toolkit.recorder.configs import changed, encoded
 
     record = load_graph(path).record

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..dumps import index, journal
-from ..dumps.writer import JOURNAL_FILE
+from ..dumps.graph_folder import JOURNAL_FILE
 from . import normalise
 from .recorder.summary import best
 

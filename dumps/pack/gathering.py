@@ -18,10 +18,10 @@ from typing import Any, cast
 
 from .. import journal
 from ..errors import GraphdbgError
+from ..graph_folder import JOURNAL_FILE
 from ..process import host_name
 from ..redact import user_name
 from ..store import Run, SavedGraph
-from ..writer import JOURNAL_FILE
 from .places import Places, is_absolute
 from .texts import Machine
 

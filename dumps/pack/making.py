@@ -22,13 +22,14 @@ from ... import __version__
 from .. import journal
 from ..atomic import write_file
 from ..errors import GraphdbgError, UnreadableError, UsageError
+from ..graph_folder import JOURNAL_FILE, encode
 from ..index import Process, Row, exit_record
 from ..process import EXIT_FILE
 from ..process import FILE as PROCESS_FILE
 from ..schema import FORMAT, RunRecord
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
-from ..writer import JOURNAL_FILE, ProcessWriter, RunWriter, encode
+from ..writer import ProcessWriter, RunWriter
 from . import generated, leaks, records
 from .archive import write_archive
 from .gathering import gather

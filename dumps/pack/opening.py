@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from ..errors import EnvironmentLackError, UnreadableError
-from ..writer import RUN_FILE
+from ..graph_folder import RUN_FILE
 
 SUFFIX = ".zip"
 MOST_BYTES = 64 << 30

@@ -13,9 +13,9 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ..atomic import new_folder
+from ..graph_folder import TENSORS_FOLDER, write_graph_folder
 from ..schema import Ambient, ConstValue, GraphRecord
 from ..tensors import TensorStore
-from ..writer import TENSORS_FOLDER, write_graph_folder
 from ._torch import HigherOrderOperator, OpOverload
 from .encode import CARRY, encode
 from .make_inputs import observe

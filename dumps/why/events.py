@@ -13,10 +13,10 @@ import re
 from typing import Any, cast
 
 from .. import journal
+from ..graph_folder import JOURNAL_FILE
 from ..index import Row
 from ..journal import Event
 from ..store import Run
-from ..writer import JOURNAL_FILE
 from . import shapes, wording
 from .fields import RESUME, items, places, symbol, whole, words
 from .model import Compile, Function, GraphLine, Part, Place, ProcessWhy, Restart, Skipped, Why

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..graph_folder import JOURNAL_FILE
 from ..index import Process
-from ..writer import JOURNAL_FILE
 
 _WHAT = (("break", "graph break"), ("recompile", "recompile"), ("limit", "recompile limit reached"), ("failed", "failed"))
 _SHOWN = ("break", "recompile", "limit")

@@ -20,9 +20,10 @@ from graphdbg.cli import run as command
 from graphdbg.dumps.diff import diff
 from graphdbg.dumps.diff.pair import pairs
 from graphdbg.dumps.diff.sides import Part, side
+from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT, GraphRecord, RunRecord
 from graphdbg.dumps.store import load_graph
-from graphdbg.dumps.writer import RunWriter, write_graph_folder
+from graphdbg.dumps.writer import RunWriter
 
 from .graph_text import graph
 

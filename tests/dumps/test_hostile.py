@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps.errors import RefusedError, UnreadableError
+from graphdbg.dumps.graph_folder import encode, write_graph_folder
 from graphdbg.dumps.schema import ARGUMENT_TAGS, FORMAT
 from graphdbg.dumps.store import load_graph, open_run
-from graphdbg.dumps.writer import encode, write_graph_folder
 
 from .graphs import chain, new_run
 

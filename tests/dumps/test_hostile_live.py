@@ -13,8 +13,8 @@ import pytest
 
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, GraphdbgError, RefusedError, UnreadableError
+from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.store import load_graph
-from graphdbg.dumps.writer import write_graph_folder
 
 from .graphs import chain
 

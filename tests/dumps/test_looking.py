@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from graphdbg.cli import run as command
+from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT, RunRecord
-from graphdbg.dumps.writer import RunWriter, write_graph_folder
+from graphdbg.dumps.writer import RunWriter
 
 from .graphs import chain, new_run
 

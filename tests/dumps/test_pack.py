@@ -15,6 +15,7 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.atomic import write_file
+from graphdbg.dumps.graph_folder import encode
 from graphdbg.dumps.pack import generated, records
 from graphdbg.dumps.pack.making import pack
 from graphdbg.dumps.pack.places import Places
@@ -23,7 +24,7 @@ from graphdbg.dumps.process import FILE, ProcessRecord
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord, RunRecord, StoredTensor
 from graphdbg.dumps.store import Run, open_run
 from graphdbg.dumps.tensors import MemoryTensors
-from graphdbg.dumps.writer import ProcessWriter, RunWriter, encode
+from graphdbg.dumps.writer import ProcessWriter, RunWriter
 
 from .graphs import chain, tensor_value
 

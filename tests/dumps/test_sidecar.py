@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar, statistics
 from graphdbg.dumps.errors import UnreadableError
+from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import ConstValue, OpaqueValue, SequenceValue, SymValue, TensorValue
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.tables import Column, plain, render, size_text
-from graphdbg.dumps.writer import write_graph_folder
 
 from .graphs import STACK, chain, tensor_value
 

@@ -10,10 +10,11 @@ import pytest
 
 from graphdbg.dumps.atomic import new_folder, write_file
 from graphdbg.dumps.errors import EnvironmentLackError, UnreadableError, UsageError
+from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.query import resolve, resolve_graph
 from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
 from graphdbg.dumps.store import Run, SavedGraph, load_graph, open_run
-from graphdbg.dumps.writer import RunWriter, write_graph_folder
+from graphdbg.dumps.writer import RunWriter
 
 from .graphs import chain, new_run, stored_chain
 

@@ -66,7 +66,7 @@ def test_looking_is_light(args: list[str], tmp_path: Path) -> None:
 
 CASES = """
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, TensorValue
-from graphdbg.dumps.writer import write_graph_folder
+from graphdbg.dumps.graph_folder import write_graph_folder
 from pathlib import Path
 for name, dtype in (("one", "float32"), ("two", "float16")):
     x = NodeRecord(name="x", op="placeholder", target="x", value=TensorValue(dtype, [4], [1]))

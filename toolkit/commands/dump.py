@@ -19,9 +19,10 @@ import click
 from ...dumps import held
 from ...dumps.atomic import write_file
 from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.graph_folder import RUN_FILE, encode
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
-from ...dumps.writer import RUN_FILE, RunWriter, encode
+from ...dumps.writer import RunWriter
 from .. import after_failure
 from ..recorder import launch, summary
 from ..recorder.options import Options, check_stages, checked, parts, size_of
@@ -36,7 +37,7 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.option("--inputs", default="index", metavar="POLICY", help="none, meta, index (default), first, last or all.")
 @click.option("--when", default="", metavar="A,B", help="nan, error or both: keep the inputs of the step that went wrong.")
 @click.option("--held-limit", default="4G", show_default=True, metavar="SIZE", help="What --inputs last and --when may hold.")
-@click.option("--max-disk", default="0", metavar="SIZE", help="What the run may take, like 500M: old graphs go first, failed ones never.")
+@click.option("--max-disk", default="0", metavar="SIZE", help="What the run may take, like 500M; failed graphs stay.")
 @click.option("--keep", default=0, metavar="N", help="Keep the newest N compiles of each function.")
 @click.option("--only", default="", metavar="REGEX", help="Record graphs that match, in 'ID function file:line'.")
 @click.option("--after-step", default=0, metavar="N", help="Record what runs after the optimizer's Nth step.")
@@ -49,18 +50,14 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.option("--keep-cache", is_flag=True, help="Leave torch's compiler caches on, and say which graphs they hid.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
 def dump(
-    output: str | None, inputs: str, when: str, held_limit: str, max_disk: str, keep: int, only: str, after_step: int,
-    stages: str, on_failure: str | None, on_failure_time: float, keep_cache: bool, command: tuple[str, ...],
-) -> int:  # fmt: skip
+    output: str | None, on_failure: str | None, on_failure_time: float, command: tuple[str, ...], **recording: Any
+) -> int:
     """Run a command and record every graph that its compiler stack builds.
 
     CMD is `script.py args`, `-m module args`, `python ...` or any program. Its output and exit code are its own.
     """
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
-    options = checked(Options(
-        run="", inputs=inputs, when=parts(when), held_limit=size_of(held_limit), stages=check_stages(parts(stages)),
-        max_disk=size_of(max_disk), keep=keep, only=only, after_step=after_step, keep_cache=keep_cache, wrapped=True,
-    ))  # fmt: skip
+    options = _options(**recording)
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))
     options.run = str(run.path.absolute())
@@ -75,6 +72,14 @@ def dump(
         except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
             say(f"graphdbg: {error}")
     return code
+
+
+def _options(*, when: str, held_limit: str, max_disk: str, stages: str, **plain: Any) -> Options:
+    """The recording that the command line asks for; raises UsageError."""
+    return checked(Options(
+        run="", wrapped=True, when=parts(when), held_limit=size_of(held_limit), max_disk=size_of(max_disk),
+        stages=check_stages(parts(stages)), **plain,
+    ))  # fmt: skip
 
 
 def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None) -> None:

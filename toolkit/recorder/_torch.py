@@ -203,7 +203,7 @@ def norms(tensors: list[Any]) -> list[Any]:
     which is public, adds them up to one number. Checked: 2.13.0."""
     import torch
 
-    return list(torch._foreach_norm(tensors, 2))
+    return list(torch._foreach_norm(tensors, 2))  # pyright: ignore[reportPrivateImportUsage]
 
 
 def is_capturing() -> bool:

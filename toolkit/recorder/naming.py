@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.graph_folder import RUN_FILE
 from ...dumps.schema import RunRecord
-from ...dumps.writer import RUN_FILE, RunWriter, joined_record
+from ...dumps.writer import RunWriter, joined_record
 
 OWNER, JOB = "_GRAPHDBG_OWNER", "_GRAPHDBG_JOB"
 """Set by the first process that records without a wrapper: its run and job. Its children join and leave the telling to it."""

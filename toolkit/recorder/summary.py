@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from ...dumps import deaths, index, journal, why
+from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
-from ...dumps.writer import JOURNAL_FILE
 from . import held_words
 
 _MOST = 5

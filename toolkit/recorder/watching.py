@@ -22,9 +22,9 @@ import msgspec
 
 from ...dumps.atomic import write_file
 from ...dumps.errors import GraphdbgError
+from ...dumps.graph_folder import encode
 from ...dumps.process import EXIT_FILE, ExitRecord, start_ticks
 from ...dumps.schema import FORMAT
-from ...dumps.writer import encode
 
 _EVERY_S = 0.05
 _GET_INFO = 0xC040FF0B

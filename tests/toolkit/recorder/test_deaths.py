@@ -13,8 +13,8 @@ import pytest
 
 import graphdbg
 from graphdbg.dumps import deaths
+from graphdbg.dumps.graph_folder import JOURNAL_FILE
 from graphdbg.dumps.journal import read
-from graphdbg.dumps.writer import JOURNAL_FILE
 
 SCRIPT = str(Path(__file__).parent / "scripts" / "deaths.py")
 

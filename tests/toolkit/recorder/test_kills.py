@@ -8,8 +8,8 @@ import pytest
 
 import graphdbg
 from graphdbg.dumps import deaths
+from graphdbg.dumps.graph_folder import JOURNAL_FILE
 from graphdbg.dumps.journal import STATES, read
-from graphdbg.dumps.writer import JOURNAL_FILE
 
 
 def _victims(runner, name, kills, seed, backend):

@@ -85,7 +85,8 @@ def test_summary_counts_and_names_the_next_commands(cold):
 
 def test_keep_cache_names_what_the_caches_hid(kept):
     assert "0_0: the joint, forward, backward and inference graphs not recorded, hidden by the AOTAutograd cache" in kept.stderr
-    assert kept.graphs() == {"0_0/dynamo", "0_1/dynamo"}
+    early = {"0_0/pre_grad", "0_1/pre_grad"}  # before 2.12 torch looks into the cache after these passes, not before
+    assert kept.graphs() - early == {"0_0/dynamo", "0_1/dynamo"}
 
 
 def test_records_say_what_the_compiler_was_given(cold):
