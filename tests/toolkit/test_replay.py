@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from graphdbg.dumps import compressed
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.toolkit import fidelity
@@ -28,7 +30,8 @@ import torch
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dropout(0.25), torch.nn.Linear(16, 4))
 compiled = torch.compile(model)
-compiled(torch.randn(4, 8)).square().mean().backward()
+for batch in (4, 6):
+    compiled(torch.randn(batch, 8)).square().mean().backward()
 """
 
 
@@ -55,21 +58,34 @@ def test_a_stage_replays_to_the_same_code(recorded: Path, server: ForkServer, st
     assert outcome.fidelity == "same"
 
 
+@pytest.mark.parametrize("stage", ["joint", "joint_passed", "backward"])
+def test_a_graph_that_saves_sizes_for_its_backward(recorded: Path, server: ForkServer, stage: str) -> None:
+    saved = load_graph(recorded / "0_1" / stage)
+    assert saved.record.symbols
+    outcome = replay(saved, server=server, outputs=False)
+    assert (outcome.ok, outcome.verdict, outcome.fidelity) == (True, "ok", "same")
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replaces the first `old` in a text of a run, which may be compressed."""
+    found = compressed.stored(path)
+    assert found is not None
+    text = compressed.read(found).decode()
+    assert old in text
+    data = text.replace(old, new, 1).encode()
+    found.write_bytes(gzip.compress(data) if found.suffix == compressed.SUFFIX else data)
+
+
 def test_a_planted_change_in_graph_or_code_is_seen(recorded: Path, server: ForkServer, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(recorded, run)
     saved = open_run(run).graph("0_0/forward")
-    (code,) = [path for path in saved.code_files() if path.name == "output_code.py"]
-    text = code.read_text()
-    assert "tmp0 + tmp1" in text or "at::vec::clamp_min" in text or "std::max" in text or "static_cast<float>(" in text
-    planted = text.replace("static_cast<float>(", "static_cast<float>(1 + ", 1)
-    code.write_text(planted)
+    edit(saved.path / "code" / "output_code.py", "static_cast<float>(", "static_cast<float>(1 + ")
     found = replay(saved, server=server, outputs=False).fidelity
     assert found is not None
     assert found.startswith("different code of 0_0/forward")
     assert "1 + " in found
-    post_grad = open_run(run).graph("0_0/post_grad_forward").path / "graph.json"
-    post_grad.write_text(post_grad.read_text().replace("aten.relu.default", "aten.neg.default", 1))
+    edit(open_run(run).graph("0_0/post_grad_forward").path / "graph.json", "aten.relu.default", "aten.neg.default")
     found = replay(open_run(run).graph("0_0/forward"), server=server, outputs=False).fidelity
     assert found is not None
     assert found.startswith("different post-grad graph of 0_0/post_grad_forward")
