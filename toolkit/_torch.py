@@ -1,6 +1,6 @@
 """The private names of torch that replay, the rungs and the fork server need, and nowhere else in this room.
 
-Every function says which public alternative is missing; all were checked on 2.13.0 (`CHECKED`). What another torch lacks is
+Every function says which public alternative is missing; all were read on 2.13.0. What another torch lacks is
 either guarded here, with a sentence that names the loss, or fails as EnvironmentLackError. Importing this module imports
 torch; Inductor is imported by the functions.
 
@@ -25,7 +25,8 @@ from torch.utils import _pytree as pytree  # no public module flattens nested va
 
 from .spec import is_opaque
 
-CHECKED = ("2.13.0",)
+CHECKED = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
+"""Versions of torch on which every stage of a recorded run was replayed to the same numbers and code, on the CPU."""
 
 tree_leaves = pytree.tree_leaves
 

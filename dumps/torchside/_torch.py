@@ -1,5 +1,5 @@
 # pyright: basic
-"""Private torch names of `dumps`, each with the public alternative that was missing; run on torch 2.11.0, 2.13.0 and 2.14.1.
+"""Private torch names of `dumps`, each with the public alternative that was missing; run on torch 2.11.0 to 2.15.0.
 
 The rest of the room imports them from here. Where a version may lack a name there is a getattr with a stated fallback.
 
