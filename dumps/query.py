@@ -29,7 +29,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     try:
         if not text or "\0" in text:
             raise UsageError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")
-        if ".zip" in text:
+        if any(place.is_file() for place in (path, *path.parents)):
             from .pack.opening import folder_of  # late: hardly ever needed
 
             path = folder_of(path)

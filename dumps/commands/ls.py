@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def _status(row: index.Row) -> str:
 
 
 def _summary(text: str, run: Run) -> str:
-    rows = run.rows
+    rows, typed = run.rows, shlex.quote(text)
+    if not rows and index.left_out(run.processes):
+        return f"{text} holds no graphs: all of them were left out"
     if not rows:
         return f"{text} holds no graphs: nothing was compiled, or the recorder was not active"
     failed = [row for row in rows if row.status == "failed"]
@@ -104,9 +107,9 @@ def _summary(text: str, run: Run) -> str:
         parts.append(f"{len(lost)} in flight when the process died")
     suspects = [row for row in failed + lost if row.saved]
     if suspects:
-        return f"{', '.join(parts)}; next: graphdbg replay {text}/{suspects[0].id}"
+        return f"{', '.join(parts)}; next: graphdbg replay {typed}/{suspects[0].id}"
     saved = [row for row in rows if row.saved]
-    return ", ".join(parts) + (f"; next: graphdbg show {text}/{saved[0].id}" if saved else "")
+    return ", ".join(parts) + (f"; next: graphdbg show {typed}/{saved[0].id}" if saved else "")
 
 
 def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:

@@ -32,7 +32,7 @@ def folder_of(path: Path) -> Path:
     Raises UnreadableError for an archive that is damaged, too large or no run, EnvironmentLackError when the disk refuses.
     """
     for archive in (path, *path.parents):
-        if archive.suffix == SUFFIX and archive.is_file():
+        if archive.is_file() and (archive.suffix == SUFFIX or zipfile.is_zipfile(archive)):
             return _unpacked(archive.absolute()) / path.relative_to(archive)
     return path
 

@@ -21,6 +21,7 @@ from graphdbg.dumps.pack.making import pack
 from graphdbg.dumps.pack.places import Places
 from graphdbg.dumps.pack.texts import Machine, Texts
 from graphdbg.dumps.process import FILE, ProcessRecord
+from graphdbg.dumps.query import resolve
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord, RunRecord, StoredTensor
 from graphdbg.dumps.store import Run, open_run
 from graphdbg.dumps.tensors import MemoryTensors
@@ -111,6 +112,12 @@ def unzipped(path: Path, folder: Path) -> Run:
 def test_packing_needs_no_torch(run: Run) -> None:
     body = "import sys\nfrom graphdbg.cli import run\nassert run(['pack', 'myrun']) == 0\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", body], check=True, timeout=60, capture_output=True)
+
+
+def test_a_packed_file_may_have_any_name(run: Run, tmp_path: Path) -> None:
+    packed = resolve(str(pack(run.path, tmp_path / "bug.gdbg").file))
+    assert isinstance(packed, Run)
+    assert [row.id for row in packed.rows] == [row.id for row in run.rows]
 
 
 def test_nothing_that_was_planted_is_in_any_member(run: Run, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class Hold:
         if holder.closed or os.getpid() != holder.pid:
             return None
         start = time.perf_counter()
+        if holder.when:
+            steps.count()  # a step that was compiled is only counted when asked
         execution = Execution(number)
         with holder.session.guarded(f"held inputs of {self.name}"), undisturbed():
             self._copy(number, inputs)

@@ -1,7 +1,9 @@
 """Counts the optimizer's steps in this process, through torch's public global hook.
 
-The hook is hidden from Dynamo, so that a compiled `optimizer.step` gives the same graphs with it as without it. Optimizers that
-do not call torch's hooks are not counted: `count()` then stays 0, which means "unknown".
+A hook that is hidden from Dynamo would break the graph of a compiled `optimizer.step`, which `fullgraph=True` does not survive.
+So Dynamo traces this one: it sees one attribute that is written and never read, which adds no node and no guard, and `count()`,
+asked before each execution of a graph, takes the mark away and counts. Optimizers that do not call torch's hooks are not
+counted: `count()` then stays 0, which means "unknown".
 
 >>> watch(); count()
 0
@@ -16,10 +18,11 @@ from typing import Any
 class _Steps:
     def __init__(self) -> None:
         self.count = 0
+        self.marked = False  # by a step that was compiled, since `count` was last asked
         self.handle: Any = None
         self.called: list[Callable[[], None]] = []
 
-    def stepped(self, *_: Any) -> None:
+    def stepped(self) -> None:
         self.count += 1
         for function in self.called:
             function()
@@ -36,8 +39,13 @@ def watch(function: Callable[[], None] | None = None) -> None:
         import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        hidden: Any = torch.compiler.disable(_steps.stepped)
-        _steps.handle = register_optimizer_step_post_hook(hidden)
+        def stepped(*_: Any) -> None:
+            if torch.compiler.is_compiling():
+                _steps.marked = True
+            else:
+                _steps.stepped()
+
+        _steps.handle = register_optimizer_step_post_hook(stepped)
 
 
 def forget(function: Callable[[], None]) -> None:
@@ -51,4 +59,7 @@ def forget(function: Callable[[], None]) -> None:
 
 def count() -> int:
     """Steps since `watch`."""
+    if _steps.marked:
+        _steps.marked = False
+        _steps.stepped()
     return _steps.count

@@ -47,6 +47,8 @@ def lines(
         told = [_headline(rows, len(found), name)]
     elif errors or any(note.get("error") for note in notes):
         told = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
+    elif index.left_out(found):
+        told = [f"graphdbg: no graph was kept: all of them were left out; graphdbg ls {name} --why says which"]
     elif any(event.kind == "why" for _, events in journals for event in events):
         told = [f"graphdbg: no graph was compiled; graphdbg ls {name} --why says what kept the functions out"]
     else:
