@@ -4,9 +4,9 @@ Must not import torch, and writes nothing of a record but checked names and repr
 
 >>> print(forward_source(record))
 class Graph(torch.nn.Module):
-    def forward(self, x):
-        relu = aten.relu.default(x)
-        return (relu,)
+  def forward(self, x):
+    relu = aten.relu.default(x)
+    return (relu,)
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from .schema import (
     TensorValue,
     Value,
 )
+from .sidecar import user_frame
 from .torchside.allowlist import OP_HOMES
 
 _WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex getattr
@@ -50,7 +51,7 @@ _OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", 
 _PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_type", "device_put", "iota", "view_of"))
 """Ops of `prims` that are registered by `import torch` alone."""
 _ATEN = "torch.ops.aten."
-_INDENT = "    "
+_INDENT = "  "
 
 
 def program(record: GraphRecord) -> str:
@@ -307,10 +308,8 @@ class _Class:
 
 
 def _place(stack: str) -> str:
-    """The innermost frame of a stack with its line of code; empty when there is none."""
-    frames = [line.strip() for line in stack.splitlines() if line.strip(" ^~\t")]
-    places = [index for index, line in enumerate(frames) if line.startswith("File ")]
-    return _one_line(": ".join(frames[places[-1] : places[-1] + 2]))[:160] if places else ""
+    """The user's line of a stack, "model.py:12 y = self.fc(x)"; empty when there is none."""
+    return _one_line(" ".join(user_frame(stack)).strip())[:120]
 
 
 def _homes(body: GraphBody) -> dict[str, tuple[str, int | None]]:

@@ -59,9 +59,12 @@ def copy_storages(names: Iterator[str], source: TensorSink | None, target: Tenso
                 target.put(source.get(name))
 
 
-def graph_texts(record: GraphRecord, on_failure: Callable[[Exception], None]) -> Iterator[tuple[str, bytes]]:
+def graph_texts(
+    record: GraphRecord, on_failure: Callable[[Exception], None], *, table: bool = True
+) -> Iterator[tuple[str, bytes]]:
     """The files of a graph's folder; graph.json last, so that an amended graph is never newer than what is derived from it."""
-    yield sidecar.TABLE, sidecar.encode(record)
+    if table:
+        yield sidecar.TABLE, sidecar.encode(record)
     from .emit import program  # late: only writers need it
 
     try:

@@ -19,11 +19,11 @@ import msgspec
 from . import ids, journal
 from .compressed import stored
 from .errors import GraphdbgError, UnreadableError
-from .graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
+from .graph_folder import GRAPH_FILE, GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
 from .process import EXIT_FILE, ExitRecord, Liveness, ProcessRecord, liveness
 from .process import FILE as PROCESS_FILE
 from .reading import read_record
-from .schema import FORMAT
+from .schema import FORMAT, GraphRecord
 from .sidecar import TABLE, read_table
 
 
@@ -175,9 +175,10 @@ def _row(process: Process, local: str, name: str) -> Row:
     state = process.states[local]
     path = process.path / GRAPHS_FOLDER / local
     nodes = state.nodes
-    if nodes is None and local in process.saved and stored(path / TABLE) is not None:  # a journal that lost its line
+    if nodes is None and local in process.saved:  # a journal that lost its line
         try:
-            nodes = len(read_table(path / TABLE))
+            many = stored(path / TABLE) is not None
+            nodes = len(read_table(path / TABLE)) if many else len(read_record(path / GRAPH_FILE, GraphRecord).graph.nodes)
         except GraphdbgError as error:
             process.damage.append(str(error))
     lost = state.status in journal.IN_FLIGHT and process.liveness in ("dead", "ended")

@@ -25,6 +25,9 @@ from .schema import FORMAT, Arg, Dim, GraphRecord, SequenceValue, SymValue, Tens
 
 TABLE = "table.msgpack"
 
+MANY_NODES = 4000
+"""In a run, graphs of fewer nodes have no such file: their graph.json is read as fast."""
+
 ITEM_BYTES = {
     "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "complex32": 4,
     "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2,

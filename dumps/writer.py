@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from . import ids, kernels, process
+from . import ids, kernels, process, sidecar
 from .atomic import cannot_write, new_folder, temporary_beside, write_file
 from .compressed import LARGE_BYTES, stored
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
@@ -222,7 +222,8 @@ class ProcessWriter:
         return path
 
     def _texts(self, record: GraphRecord) -> Iterator[tuple[str, bytes]]:
-        return graph_texts(record, lambda error: self._note(record.id, error))
+        many = len(record.graph.nodes) >= sidecar.MANY_NODES
+        return graph_texts(record, lambda error: self._note(record.id, error), table=many)
 
     def save_inputs(
         self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, name: str = INPUTS_FILE

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphdbg.cli import run as command
+from graphdbg.dumps import sidecar
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
@@ -111,7 +112,12 @@ def test_show_lists_nodes(work: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (found["id"], found["status"], len(found["nodes"])) == ("0_0/joint", "ran", 5)
 
 
-def test_show_opens_no_graph_json(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_of_a_large_graph_opens_no_graph_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sidecar, "MANY_NODES", 5)
+    new_run(Path("myrun"))[1].save_graph(chain("0_0/joint"))
     for file in Path("myrun").rglob("graph.json"):
         file.unlink()
     assert "sin_0" in output(capsys, "show", "myrun/0_0/joint")[0]
