@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import importlib.metadata
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ settings.load_profile("house")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Sets what every test and every process that a test starts must see; runs before anything imports torch."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited from a shell that started us in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("GRAPHDBG")]:
         del os.environ[name]
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
