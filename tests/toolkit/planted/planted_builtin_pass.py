@@ -1,4 +1,4 @@
-"""Imported, plants a fault in one of Inductor's own post-grad passes: `remove_noop_ops` also takes a multiplication by 1.25 for a no-op."""
+"""Imported, plants a fault in one of Inductor's own passes: `remove_noop_ops` takes a multiplication by 1.25 for one."""
 
 import torch
 from torch import fx

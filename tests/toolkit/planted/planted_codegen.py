@@ -1,4 +1,4 @@
-"""Imported, plants wrong code generation: the C++ written for tanh, scalar and vectorised, has half of the argument (0/0 at zero)."""
+"""Imported, plants wrong code generation: the C++ written for tanh has half of the argument (0/0 at zero)."""
 
 from torch._inductor.codegen import cpp
 
