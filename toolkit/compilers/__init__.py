@@ -1,0 +1,70 @@
+"""Debug compilers in functorch's calling convention: called with `(fx_g, inps)`, they return a callable that takes one list.
+
+Each works as a function, in `functorch.compile.aot_function` and `aot_module`, and as `torch.compile(backend="graphdbg_...")`
+(see `backends`). Must not import torch before a name is asked for.
+
+>>> from graphdbg.toolkit.compilers import nop
+>>> torch.compile(model, backend="graphdbg_ts")
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "nop": "nop",
+    "debug_nop": "debug_nop",
+    "print_compile": "print_compile",
+    "draw_graph_compile": "draw_graph_compile",
+    "ts_compile": "ts_compile",
+    "simple_ts_compile": "simple_ts",
+    "nnc_jit": "simple_ts",
+    "default_decompositions": "decompositions",
+    "memory_efficient_fusion": "memory_efficient",
+    "debug_compile": "debug_compile",
+    "graph_dumper_aot": "graph_dumper",
+    "get_inputs": "get_inputs",
+}
+
+__all__ = [
+    "debug_compile", "debug_nop", "default_decompositions", "draw_graph_compile", "get_inputs", "graph_dumper_aot",
+    "memory_efficient_fusion", "nnc_jit", "nop", "print_compile", "simple_ts_compile", "ts_compile",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    from .debug_compile import debug_compile
+    from .debug_nop import debug_nop
+    from .decompositions import default_decompositions
+    from .draw_graph_compile import draw_graph_compile
+    from .get_inputs import get_inputs
+    from .graph_dumper import graph_dumper_aot
+    from .memory_efficient import memory_efficient_fusion
+    from .nop import nop
+    from .print_compile import print_compile
+    from .simple_ts import nnc_jit, simple_ts_compile
+    from .ts_compile import ts_compile
+
+
+class _Compilers(ModuleType):
+    """Importing a submodule binds its name here; where the compiler has the same name, the name stays the compiler's."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _HOME and isinstance(value, ModuleType):
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Compilers
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,66 @@
+"""The compilers as backends of torch.compile: one table, one way through AOTAutograd.
+
+To add one: a row of `BACKENDS`, and in its module `backend_arguments(**options)`, which returns what AOTAutograd is given
+(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`). The names are
+entry points of the group `torch_dynamo_backends` (pyproject.toml). Must not import torch or a compiler before it is used.
+
+>>> torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from ...dumps.errors import UsageError
+
+BACKENDS = {
+    "graphdbg_nop": "nop",
+    "graphdbg_debug_nop": "debug_nop",
+    "graphdbg_print": "print_compile",
+    "graphdbg_draw": "draw_graph_compile",
+    "graphdbg_dump": "graph_dumper",
+    "graphdbg_ts": "ts_compile",
+}
+"""Backend -> the module here whose `backend_arguments(**options)` it uses."""
+
+
+class Backend:
+    """A backend of torch.compile, made of one compiler: `options` of torch.compile are the compiler's own."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self.module = BACKENDS[name]
+
+    def __repr__(self) -> str:
+        return f"<backend {self.__name__}>"
+
+    def __call__(
+        self, gm: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
+    ) -> Callable[..., Any]:
+        """Compiles one Dynamo graph. Raises UsageError for a mode, or an option that the compiler does not have."""
+        if mode is not None:
+            raise UsageError(f"the backend {self.__name__} has no modes", f"mode={mode!r} was asked for", "leave mode out")
+        from ._torch import aot_backend
+
+        return aot_backend(self.arguments(options or {}), gm, example_inputs)
+
+    def arguments(self, options: dict[str, Any]) -> dict[str, Any]:
+        """What AOTAutograd is given under these options."""
+        make = import_module(f".{self.module}", __package__).backend_arguments
+        known = list(inspect.signature(make).parameters)
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            fix = f"it has {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"the backend {self.__name__} has no option {', '.join(map(repr, unknown))}", fix)
+        return make(**options)
+
+
+graphdbg_nop = Backend("graphdbg_nop")
+graphdbg_debug_nop = Backend("graphdbg_debug_nop")
+graphdbg_print = Backend("graphdbg_print")
+graphdbg_draw = Backend("graphdbg_draw")
+graphdbg_dump = Backend("graphdbg_dump")
+graphdbg_ts = Backend("graphdbg_ts")

@@ -1,0 +1,48 @@
+"""functorch's boxed convention: a compiled graph takes one list of flat inputs and says so with `_boxed_call`.
+
+The list is left as it is, so that a debugging session can call the same graph again with the same list.
+Must not look into the graph or the inputs.
+
+>>> @boxed
+... def nop(fx_g, inps): return fx_g
+>>> nop(fx_g, inps)([x, y])
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+Compiler = Callable[[Any, Sequence[Any]], Callable[[list[Any]], Any]]
+"""What AOTAutograd calls: `(fx_g, inps)` -> a boxed callable."""
+
+
+class BoxedCallable(Protocol):
+    """A compiled graph. `__wrapped__` is what it calls: the graph module, the scripted module."""
+
+    __wrapped__: Any
+
+    def __call__(self, args: list[Any], /) -> Any: ...
+
+
+def boxed_call(function: Callable[..., Any]) -> BoxedCallable:
+    """A callable that takes one list and calls `function(*list)`."""
+
+    def call(args: list[Any]) -> Any:
+        return function(*args)
+
+    made: Any = call
+    made._boxed_call = True
+    made.__wrapped__ = function
+    return made
+
+
+def boxed(compiler: Callable[..., Callable[..., Any]]) -> Callable[[Any, Sequence[Any]], BoxedCallable]:
+    """Makes a compiler whose result takes separate arguments into one whose result takes one list."""
+
+    @functools.wraps(compiler)
+    def boxing(fx_g: Any, inps: Sequence[Any]) -> BoxedCallable:
+        return boxed_call(compiler(fx_g, inps))
+
+    return boxing
