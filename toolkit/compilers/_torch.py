@@ -7,10 +7,13 @@ Read on torch 2.13.0. Importing this module imports torch, not Inductor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch._prims.rng_prims  # registers the operators of random state; no public module does (2.13.0)
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no public fake tensors (2.13.0)
 
@@ -54,7 +57,7 @@ def shape_env_of(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> Any:
 
 
 def compile_id() -> str | None:
-    """torch's id of the compile in progress on this thread ("0/0", "!1"); None outside one. Public code can but log it (2.13.0)."""
+    """torch's id of the compile in progress on this thread ("0/0", "!1"); None outside one. It is not public (2.13.0)."""
     from torch._guards import CompileContext
 
     found = CompileContext.current_compile_id()
@@ -72,3 +75,73 @@ def aot_graph_name() -> tuple[int, str] | None:
     if len(parts) == 3 and parts[0].isdigit():
         return int(parts[0]), parts[1]
     return None
+
+
+def aot_function(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    """`functorch.compile.aot_function`, which is public but typed as re-exported from a private module (2.13.0)."""
+    from torch._functorch.aot_autograd import aot_function as original
+
+    return original(function, *args, **kwargs)
+
+
+def aot_module(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+    """`functorch.compile.aot_module`, the same (2.13.0)."""
+    from torch._functorch.aot_autograd import aot_module as original
+
+    return original(module, *args, **kwargs)
+
+
+def get_decompositions(operators: Sequence[Any]) -> dict[Any, Callable[..., Any]]:
+    """Torch's decompositions of some operators; `torch.export.default_decompositions` is public but a fixed table (2.13.0)."""
+    from torch._decomp import get_decompositions as original
+
+    return dict(original(list(operators)))
+
+
+OpOverload = torch._ops.OpOverload  # the type of torch.ops.aten.sin.default; torch.ops gives instances only (2.13.0)
+
+
+def op_name(node: fx.Node) -> str:
+    """An operator as its namespace writes it (aten.sin.default); of anything else the qualified name (2.13.0)."""
+    if node.op != "call_function":
+        return str(node.target)
+    if isinstance(node.target, (OpOverload, torch._ops.OpOverloadPacket)):
+        return str(node.target)
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{node.target.name()}"
+    return f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__qualname__', node.target)}".lstrip("._")
+
+
+def is_higher_order(target: object) -> bool:
+    """Whether a target is a higher-order operator; their type is not public (2.13.0)."""
+    return isinstance(target, torch._ops.HigherOrderOperator)
+
+
+run_and_save_rng_state, run_with_rng_state = (
+    getattr(torch._prims.rng_prims, name, None) for name in ("run_and_save_rng_state", "run_with_rng_state")
+)
+"""What checkpointing leaves of `preserve_rng_state`; private operators (2.13.0)."""
+
+
+def is_rng_wrapper(target: object) -> bool:
+    """Whether a target is one of those two."""
+    return target is not None and target in (run_and_save_rng_state, run_with_rng_state)
+
+
+@contextlib.contextmanager
+def torchscript_alone() -> Iterator[None]:
+    """TorchScript's own autocast off, and as it was afterwards; no modes, or the constants that it folds would be fake tensors;
+    no warnings that it is deprecated, since it is used on purpose. None of the switches is public (2.13.0)."""
+    before = torch._C._jit_set_autocast_mode(False)
+    try:
+        with warnings.catch_warnings(), torch.utils._python_dispatch._disable_current_modes():
+            for kind in (DeprecationWarning, FutureWarning):
+                warnings.filterwarnings("ignore", message=".*torch.jit.*", category=kind)
+            yield
+    finally:
+        torch._C._jit_set_autocast_mode(before)
+
+
+def remove_mutation(scripted: torch.jit.ScriptModule) -> None:
+    """TorchScript's pass that turns in-place operators on its own values into functional ones. Not public (2.13.0)."""
+    torch._C._jit_pass_remove_mutation(scripted.graph)

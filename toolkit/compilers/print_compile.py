@@ -1,0 +1,109 @@
+"""`print_compile` prints each graph as readable code with shapes, strides and devices, under one line that says which it is.
+
+Where to, and in which colours, is the caller's choice: any stream, or a file that is appended to. A stream that is no terminal
+gets no colours unless asked. The graph is returned untouched, boxed.
+
+>>> aot_function(f, fw_compiler=print_compile)(x)
+# graphdbg x0_0/forward: 4 nodes, 1 input
+>>> torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})
+>>> aot_function(f, fw_compiler=print_compile.to(sys.stderr, graph_id="mine", coloured=True))
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ...dumps.errors import EnvironmentLackError
+from .boxed import BoxedCallable, boxed_call
+from .label import label
+
+if TYPE_CHECKING:
+    from torch import fx
+
+Target = TextIO | str | os.PathLike[str]
+
+
+class PrintCompile:
+    """The compiler, and where it prints to: stdout as it is at that moment, unless `to` says otherwise."""
+
+    def __init__(
+        self, target: Target | None = None, *, graph_id: str = "", coloured: bool | None = None, stage: str | None = None
+    ) -> None:
+        self.target = target
+        self.graph_id = graph_id
+        self.coloured = coloured
+        self.stage = stage
+        self._lock = threading.Lock()
+
+    def to(self, target: Target, *, graph_id: str = "", coloured: bool | None = None) -> PrintCompile:
+        """The same compiler printing to a stream or a file; `graph_id` replaces torch's own name of the graph in the header."""
+        return PrintCompile(target, graph_id=graph_id, coloured=coloured)
+
+    def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any]) -> BoxedCallable:
+        """Prints the graph and returns it, boxed. Raises EnvironmentLackError when a file cannot be written."""
+        name = self.graph_id or str(label(fx_g, self.stage))
+        with self._lock:
+            self._print(f"{header(fx_g, name)}\n{code(fx_g)}\n")
+        return boxed_call(fx_g)
+
+    def _print(self, text: str) -> None:
+        if self.target is not None and not hasattr(self.target, "write"):
+            path = Path(self.target)  # type: ignore[arg-type]
+            try:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(highlighted(text) if self.coloured else text)
+            except OSError as error:
+                raise EnvironmentLackError(f"cannot print graphs to {path}", error.strerror or str(error)) from error
+            return
+        stream: Any = self.target or sys.stdout
+        coloured = wants_colour(stream) if self.coloured is None else self.coloured
+        stream.write(highlighted(text) if coloured else text)
+        stream.flush()
+
+
+def header(fx_g: fx.GraphModule, name: str) -> str:
+    """One line: which graph, how large, and the sizes that its symbols had when it was traced."""
+    inputs = [node.meta.get("val") for node in fx_g.graph.nodes if node.op == "placeholder"]
+    known = [value.node for value in inputs if hasattr(value, "node") and value.node.has_hint()]
+    symbols = "".join(f", {node.expr} = {node.hint}" for node in known)
+    return f"# graphdbg {name}: {len(fx_g.graph.nodes)} nodes, {len(inputs)} input{'' if len(inputs) == 1 else 's'}{symbols}"
+
+
+def code(fx_g: fx.GraphModule) -> str:
+    """The graph and its subgraphs as Python with dtype, shape, stride and device of each value, and the user's lines."""
+    return fx_g.print_readable(print_output=False, include_stride=True, include_device=True).rstrip("\n")
+
+
+def wants_colour(stream: Any) -> bool:
+    """Whether a stream is a terminal whose user has not switched colours off (NO_COLOR)."""
+    return bool(getattr(stream, "isatty", lambda: False)()) and not os.environ.get("NO_COLOR")
+
+
+def highlighted(text: str) -> str:
+    """Python code with the colour codes of a terminal; no line is wrapped or cut."""
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system="standard", no_color=False, highlight=False)
+    marked = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(text)
+    console.print(marked, soft_wrap=True, end="")
+    return out.getvalue()
+
+
+print_compile = PrintCompile()
+"""Prints to stdout; `print_compile.to(...)` prints elsewhere."""
+
+
+def backend_arguments(
+    file: Target | None = None, graph_id: str = "", coloured: bool | None = None
+) -> dict[str, Any]:
+    """What AOTAutograd is given for `graphdbg_print`; `file` is a stream or a path."""
+    stages = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
+    return {name: PrintCompile(file, graph_id=graph_id, coloured=coloured, stage=stage) for name, stage in stages.items()}

@@ -1,0 +1,95 @@
+"""From a graph to a scripted module; what TorchScript cannot take is named by node, operator and user line.
+
+Must not change the caller's graph. TorchScript's own autocast is off meanwhile: the graph has its casts already.
+
+>>> script(fx_g, inps)
+RecursiveScriptModule(original_name=GraphModule)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.sidecar import user_frame
+from . import _torch
+from .scriptable import scriptable
+
+_MARK = "<--- HERE"
+_ASSIGNED = re.compile(r"^\s*(?:return\s+)?(\w+)\s*(?::[^=]*)?=", re.MULTILINE)
+
+
+class UnscriptableError(GraphdbgError):
+    """A graph has an operator that TorchScript does not know. `node`, `op` and `user_line` say which ("" where unknown)."""
+
+    exit_code = 3
+
+    def __init__(self, why: str, node: str = "", op: str = "", user_line: str = "") -> None:
+        self.node, self.op, self.user_line = node, op, user_line
+        what = f"TorchScript cannot take {op or 'the graph'}"
+        if node:
+            what += f" (node {node}, {user_line or 'no user line is known'})"
+        super().__init__(what, why, "use another rung or backend for this graph, or decompose the operator")
+
+
+def script(fx_g: fx.GraphModule, inps: Sequence[Any]) -> torch.jit.ScriptModule:
+    """The scripted copy of a graph. Raises UnscriptableError."""
+    for node in _nodes(fx_g):
+        if node.op == "call_function" and _torch.is_higher_order(node.target) and not _torch.is_rng_wrapper(node.target):
+            raise UnscriptableError("it runs subgraphs, which TorchScript has no form for", node.name, *_told(node))
+    gm = scriptable(fx_g, inps)
+    try:
+        with _torch.torchscript_alone():
+            return torch.jit.script(gm)
+    except (RuntimeError, TypeError, NotImplementedError, ValueError, OSError) as error:
+        raise _explained(error, fx_g, gm) from error
+
+
+def returning(fx_g: fx.GraphModule, scripted: Callable[..., Any]) -> Callable[..., Any]:
+    """The scripted module with outputs in the container that the graph has: a list comes back from TorchScript as a tuple."""
+    if isinstance(fx_g.graph.output_node().args[0], list):
+
+        def with_list(*args: Any) -> list[Any]:
+            return list(scripted(*args))
+
+        return with_list
+    return scripted
+
+
+def _nodes(fx_g: fx.GraphModule) -> list[fx.Node]:
+    return list(fx_g.graph.nodes)
+
+
+def _told(node: fx.Node) -> tuple[str, str]:
+    """(operator, user line) of a node."""
+    where, line = user_frame(node.stack_trace or "")
+    return _torch.op_name(node), f"{where}: {line}" if where and line else where
+
+
+def _explained(error: Exception, fx_g: fx.GraphModule, gm: fx.GraphModule) -> UnscriptableError:
+    text = str(error)
+    reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    name = _node_at_fault(text)
+    copied = {node.name: node for node in gm.graph.nodes}
+    if name not in copied:
+        return UnscriptableError(reason)
+    originals = {node.name: node for node in fx_g.graph.nodes}
+    node = originals.get(name, copied[name])
+    return UnscriptableError(reason, node.name, *_told(node))
+
+
+def _node_at_fault(text: str) -> str:
+    """The variable that the marked line of generated code assigns: the name of its node."""
+    above = text.partition(_MARK)[0].splitlines()
+    for line in reversed(above[:-1] if above and set(above[-1].strip()) <= {"~", " "} else above):
+        found = _ASSIGNED.match(line)
+        if found:
+            return found[1]
+        if line.strip():
+            break
+    return ""
