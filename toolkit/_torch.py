@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +110,17 @@ def warm_toolchain() -> None:
     post_grad = importlib.import_module("torch._inductor.fx_passes.post_grad")
     with contextlib.suppress(AttributeError, TypeError):
         post_grad.lazy_init()  # patterns, traced on fake tensors; with the same arguments as Inductor, or it registers them twice
+
+
+def forget_copied_tables() -> None:
+    """Drops the copy of Inductor's decompositions that a warm process holds; a module imported later may have changed the table.
+
+    Nothing public does it: the copy is a functools.cache. Checked: 2.13.0.
+    """
+    decomposition = sys.modules.get("torch._inductor.decomposition")
+    clear = getattr(getattr(decomposition, "fast_random_decomps", None), "cache_clear", None)
+    if clear is not None:
+        clear()
 
 
 def cpp_compiler() -> str | None:

@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
-from . import _torch, nan_found
+from . import _torch, baseline, nan_found
+from .baseline import Baseline
 from .copying import clone_inputs, copy_graph
 from .eager import GraphRunError, Hook, draws_from_generator, recomputes_random, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, same_bits
@@ -29,7 +31,7 @@ from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
 from .numerics import Difference, compare, output_errors
 from .outcome import Outcome
-from .rungs import Rung
+from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
 from .signature import Signature, from_exception
 from .spec import FULL_STAGES, ReplaySpec
@@ -51,19 +53,22 @@ CHECKS: dict[str, tuple[str, ...]] = {
 Watch = Callable[[], AbstractContextManager[None]]
 
 
-def judge(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: str, check: str = "auto", *,
-          seed: int = 0, keep_outputs: bool = False, watch: Watch = nullcontext) -> Outcome:  # fmt: skip
+def judge(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: str | Rung, check: str = "auto", *,
+          seed: int = 0, keep_outputs: bool = False, watch: Watch = nullcontext,
+          shared: Path | None = None) -> Outcome:  # fmt: skip
     """Runs `gm` on clones of `inputs` under a rung and compares with eager and float64. Neither argument is changed.
 
     `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `_torch.watching_compiles`).
+    `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this graph.
     """
+    used = rung if isinstance(rung, Rung) else rung_named(rung)
     with (
         _torch.settings(spec.config) as lost,
         _torch.no_caches(),
         in_force(spec),
     ):  # a backward compiles when it first runs
-        outcome = _Case(gm, list(inputs), spec, rung_named(rung), CHECKS[check], seed, watch).outcome(keep_outputs)
-    outcome.rung = rung
+        outcome = _Case(gm, list(inputs), spec, used, CHECKS[check], seed, watch, shared).outcome(keep_outputs)
+    outcome.rung = used.name
     outcome.notes = [*lost, *outcome.notes]
     return outcome
 
@@ -79,6 +84,7 @@ class _Case:
     compared: tuple[str, ...]
     seed: int
     watch: Watch
+    shared: Path | None = None
     seconds: float = 0.0
     step: str = ""
     began: float = 0.0
@@ -94,21 +100,20 @@ class _Case:
 
     def outcome(self, keep_outputs: bool) -> Outcome:
         """The whole judgement."""
-        if reason := self.rung.unavailable(self.spec):
+        if reason := self.rung.unavailable(self.spec) or self.rung.cannot_take(self.gm, self.spec):
             return Outcome(ok=True, verdict=f"skipped, because {reason}")
-        mark("eager")
-        eager, changed, refusal = self._eager()
-        if refusal is not None or eager is None:
-            return Outcome(ok=False, signature=refusal, verdict=f"cannot judge: {_first_line(refusal)}")
+        base = self._baseline()
+        if isinstance(base, Signature):
+            return Outcome(ok=False, signature=base, verdict=f"cannot judge: {_first_line(base)}")
+        eager, changed, truth = base.eager, base.changed, base.truth
         random = draws_from_generator(self.gm)
-        truth = (
-            self._reference(changed) if {"accuracy"} & set(self.compared) else NoReference("numbers were not asked for")
-        )
         try:
             got = self._run_rung()
             again = (
                 self._run_rung(fallback_random=True) if random and self.rung.name != "eager" and self.compared else got
             )
+        except CannotRun as reason:
+            return Outcome(ok=True, verdict=f"skipped, because {reason}")
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             return self._crashed(error)
         mark("compare")
@@ -121,7 +126,25 @@ class _Case:
         )
         outcome = self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
         outcome.nan, outcome.eager_nan = nan_found.places(again, changed), nan_found.places(eager, changed)
+        outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
         return outcome
+
+    def _baseline(self) -> Baseline | Signature:
+        """Eager's results and the reference, or why no verdict is possible."""
+        known = baseline.load(self.shared) if self.shared is not None and self.shared.exists() else None
+        if known is not None:
+            self.left_out = known.left_out
+            return known
+        mark("eager")
+        eager, changed, refusal = self._eager()
+        if refusal is not None or eager is None:
+            return refusal or Signature("error", "eager")
+        found = Baseline(eager, changed, self.left_out)
+        if "accuracy" in self.compared:
+            found.truth = self._reference(changed)
+        if self.shared is not None:
+            found.save(self.shared)
+        return found
 
     def _execute(self, run: Any, inputs: list[Any], gm: fx.GraphModule) -> Execution:
         parameters = [one for one in gm.parameters() if one.requires_grad] if self.backward else []
@@ -163,7 +186,7 @@ class _Case:
         gm = copy_graph(self.gm)
         began = self.began = time.perf_counter()
         extra = {"inductor": {"fallback_random": True}} if fallback_random else {}
-        with _torch.settings(extra), nullcontext() if fallback_random else self.watch():
+        with _torch.settings(extra), self.rung.around(self.spec), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
             fakes = _torch.shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
             compiled = self.rung.build(gm, fakes, self.spec)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .imports import import_modules
 from .isolation import Answer, ForkServer, default_memory_bytes
 from .outcome import Outcome
 from .signature import from_answer
@@ -95,13 +96,14 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from .live_case import live_case
 
     mark("load")
-    _import(payload["imports"])
+    import_modules(payload["imports"])
     saved = load_graph(payload["path"])
     case = live_case(saved, seed=payload["seed"], device=payload["device"])
     watched = fidelity.Watched()
     outcome = judge(
         case.gm, case.inputs, case.spec, payload["rung"], payload["check"], seed=payload["seed"],
         keep_outputs=payload["keep"] is not None, watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source),
+        shared=Path(payload["shared"]) if payload.get("shared") else None,
     )  # fmt: skip
     outcome.notes = [*case.notes, *outcome.notes]
     if payload["rung"] == "inductor" and payload["device"] is None and _compiled(outcome):
@@ -113,20 +115,6 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         torch.save([one.detach() if isinstance(one, torch.Tensor) else one for one in outcome.outputs], payload["keep"])
     outcome.outputs = None
     return msgspec.to_builtins(outcome)
-
-
-def _import(names: Sequence[str]) -> None:
-    """Imports what the user asked for (never what a dump says)."""
-    import importlib
-
-    from ..dumps.errors import UsageError
-
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            fix = "give the name of a module that Python finds from here"
-            raise UsageError(f"cannot import {name}", str(error), fix) from error
 
 
 def _compiled(outcome: Outcome) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from graphdbg.dumps.schema import Ambient
 from graphdbg.toolkit import philox
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.rungs import NAMES, rung
+from graphdbg.toolkit.rungs import NAMES, CannotRun, Rung, rung
 from graphdbg.toolkit.rungs.inductor import RUNG as INDUCTOR
 from graphdbg.toolkit.spec import ReplaySpec, is_opaque, plain
 
@@ -110,16 +111,13 @@ def test_no_reference_is_never_ok() -> None:
     assert outcome.verdict.startswith("no reference")
 
 
-class Rung:
+class Planted(Rung):
     """A rung made of a function of the outputs, to plant faults that Inductor does not have."""
 
     name = "planted"
 
     def __init__(self, change: Callable[[list[Any], list[Any]], list[Any]]) -> None:
         self.change = change
-
-    def unavailable(self, spec: ReplaySpec) -> str | None:
-        return None
 
     def build(self, gm: fx.GraphModule, fake_inputs: Any, spec: ReplaySpec) -> Callable[[list[Any]], list[Any]]:
         return lambda inputs: self.change(run_graph(gm, inputs), inputs)
@@ -128,10 +126,28 @@ class Rung:
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     def run(change: Callable[[list[Any], list[Any]], list[Any]], spec: ReplaySpec = INFERENCE) -> Any:
-        monkeypatch.setattr("graphdbg.toolkit.judge.rung_named", lambda _: Rung(change))
+        monkeypatch.setattr("graphdbg.toolkit.judge.rung_named", lambda _: Planted(change))
         return judge(RELU, [X], spec, "planted")
 
     return run
+
+
+def test_a_graph_that_a_rung_has_no_way_to_run_is_skipped(planted: Callable[..., Any]) -> None:
+    def refuse(outputs: list[Any], inputs: list[Any]) -> list[Any]:
+        raise CannotRun("it has no way to run relu")
+
+    outcome = planted(refuse)
+    assert (outcome.ok, outcome.verdict) == (True, "skipped, because it has no way to run relu")
+
+
+def test_the_second_judgement_reads_what_the_first_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "baseline.pt"
+    first = judge(RELU, [X], bug("accuracy"), "inductor", shared=kept)
+    assert kept.exists()
+    monkeypatch.setattr("graphdbg.toolkit.judge.reference", lambda *_: pytest.fail("the reference was computed again"))
+    again = judge(RELU, [X], bug("accuracy"), "inductor", shared=kept)
+    assert again.signature == first.signature
+    assert again.errors == first.errors
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import difflib
 from importlib import import_module
 
 from ...dumps.errors import UsageError
-from .base import Planned, Rung
+from .base import CannotRun, Planned, Rung
 from .names import BUILT, NAMES
 
 
@@ -30,4 +30,4 @@ def rung(name: str) -> Rung:
     )
 
 
-__all__ = ["NAMES", "Rung", "rung"]
+__all__ = ["NAMES", "CannotRun", "Rung", "rung"]

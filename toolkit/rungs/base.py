@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ Compiled = Callable[[list[Any]], Any]
 """Takes one list of flat inputs (and may empty it), returns the flat outputs."""
 
 
+class CannotRun(Exception):
+    """A rung's `build` found that it has no way to run this graph, which is no failure: "skipped, because REASON"."""
+
+
 class Rung(ABC):
     """One way to run a graph."""
 
@@ -28,6 +33,18 @@ class Rung(ABC):
     def unavailable(self, spec: ReplaySpec) -> str | None:
         """Why this rung cannot run here on such a graph, or None when it can."""
         return None
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        """Why this rung cannot run this graph (asked after `unavailable`), or None. What only compiling tells is a CannotRun."""
+        return None
+
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        """What a reader of the verdict has to know of how the rung runs this graph, in sentences."""
+        return []
+
+    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
+        """The context of `build` and of the run: a backward is compiled when it first runs."""
+        return nullcontext()
 
     @abstractmethod
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:

@@ -1,0 +1,27 @@
+"""Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or change torch.
+
+Must not import what a dump says, only what the user asked for.
+
+>>> import_modules(["my_ops"])
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from ..dumps.errors import UsageError
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Imports them in order, and lets Inductor look again at tables of its own that they may have changed. Raises UsageError."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            fix = "give the name of a module that Python finds from here"
+            raise UsageError(f"cannot import {name}", str(error), fix) from error
+    if names:
+        from . import _torch
+
+        _torch.forget_copied_tables()
