@@ -10,7 +10,7 @@ Must not change the graph; inputs are changed as the graph says, so pass clones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +49,19 @@ def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False
     return tree_leaves(
         _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
     )
+
+
+def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
+    """Runs a graph and gives each node with its value as soon as it ran; a value is let go after its last use. Raises
+    GraphRunError that names the node.
+    """
+    runner = _Runner(gm, False, None)
+    runner.args_iter = iter(inputs)
+    for node in gm.graph.nodes:
+        runner.env[node] = runner.run_node(node)
+        yield node, runner.env[node]
+        for dead in runner.user_to_last_uses.get(node, ()):
+            del runner.env[dead]
 
 
 def is_random(node: fx.Node) -> bool:

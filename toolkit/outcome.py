@@ -14,14 +14,16 @@ from .signature import Signature
 
 
 class OutputError(msgspec.Struct, omit_defaults=True):
-    """How far one output is from the float64 reference: relative RMS errors of the rung and of eager, and the largest
-    difference.
+    """How far one output is from the float64 reference: relative RMS errors of the rung and of eager, the largest difference,
+    the largest distance in ulp and the cosine between the two.
     """
 
     name: str
     rung: float | None = None
     eager: float | None = None
     largest: float | None = None
+    ulp: int | None = None
+    cosine: float | None = None
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):

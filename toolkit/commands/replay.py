@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...dumps.errors import GraphdbgError
+from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ..nan_found import sentence
 from ..rungs.names import NAMES
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
               show_default=True, help="What to compare after the run.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option("--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def replay(
-    graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, imports: tuple[str, ...], as_json: bool
+    graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, imports: tuple[str, ...], stats: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
 
@@ -44,15 +46,21 @@ def replay(
 
     from ...dumps.query import resolve
     from ...dumps.store import SavedGraph
+    from ..node_stats import node_rows
     from ..replay import server_for
 
     if imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
     found = resolve(graph)
     graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
+    if stats and not isinstance(found, SavedGraph):
+        raise UsageError("--stats is for one graph", f"{graph} is a run of {len(graphs)}", f"name one as {graph}/ID")
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
     with server_for(rung) as server:
         rows = [_one(saved, options, server, tell=len(graphs) > 1) for saved in graphs]
+        if stats:
+            about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
+            rows[0]["stats"] = list(node_rows(graphs[0], **about, server=server))
     if isinstance(found, SavedGraph):
         _show_one(rows[0], as_json)
     else:
@@ -63,8 +71,6 @@ def replay(
 def _graphs(run: Run) -> list[SavedGraph]:
     graphs = run.graphs()
     if not graphs:
-        from ...dumps.errors import UsageError
-
         raise UsageError(
             f"{run.path} holds no graphs",
             "nothing was compiled, or nothing could be saved",
@@ -158,6 +164,10 @@ def _show_one(row: dict[str, Any], as_json: bool) -> None:
     if found := sentence(row["rung"], row["nan"], row["eager_nan"]):
         lines.append(f"nan        {found}")
     lines += [f"note       {note}" for note in row["notes"] or ()]
+    if row.get("stats"):
+        from ..node_stats import table
+
+        lines += ["", *table(row["stats"])]
     emit("\n".join(lines), as_json=False)
     if row.get("output"):
         say(row["output"])

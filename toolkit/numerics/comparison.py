@@ -3,9 +3,9 @@
 The judgement, for each floating-point output with n elements, reference r (float64), eager e and rung g:
 
 * relative error: err(x) = RMS(x - r) / RMS(r) over the elements where r, e and g are finite, RMS(v) = sqrt(mean(v^2)).
-  Wrong when err(g) > FACTOR * err(e) + TOLERANCE[dtype]. The ratio to eager's own error to float64 is the criterion of
-  torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical Algorithms, sec. 3.5: judge an
-  algorithm by the error that rounding explains, not by closeness to another rounded result).
+  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `tolerances`. The ratio to eager's own error
+  is the criterion of torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical Algorithms,
+  sec. 3.5: judge an algorithm by the error that rounding explains, not by closeness to another rounded result).
 * element by element, so that one wrong value in a large tensor counts: |g_i - r_i| > ELEMENT_FACTOR * max_j |e_j - r_j|
   + ELEMENT_EPS * eps(dtype) * (|r_i| + RMS(r)).
 
@@ -24,29 +24,15 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from .float64 import NoReference, reference
-from .outcome import OutputError
-
-__all__ = ["TOLERANCE", "Difference", "NoReference", "compare", "output_errors", "reference"]
-
-TOLERANCE: dict[torch.dtype, float] = {
-    torch.float64: 1e-10,
-    torch.float32: 1e-5,
-    torch.float16: 4e-3,
-    torch.bfloat16: 3e-2,
-    torch.complex128: 1e-10,
-    torch.complex64: 1e-5,
-}
-"""Relative RMS error that is never called wrong: about 100 eps for float32 (Inductor's vectorised exp, tanh and the like are
-good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor keeps float32 between fused
-operations."""
+from ..outcome import OutputError
+from .measures import distance, rms, wide
+from .tolerances import tolerance
 
 FACTOR = 4.0
 ELEMENT_FACTOR = 16.0
 ELEMENT_EPS = 256.0
 HALF_ELEMENT_EPS = 24.0
 NO_REFERENCE = 10.0
-_LOOSE = 0.25  # of a dtype that is not in the table (float8 and narrower)
 
 
 class Difference(NamedTuple):
@@ -67,9 +53,10 @@ def compare(
     strides: Collection[int] = (),
     check: Collection[str] = ("metadata", "nan", "accuracy"),
     flips: Callable[[int], int] = lambda output: 0,
+    lengths: Sequence[int] = (),
 ) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
-    `flips`: how many elements of a discrete output may differ.
+    `flips`: how many elements of a discrete output may differ. `lengths`: the longest reduction behind each output, where known.
 
     Metadata is looked at first, then NaN and Inf that eager does not have, then numbers.
     """
@@ -89,7 +76,8 @@ def compare(
     found = []
     for index, (want, have) in enumerate(zip(eager, got, strict=True)):
         truth = None if reference is None else reference[index]
-        if difference := _numbers(index, truth, want, have, flips):
+        length = lengths[index] if index < len(lengths) else 1
+        if difference := _numbers(index, truth, want, have, flips, length):
             found.append(difference)
     return max(found, key=lambda one: one.size or 0.0, default=None)
 
@@ -101,10 +89,12 @@ def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Se
         if not _is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
             continue
         if reference is None:
-            rows.append(OutputError(str(index), _errors(want, want, have)[0], None, _largest(want, have)))
+            apart = distance(have, want)
+            rows.append(OutputError(str(index), _errors(want, want, have)[0], None, apart.largest, apart.ulp, apart.cosine))
         else:
             rung, own, _ = _errors(reference[index], want, have)
-            rows.append(OutputError(str(index), rung, own, _largest(reference[index], have)))
+            apart = distance(have, reference[index])
+            rows.append(OutputError(str(index), rung, own, apart.largest, apart.ulp, apart.cosine))
     return rows
 
 
@@ -142,7 +132,9 @@ def _not_finite(index: int, want: Any, have: Any) -> Difference | None:
     return None
 
 
-def _numbers(index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int]) -> Difference | None:
+def _numbers(
+    index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int], length: int
+) -> Difference | None:
     if not isinstance(want, torch.Tensor):
         if not isinstance(want, (int, float)) or want == have or want != want:
             return None
@@ -157,8 +149,8 @@ def _numbers(index: int, truth: Any, want: Any, have: Any, flips: Callable[[int]
     if not _is_float(want):
         return _integers(index, truth, want, have, flips)
     rung, own, wrong = _errors(want if truth is None else truth, want, have)
-    tolerance = TOLERANCE.get(want.dtype, _LOOSE)
-    limit = NO_REFERENCE * tolerance if truth is None else FACTOR * own + tolerance
+    allowed = tolerance(want.dtype, length)
+    limit = NO_REFERENCE * allowed if truth is None else FACTOR * own + allowed
     if rung <= limit and not wrong:
         return None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
@@ -179,14 +171,14 @@ def _integers(
 
 def _errors(truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor) -> tuple[float, float, int]:
     """err(got), err(eager), and the number of elements that are far off, over the elements where all three are finite."""
-    r, e, g = (_wide(one) for one in (truth, eager, got))
+    r, e, g = (wide(one) for one in (truth, eager, got))
     finite = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
     if not bool(finite.all()):
         r, e, g = r[finite], e[finite], g[finite]
     if not r.numel():
         return 0.0, 0.0, 0
-    scale = float(_rms(r))
-    rung, own = float(_rms(g - r)), float(_rms(e - r))
+    scale = float(rms(r))
+    rung, own = float(rms(g - r)), float(rms(e - r))
     if scale == 0.0:
         scale = 1.0
     per_eps = (
@@ -197,21 +189,6 @@ def _errors(truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor) -> tupl
     floor = per_eps * torch.finfo(eager.dtype).eps * (r.abs() + scale)
     wrong = int(((g - r).abs() > ELEMENT_FACTOR * (e - r).abs().max() + floor).sum())
     return rung / scale, own / scale, wrong
-
-
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    plain = tensor.detach().to("cpu")
-    return plain.to(torch.complex128 if plain.is_complex() else torch.float64)
-
-
-def _rms(values: torch.Tensor) -> torch.Tensor:
-    return values.abs().square().mean().sqrt()
-
-
-def _largest(truth: torch.Tensor, have: torch.Tensor) -> float | None:
-    gap = (_wide(have) - _wide(truth)).abs()
-    gap = gap[torch.isfinite(gap)]
-    return float(gap.max()) if gap.numel() else None
 
 
 def _is_float(value: Any) -> bool:
