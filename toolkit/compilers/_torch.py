@@ -16,6 +16,7 @@ import torch
 import torch._prims.rng_prims  # registers the operators of random state; no public module does (2.13.0)
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no public fake tensors (2.13.0)
+from torch.utils._python_dispatch import _disable_current_modes  # TorchScript folds constants outside of modes (2.13.0)
 
 
 def aot_backend(arguments: Mapping[str, Any], gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -57,10 +58,10 @@ def shape_env_of(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> Any:
 
 
 def compile_id() -> str | None:
-    """torch's id of the compile in progress on this thread ("0/0", "!1"); None outside one. It is not public (2.13.0)."""
+    """torch's id of the compile in progress on this thread, with its attempt ("0/0_1"); None outside one. Not public (2.13.0)."""
     from torch._guards import CompileContext
 
-    found = CompileContext.current_compile_id()
+    found = CompileContext.current_trace_id()
     return None if found is None else str(found)
 
 
@@ -84,18 +85,32 @@ def aot_function(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Cal
     return original(function, *args, **kwargs)
 
 
-def aot_module(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
-    """`functorch.compile.aot_module`, the same (2.13.0)."""
-    from torch._functorch.aot_autograd import aot_module as original
-
-    return original(module, *args, **kwargs)
-
-
 def get_decompositions(operators: Sequence[Any]) -> dict[Any, Callable[..., Any]]:
     """Torch's decompositions of some operators; `torch.export.default_decompositions` is public but a fixed table (2.13.0)."""
     from torch._decomp import get_decompositions as original
 
     return dict(original(list(operators)))
+
+
+def default_partition(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """`functorch.compile.default_partition`, which is public but typed as re-exported from a private module (2.13.0)."""
+    from torch._functorch.partitioners import default_partition as original
+
+    return original(joint, joint_inputs, **kwargs)
+
+
+def min_cut_partition(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """`functorch.compile.min_cut_rematerialization_partition`, the same (2.13.0)."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition as original
+
+    return original(joint, joint_inputs, **kwargs)
+
+
+def storage_size(value: torch.Tensor) -> tuple[int, int]:
+    """(identity, bytes) of a tensor's storage. A fake tensor has no data_ptr; a symbolic number counts as its hint (2.13.0)."""
+    storage = value.untyped_storage()
+    size: Any = storage.nbytes()
+    return storage._cdata, int(size.node.hint if isinstance(size, torch.SymInt) else size)
 
 
 OpOverload = torch._ops.OpOverload  # the type of torch.ops.aten.sin.default; torch.ops gives instances only (2.13.0)
@@ -134,7 +149,7 @@ def torchscript_alone() -> Iterator[None]:
     no warnings that it is deprecated, since it is used on purpose. None of the switches is public (2.13.0)."""
     before = torch._C._jit_set_autocast_mode(False)
     try:
-        with warnings.catch_warnings(), torch.utils._python_dispatch._disable_current_modes():
+        with warnings.catch_warnings(), _disable_current_modes():
             for kind in (DeprecationWarning, FutureWarning):
                 warnings.filterwarnings("ignore", message=".*torch.jit.*", category=kind)
             yield

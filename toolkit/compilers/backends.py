@@ -1,8 +1,9 @@
 """The compilers as backends of torch.compile: one table, one way through AOTAutograd.
 
 To add one: a row of `BACKENDS`, and in its module `backend_arguments(**options)`, which returns what AOTAutograd is given
-(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`). The names are
-entry points of the group `torch_dynamo_backends` (pyproject.toml). Must not import torch or a compiler before it is used.
+(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`; `arrives` is called
+with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends` (pyproject.toml). Must not import
+torch or a compiler before it is used.
 
 >>> torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})
 """
@@ -45,7 +46,9 @@ class Backend:
             raise UsageError(f"the backend {self.__name__} has no modes", f"mode={mode!r} was asked for", "leave mode out")
         from ._torch import aot_backend
 
-        return aot_backend(self.arguments(options or {}), gm, example_inputs)
+        arguments = self.arguments(options or {})
+        arguments.pop("arrives", lambda _: None)(gm)
+        return aot_backend(arguments, gm, example_inputs)
 
     def arguments(self, options: dict[str, Any]) -> dict[str, Any]:
         """What AOTAutograd is given under these options."""

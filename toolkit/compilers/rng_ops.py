@@ -2,8 +2,8 @@
 which AOTAutograd writes as higher-order operators that TorchScript does not know.
 
 Each is translated into the operator itself and calls of ours, which read and set the state of the CPU's generator or of the
-current accelerator's. They must not change places with other random operators: nothing declares them pure, so TorchScript keeps
-their order.
+current accelerator's. They must not change places with other random operators, nor be dropped when their result is not used:
+TorchScript keeps operators as they stand whose aliasing it takes for unknown (CONSERVATIVE).
 
 >>> translate(graph, node)      # run_and_save_rng_state(op, x) -> (state, op(x))
 """
@@ -24,8 +24,8 @@ def operators() -> tuple[Any, Any]:
     """(`graphdbg::rng_state`, `graphdbg::swap_rng_state`), registered once. `near` is a random tensor without elements: with
     constants alone as arguments TorchScript would run them once, while it freezes."""
     library = torch.library.Library("graphdbg", "FRAGMENT")
-    library.define("rng_state(Tensor near, str device) -> Tensor")
-    library.define("swap_rng_state(Tensor near, str device, Tensor state) -> Tensor")
+    library.define("rng_state(Tensor near, str device) -> Tensor", "CONSERVATIVE")
+    library.define("swap_rng_state(Tensor near, str device, Tensor state) -> Tensor", "CONSERVATIVE")
     library.impl("rng_state", read, "CompositeExplicitAutograd")
     library.impl("swap_rng_state", swap, "CompositeExplicitAutograd")
     operators.library = library  # type: ignore[attr-defined]  # it is undone when it is collected

@@ -1,0 +1,108 @@
+"""How many bytes a forward keeps for its backward, under one partitioner and under the default one.
+
+Only results of the forward count; inputs and parameters that are kept are counted apart, since they are alive anyway. A storage
+counts once and whole, however many views of it are kept. Symbolic sizes count with the numbers they were traced with.
+
+>>> report = SavedBytes()
+>>> aot_function(f, ts_compile, partition_fn=report.watching(min_cut_rematerialization_partition))
+>>> report.saved, report.saved_by_default
+(4096, 20480)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TextIO
+
+import torch
+from torch import fx
+
+from ..copying import copy_graph
+from . import _torch
+from .label import label
+
+
+class Kept(NamedTuple):
+    """What one forward keeps: results of its own and inputs, in bytes and in number."""
+
+    result_bytes: int
+    results: int
+    input_bytes: int
+    inputs: int
+
+
+class Partitioned(NamedTuple):
+    """One joint graph: the compile that it belongs to, what is kept, and what the default partition would keep."""
+
+    name: str
+    kept: Kept
+    default: Kept
+
+    def __str__(self) -> str:
+        kept, default = self.kept, self.default
+        return (
+            f"graphdbg {self.name}: {size(kept.result_bytes)} kept from forward to backward in {kept.results} tensors "
+            f"(default partition: {size(default.result_bytes)} in {default.results}), and {size(kept.input_bytes)} of inputs"
+        )
+
+
+class SavedBytes:
+    """The report of a compiled function: one row per joint graph, added when it is compiled; none where no gradient is wanted."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.rows: list[Partitioned] = []
+        self.stream = stream
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.rows)) or "nothing was partitioned yet: no forward with gradients has run"
+
+    @property
+    def saved(self) -> int:
+        """Bytes kept between forward and backward, over all graphs."""
+        return sum(row.kept.result_bytes for row in self.rows)
+
+    @property
+    def saved_by_default(self) -> int:
+        """The same under torch's default partition."""
+        return sum(row.default.result_bytes for row in self.rows)
+
+    def watching(self, partition: Callable[..., Any]) -> Callable[..., Any]:
+        """The partitioner, with each of its results added to this report and told on the stream."""
+
+        def watched(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+            copied = copy_graph(joint)  # both partitioners change the graph that they are given
+            forward, backward = partition(joint, joint_inputs, **kwargs)
+            by_default, _ = _torch.default_partition(copied, joint_inputs, **kwargs)
+            count = kwargs["num_fwd_outputs"]
+            row = Partitioned(label(joint, "joint").name, kept(forward, count), kept(by_default, count))
+            self.rows.append(row)
+            if self.stream is not None:
+                self.stream.write(f"{row}\n")
+            return forward, backward
+
+        return watched
+
+
+def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> Kept:
+    """What a forward returns behind its own outputs, for the backward."""
+    given = {key for node in forward.graph.find_nodes(op="placeholder") for key, _ in _storage(node)}
+    outputs: Any = forward.graph.output_node().args[0]
+    found = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))
+    results = [nbytes for key, nbytes in found.items() if key not in given]
+    inputs = [nbytes for key, nbytes in found.items() if key in given]
+    return Kept(sum(results), len(results), sum(inputs), len(inputs))
+
+
+def _storage(node: Any) -> list[tuple[int, int]]:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return [_torch.storage_size(value)] if isinstance(value, torch.Tensor) else []
+
+
+def size(count: int) -> str:
+    """A number of bytes as people read it."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
