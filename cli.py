@@ -25,8 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dump": ("toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
     "ls": ("dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
     "show": ("dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
+    "draw": ("toolkit.commands.draw:draw", "Draw a graph, a part of it or its modules: svg, png, pdf or dot."),
     "diff": ("dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
     "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
+    "bisect": ("toolkit.commands.bisect:bisect", "Name the pass, lowering or setting that makes a graph fail."),
     "minify": (
         "minifier.commands.minify:minify",
         "Shrink a failing graph to the smallest case that fails the same way.",
@@ -41,7 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
 
-PLANNED = ("draw", "tui", "check", "triage", "localize", "bisect", "compile")
+PLANNED = ("tui", "check", "triage", "localize", "compile")
 """Commands of the design that are not built yet; typing one says so."""
 
 DEFECT_EXIT = 70

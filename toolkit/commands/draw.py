@@ -1,0 +1,60 @@
+"""`graphdbg draw`: a picture of a graph, or of a part of it."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import click
+
+from ...dumps.errors import UsageError
+from ...dumps.output import emit, say
+from ...dumps.query import resolve_graph
+from ..drawing.picture import HOPS, Wanted
+from ..drawing.render import LIMIT_S
+
+
+@click.command()
+@click.argument("graph", metavar="RUN/ID")
+@click.option("-o", "--output", metavar="FILE", help="New file; .svg, .png, .pdf or .dot. Default: graphdbg-<id>.svg, numbered.")
+@click.option("--around", metavar="NODE", default="", help="Only that node and what lies near it.")
+@click.option("--hops", type=click.IntRange(min=0), help=f"With --around: how many steps away, both ways.  [default: {HOPS}]")
+@click.option("--by-module", is_flag=True, help="One box for each module; large graphs are always drawn so.")
+@click.option("--depth", type=click.IntRange(min=1), metavar="N",
+              help="With --by-module: how many levels of modules to open. Default: as many as stay readable.")  # fmt: skip
+@click.option("--with-backward", is_flag=True, help="Forward and backward side by side, joined by the saved tensors.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=LIMIT_S, show_default=True, metavar="S",
+              help="Seconds that Graphviz may take.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def draw(
+    graph: str, output: str | None, around: str, hops: int | None, by_module: bool, depth: int | None, with_backward: bool,
+    limit_s: float, as_json: bool,
+) -> None:  # fmt: skip
+    """Draw a graph: boxes by op family, frames by module, edges with dtype and shape.
+
+    \b
+    A graph of more than 300 nodes is drawn by module; to look into it, draw the neighbourhood of one
+    node with --around. Needs no Graphviz on PATH: pygraphviz brings one. Nothing is overwritten.
+    An .svg shows details of a box under the mouse; stdout is the path of the picture.
+    """
+    if hops is not None and not around:
+        raise UsageError("--hops counts steps from a node", "no node is named", "name it with --around NODE")
+    if around and (by_module or with_backward):
+        raise UsageError("--around shows nodes of one graph", "--by-module and --with-backward are other views", "one at a time")
+    from ..drawing import picture
+
+    saved = resolve_graph(graph)
+    wanted = Wanted(around, HOPS if hops is None else hops, by_module or depth is not None, depth, with_backward)
+    drawn = picture.draw(saved, Path(output) if output else _free_name(saved.id), wanted, limit_s=limit_s, tell=say)
+    if as_json:
+        emit(drawn.fixed(), as_json=True)
+        return
+    boxes = f"{drawn.boxes} boxes for {drawn.nodes} nodes" if drawn.boxes != drawn.nodes else f"{drawn.nodes} nodes"
+    say(f"{saved.id}: {boxes}, {drawn.edges} edges, {drawn.seconds:.1f} s")
+    emit(drawn.path, as_json=False)
+
+
+def _free_name(graph_id: str) -> Path:
+    stem = "graphdbg-" + graph_id.replace("/", "-").replace(":", "-")
+    names = (Path(f"{stem}{f'-{number}' if number else ''}.svg") for number in count())
+    return next(path for path in names if not path.exists())

@@ -1,0 +1,145 @@
+"""Every node of a graph as a box, or the neighbourhood of one node.
+
+>>> view = whole(graph)
+>>> view = around(graph, "mm_3", hops=2)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from ...dumps.errors import UsageError
+from . import LARGE
+from .framing import Path, common, frames, unframed
+from .model import Box, Cluster, Edge, View
+from .source import DrawnGraph, DrawnNode, shorten
+
+MOST_OUTPUT_EDGES = 8
+"""A graph with more outputs has them marked on the boxes that make them: so many edges to one box say nothing."""
+
+_LONGEST_TITLE, _LONGEST_LINE = 36, 40
+
+
+@dataclass
+class Part:
+    """One graph's share of a picture. `home` is the box in which each node lies, by position."""
+
+    boxes: list[Box] = field(default_factory=list)
+    clusters: list[Cluster] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    home: dict[int, str] = field(default_factory=dict)
+
+
+def whole(graph: DrawnGraph) -> View:
+    """All nodes."""
+    part = part_of(graph)
+    title = f"{graph.id}: {len(graph.nodes)} nodes"
+    return View(title, "nodes", part.boxes, part.clusters, part.edges, part.notes)
+
+
+def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
+    """A node with what it uses and what uses it, `hops` steps away both ways; of more than `most` nodes the nearest ones.
+
+    Raises UsageError, with names that are alike, for a name that the graph does not have.
+    """
+    centre = graph.position(name)
+    if centre is None:
+        names = [node.name for node in graph.nodes]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
+        hint = f"did you mean {' or '.join(near)}?" if near else "its names are listed by graphdbg show"
+        raise UsageError(f"{graph.id} has no node {name!r}", "", hint)
+    distance = {centre: 0}
+    border = [centre]
+    for step in range(1, hops + 1):
+        border = [
+            other
+            for index in border
+            if index == centre or graph.nodes[index].op != "output"  # everything is two steps from everything through it
+            for other in (*graph.nodes[index].inputs, *graph.nodes[index].users)
+            if distance.setdefault(other, step) == step
+        ]
+        border = list(dict.fromkeys(border))
+    chosen = sorted(sorted(distance, key=lambda index: (distance[index], index))[:most])
+    part = part_of(graph, chosen, focus=centre)
+    if len(chosen) < len(distance):
+        part.notes.append(f"{len(distance)} nodes are within {hops} hops; these are the nearest {most} of them")
+    title = f"{graph.id}: {len(chosen)} of {len(graph.nodes)} nodes, within {hops} hop{'s' * (hops != 1)} of {name}"
+    return View(title, "around", part.boxes, part.clusters, part.edges, part.notes)
+
+
+def part_of(
+    graph: DrawnGraph, chosen: Collection[int] | None = None, *, focus: int | None = None, prefix: str = "", side: str = ""
+) -> Part:
+    """The boxes of the chosen nodes (all: None) with frames around them; `prefix` and `side` as for framing.frames."""
+    part = Part()
+    shown = set(range(len(graph.nodes)) if chosen is None else chosen)
+    marks = _marks(graph, shown, focus, part)
+    paths: dict[str, Path] = {}
+    for node in (graph.nodes[index] for index in sorted(shown)):
+        part.home[node.index] = f"{prefix}n{node.index}"
+        paths[part.home[node.index]] = path_of(graph, node, shown)
+    part.clusters, homes = frames(paths, f"{prefix}c", side)
+    for index, box_id in part.home.items():
+        node = graph.nodes[index]
+        home = homes[box_id]
+        lines = [*describe(node), unframed(paths[box_id], home.depth), *marks.get(index, [])]
+        hidden = len(({*node.inputs, *node.users} - shown) - _output_of(graph, node, marks))
+        part.boxes.append(
+            Box(box_id, shorten(node.name, _LONGEST_TITLE), [shorten(line, _LONGEST_LINE) for line in lines if line], node.family,
+                home.cluster, False, [node.name], hidden, index == focus, node.detail)
+        )  # fmt: skip
+    for index in part.home:
+        for used in graph.nodes[index].inputs:
+            if used in part.home:
+                label = _edge_text(graph.nodes[used], graph.nodes[index])
+                part.edges.append(Edge(part.home[used], part.home[index], label))
+    return part
+
+
+def describe(node: DrawnNode) -> list[str]:
+    """The lines of a node under its name: its target with its arguments, or where an input comes from and what it is."""
+    if node.op == "placeholder":
+        return [line for line in (node.source, node.value if not node.users else "") if line]
+    if node.op == "output":
+        return []
+    target = node.target.removesuffix(".default").replace("torch.nn.functional.", "F.")
+    return [f"{target} {node.arguments}".strip()]
+
+
+def path_of(graph: DrawnGraph, node: DrawnNode, shown: Collection[int] | None = None) -> Path:
+    """The modules around a node; for an input those that all its users have in common."""
+    if not node.is_input:
+        return node.modules
+    users = [graph.nodes[user] for user in node.users if graph.nodes[user].op != "output"]
+    return common([user.modules for user in users if shown is None or user.index in shown])
+
+
+def _edge_text(maker: DrawnNode, user: DrawnNode) -> str:
+    """What goes along an edge: of several values the one that is taken."""
+    return user.value if user.base == "getitem" and user.value else maker.value
+
+
+def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: Part) -> dict[int, list[str]]:
+    """Lines for boxes that make outputs, where edges to the output would hide the picture; takes the output out of `shown`."""
+    output = next((node for node in reversed(graph.nodes) if node.op == "output"), None)
+    if output is None or output.index not in shown or output.index == focus or len(output.inputs) <= MOST_OUTPUT_EDGES:
+        return {}
+    shown.discard(output.index)
+    found: dict[int, list[str]] = {}
+    saved = sum(item.saved for item in graph.outputs)
+    for item in graph.outputs:
+        mark = "saved for backward" if item.saved else f"output {item.number}"
+        if mark not in found.setdefault(item.node, []):
+            found[item.node].append(mark)
+    if len(shown) + 1 < len(graph.nodes):
+        return found
+    said = f"{len(graph.outputs)} outputs are marked on the boxes that make them"
+    part.notes.append(f"{said}; {saved} of them are there for the backward graph" if saved else said)
+    return found
+
+
+def _output_of(graph: DrawnGraph, node: DrawnNode, marks: dict[int, list[str]]) -> set[int]:
+    return {user for user in node.users if marks and graph.nodes[user].op == "output"}

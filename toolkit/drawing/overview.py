@@ -1,0 +1,257 @@
+"""A graph as boxes of many nodes each: by module, where there are none by the user's lines, else by runs of neighbours.
+
+Opens as many levels of modules as stay readable; where even the outermost are too many, neighbours share a box. Must not draw
+more than MOST boxes however large the graph is.
+
+>>> view = overview(graph)
+>>> view.boxes[2].title, view.boxes[2].lines
+('attention', ['Attention', '15 nodes, 4 inputs', 'mm ×2, softmax'])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from . import grouping
+from .families import WEIGHT, heaviest
+from .framing import Path, common, frames, name_within
+from .grouping import Group
+from .model import Box, Edge, View
+from .nodes import MOST_OUTPUT_EDGES, Part
+from .source import DrawnGraph, DrawnNode, shorten
+
+MOST = 150
+"""No overview has more boxes."""
+
+WANTED = 70
+"""So many boxes are still read at a glance: another level of modules is opened only when they do not become more."""
+
+BUNDLES = 40
+"""Where neighbours share a box there are no more boxes than this: they are much alike."""
+
+_MOST_INPUT_BOXES = 12
+MOST_GROUPS = MOST - _MOST_INPUT_BOXES - 1
+_OPS_NAMED = 3
+_QUIET = frozenset({"view", "scalar", "movement"})
+
+
+@dataclass
+class Plan:
+    """Which groups there are: `depth` levels of `paths` are shown; `bundles` are the groups that share a box.
+
+    `opened` are the modules inside which other modules are shown.
+    """
+
+    depth: int
+    by: str
+    paths: list[Path]
+    bundles: list[list[Group]]
+    opened: frozenset[Path] = frozenset()
+
+    def path(self, index: int) -> Path:
+        """The levels around a node that are shown."""
+        return self.paths[index][: self.depth]
+
+
+def overview(graph: DrawnGraph, depth: int | None = None) -> View:
+    """The view of a graph by module, with `depth` levels of modules opened (None: as many as stay readable)."""
+    plan = plan_of(graph, depth)
+    part = part_of(graph, plan)
+    title = f"{graph.id}: {len(graph.nodes)} nodes by {plan.by}, {len(part.boxes)} boxes"
+    return View(title, "by-module", part.boxes, part.clusters, part.edges, part.notes)
+
+
+def plan_of(
+    graph: DrawnGraph, depth: int | None = None, *, only: Collection[int] | None = None, wanted: int = WANTED
+) -> Plan:  # fmt: skip
+    """How to group a graph, or only some of its nodes, into boxes."""
+    kept = [not node.is_input and node.op != "output" and (only is None or node.index in only) for node in graph.nodes]
+    by, paths = _paths(graph, kept)
+    inputs = [node.inputs for node in graph.nodes]
+    if by == "runs of nodes":
+        alone = [index for index, is_kept in enumerate(kept) if is_kept]
+        size = _size(len(alone), wanted)
+        runs = [Group(0, (), 1, alone[start : start + size]) for start in range(0, len(alone), size)]
+        return Plan(0, by, paths, [[run] for run in runs])
+    deepest = max(len(path) for path, is_kept in zip(paths, kept, strict=True) if is_kept)
+    level, groups = 0, list[Group]()
+    for tried in range(1, deepest + 1) if depth is None else [min(depth, deepest)]:
+        keys = [path[:tried] if is_kept else None for path, is_kept in zip(paths, kept, strict=True)]
+        found = grouping.acyclic(keys, inputs)
+        if groups and len(found) > wanted:
+            break
+        level, groups = tried, found
+    size = 1 if len(groups) <= (MOST_GROUPS if depth else wanted) else _size(len(groups), BUNDLES)
+    ordered = grouping.in_order(groups, inputs) if size > 1 else groups
+    opened = {path[:inner] for path in paths for inner in range(1, min(len(path), level))}
+    return Plan(level, by, paths, grouping.merged(ordered, size), frozenset(opened))
+
+
+def part_of(
+    graph: DrawnGraph, plan: Plan, *, prefix: str = "", side: str = "", only: Collection[int] | None = None
+) -> Part:  # fmt: skip
+    """The boxes of a plan; `prefix` and `side` as for framing.frames, `only` as for `plan_of`."""
+    part = Part()
+    members: dict[str, list[int]] = {}
+    for number, bundle in enumerate(plan.bundles):
+        box = f"{prefix}g{number}"
+        members[box] = [index for group in bundle for index in group.members]
+        part.home.update(dict.fromkeys(members[box], box))
+    folded = _fold_inputs(graph, part, members, prefix, only)
+    framed = {f"{prefix}g{number}": _around(plan, bundle) for number, bundle in enumerate(plan.bundles)}
+    part.clusters, places = frames({box: framed.get(box, ()) for box in members}, f"{prefix}c", side)
+    for number, (box, indices) in enumerate(members.items()):
+        nodes = [graph.nodes[index] for index in indices]
+        if number < len(plan.bundles):
+            title, lines = _words(plan, plan.bundles[number], nodes, framed[box][: places[box].depth])
+            lines += _counts(nodes, folded.get(box, []), graph, title)
+        else:
+            title, lines = _input_words(nodes)
+        names = [node.name for node in nodes] + [graph.nodes[index].name for index in folded.get(box, [])]
+        part.boxes.append(
+            Box(box, shorten(title, 40), [shorten(line, 44) for line in lines], heaviest([node.family for node in nodes]),
+                places[box].cluster, True, names, detail=_detail(nodes))
+        )  # fmt: skip
+    mark_outputs(graph, part, prefix, side)
+    part.edges += _edges(graph, part, set(members))
+    return part
+
+
+def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
+    """What the nodes are grouped by: the levels around each node."""
+    computed = [node for node in graph.nodes if kept[node.index]]
+    for by, found in (("module", [node.modules for node in graph.nodes]), ("line", [node.frames for node in graph.nodes])):
+        known = sum(bool(found[node.index]) for node in computed)
+        if computed and 2 * known >= len(computed) and len({found[node.index] for node in computed}) > 1:
+            return by, found
+    return "runs of nodes", [() for _ in graph.nodes]
+
+
+def _size(count: int, boxes: int) -> int:
+    """How many go into one of at most `boxes` boxes: a number that is easy to count with."""
+    least = -(-count // boxes)
+    return next((size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50)
+
+
+def _around(plan: Plan, bundle: list[Group]) -> Path:
+    """The modules that a box lies in: for a whole module those around it, for what an opened module does itself that one too."""
+    path = common([plan.path(group.members[0]) for group in bundle])
+    whole = len({plan.path(group.members[0]) for group in bundle}) == 1 and path not in plan.opened
+    return path[:-1] if whole else path
+
+
+def _fold_inputs(
+    graph: DrawnGraph, part: Part, members: dict[str, list[int]], prefix: str, only: Collection[int] | None
+) -> dict[str, list[int]]:  # fmt: skip
+    """Puts inputs that one box uses into that box; the others get boxes of their own, one for all inputs with the same users."""
+    folded: dict[str, list[int]] = {}
+    shared: dict[tuple[str, ...], list[int]] = {}
+    for node in graph.nodes:
+        if node.is_input and (only is None or node.index in only):
+            users = tuple(sorted({part.home[user] for user in node.users if user in part.home}))
+            if len(users) == 1 and node.family != "input":
+                folded.setdefault(users[0], []).append(node.index)
+            elif users:
+                shared.setdefault((*users, node.family), []).append(node.index)
+    kept = sorted(shared.items(), key=lambda item: (graph.nodes[item[1][0]].family != "input", len(item[0])))
+    for number, (_, indices) in enumerate(kept[:_MOST_INPUT_BOXES]):
+        members[f"{prefix}i{number}"] = indices
+        part.home.update(dict.fromkeys(indices, f"{prefix}i{number}"))
+    for box, indices in folded.items():
+        part.home.update(dict.fromkeys(indices, box))
+    left = sum(len(indices) for _, indices in kept[_MOST_INPUT_BOXES:])
+    if left:
+        part.notes.append(f"{left} inputs that several boxes use are not drawn")
+    return folded
+
+
+def _words(plan: Plan, bundle: list[Group], nodes: list[DrawnNode], framed: Path) -> tuple[str, list[str]]:
+    """Title and second line of a group; `framed` are the levels that have a frame around it."""
+    first, last = (plan.path(group.members[0]) for group in (bundle[0], bundle[-1]))
+    outer = framed[-1].path if framed else ""
+    if len(bundle) > 1 and first != last:
+        names = [name_within(path[-1].path, outer) if path else "" for path in (first, last)]
+        shown = [path[-1].kind for group in bundle if (path := plan.path(group.members[0])) and path[-1].kind]
+        kinds = Counter(shown).most_common(2)
+        return " … ".join(filter(None, names)), [", ".join(f"{kind} ×{count}" for kind, count in kinds)] if kinds else []
+    if not first or first in plan.opened:  # what lies in no module, or in one that is opened
+        busy = [node for node in nodes if node.family not in _QUIET] or nodes
+        ops = list(dict.fromkeys(node.base for node in busy))
+        title = ", ".join(ops[:3]) + (", …" if len(ops) > 3 else "")
+        place = "" if not first or first == framed else f"in {name_within(first[-1].path, outer)}"
+        where = next((node.where for node in nodes if node.where), "")
+        return title, [line for line in (place, where) if line]
+    call = f" (call {bundle[0].call})" if len(bundle) == 1 and bundle[0].call > 1 else ""
+    return name_within(first[-1].path, outer) + call, [first[-1].kind] if first[-1].kind else []
+
+
+def _counts(nodes: Sequence[DrawnNode], inputs: Sequence[int], graph: DrawnGraph, title: str) -> list[str]:
+    kinds = Counter(graph.nodes[index].family for index in inputs)
+    words = {"parameter": "parameter", "saved": "saved tensor", "tangent": "tangent", "constant": "constant"}
+    said = [f"{len(nodes)} node{'s' * (len(nodes) != 1)}"]
+    said += [f"{count} {words.get(kind, 'input')}{'s' * (count != 1)}" for kind, count in kinds.most_common()]
+    ops = Counter(node.base for node in nodes if node.family not in _QUIET)
+    heavy = sorted(ops, key=lambda base: (_rank(nodes, base), -ops[base]))[:_OPS_NAMED]
+    if not set(heavy) - set(title.split(", ")):
+        heavy = []
+    named = ", ".join(shorten(base, 22) + (f" ×{ops[base]}" if ops[base] > 1 else "") for base in heavy)
+    return [line for line in (", ".join(said), named) if line]
+
+
+def _rank(nodes: Sequence[DrawnNode], base: str) -> int:
+    found = next(node.family for node in nodes if node.base == base)
+    return WEIGHT.index(found) if found in WEIGHT else len(WEIGHT)
+
+
+def _input_words(nodes: list[DrawnNode]) -> tuple[str, list[str]]:
+    if len(nodes) == 1:
+        return nodes[0].name, [line for line in (nodes[0].source, nodes[0].value) if line]
+    return f"{len(nodes)} inputs", [", ".join(node.source or node.name for node in nodes[:2]) + (", …" if len(nodes) > 2 else "")]
+
+
+def mark_outputs(graph: DrawnGraph, part: Part, prefix: str, side: str) -> None:
+    """The output as a box, where few enough boxes make outputs; else a line in each of those."""
+    makers: dict[str, list[int]] = {}
+    for item in graph.outputs:
+        if item.node in part.home:
+            makers.setdefault(part.home[item.node], []).append(item.saved)
+    shown = [box for box, saved in makers.items() if not all(saved)]
+    output = next((node for node in reversed(graph.nodes) if node.op == "output"), None)
+    if output is not None and len(shown) <= MOST_OUTPUT_EDGES:
+        part.boxes.append(Box(f"{prefix}o", output.name, [], "output", side, nodes=[output.name], detail=output.detail))
+        part.home[output.index] = f"{prefix}o"
+        counts = [sum(not saved for saved in makers[box]) for box in shown]
+        words = [f"{count} outputs" if count > 1 else "" for count in counts]
+        part.edges += [Edge(box, f"{prefix}o", word) for box, word in zip(shown, words, strict=True)]
+    for box in part.boxes:
+        saved = makers.get(box.id, [])
+        if sum(saved):
+            box.lines.append(f"saves {sum(saved)} for backward")
+        if output is not None and output.index not in part.home and len(saved) > sum(saved):
+            count = len(saved) - sum(saved)
+            box.lines.append(f"{count} output{'s' * (count != 1)}")
+
+
+def _edges(graph: DrawnGraph, part: Part, groups: set[str]) -> list[Edge]:
+    """One edge for all values that go from one box to another."""
+    values: dict[tuple[str, str], dict[int, str]] = {}
+    for node in graph.nodes:
+        target = part.home.get(node.index)
+        if target not in groups:
+            continue
+        for used in node.inputs:
+            source = part.home.get(used)
+            if source is not None and source != target:
+                label = node.value if node.base == "getitem" and node.value else graph.nodes[used].value
+                values.setdefault((source, target), {})[used] = label
+    return [
+        Edge(*ends, next(iter(found.values())) if len(found) == 1 else f"{len(found)} values")
+        for ends, found in values.items()
+    ]
+
+
+def _detail(nodes: Sequence[DrawnNode]) -> str:
+    listed = [node.detail.partition("\n")[0] for node in nodes[:40]]
+    return "\n".join(listed + ([f"and {len(nodes) - 40} more"] if len(nodes) > 40 else []))

@@ -1,0 +1,115 @@
+"""DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings along.
+
+Graphviz is other people's C code and may crash or never end, so both run in a child with a time limit. What one renderer cannot
+do, the next one is asked for. Must not change the text it is given, and never overwrites a file.
+
+>>> write(dot_text, Path("graph.svg"), limit_s=60)
+'pygraphviz'
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from ...dumps.atomic import write_file
+from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.tables import one_line
+
+FORMATS = ("svg", "png", "pdf", "dot")
+LIMIT_S = 60.0
+_PNG_DPI = "110"
+
+
+class LayoutTimeoutError(EnvironmentLackError):
+    """Graphviz did not end in time."""
+
+
+def format_of(path: Path) -> str:
+    """The format that a file name asks for. Raises UsageError for any other suffix."""
+    wanted = path.suffix.lower().removeprefix(".")
+    if wanted not in FORMATS:
+        why = f"its suffix is {path.suffix!r}" if path.suffix else "it has no suffix"
+        suffixes = ", ".join("." + name for name in FORMATS)
+        raise UsageError(f"cannot tell the format of {path}", why, f"end the name in one of {suffixes}")
+    return wanted
+
+
+def refuse_existing(path: Path) -> None:
+    """Raises UsageError when there is something of that name."""
+    if os.path.lexists(path):
+        raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
+
+
+def renderers() -> list[str]:
+    """Which renderers there are, the first choice first: "dot", "pygraphviz"."""
+    found = ["dot"] if shutil.which("dot") else []
+    return found + (["pygraphviz"] if importlib.util.find_spec("pygraphviz") else [])
+
+
+def refuse_without_renderer(wanted: str) -> None:
+    """Raises EnvironmentLackError when nothing here can make that format."""
+    if wanted != "dot" and not renderers():
+        raise EnvironmentLackError(
+            f"cannot draw a {wanted}", "there is no `dot` on PATH and pygraphviz is not installed",
+            "pip install pygraphviz (its wheel brings Graphviz along), install Graphviz, or ask for a .dot file",
+        )  # fmt: skip
+
+
+def write(text: str, path: Path, *, limit_s: float = LIMIT_S) -> str:
+    """Writes a picture of a DOT text and returns what rendered it. Raises UsageError for an existing path or an unknown suffix,
+    EnvironmentLackError when there is no renderer, none of them manages, or the disk refuses."""
+    wanted = format_of(path)
+    refuse_existing(path)
+    if wanted == "dot":
+        data, renderer = text.encode(), "pydot"
+    else:
+        data, renderer = rendered(text, wanted, limit_s)
+    if not write_file(path, data, exclusive=True):
+        refuse_existing(path)
+    return renderer
+
+
+def rendered(text: str, wanted: str, limit_s: float = LIMIT_S) -> tuple[bytes, str]:
+    """The bytes of a picture and what rendered it; raises EnvironmentLackError."""
+    refuse_without_renderer(wanted)
+    failures: list[str] = []
+    for renderer in renderers():
+        command = _command(renderer, wanted)
+        try:
+            done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired as error:
+            why = f"{renderer} was still at it after {limit_s:g} s"
+            fix = "draw less (--by-module, or --around NODE with fewer --hops), or give it longer with --limit"
+            raise LayoutTimeoutError("the picture could not be laid out", why, fix) from error
+        except OSError as error:
+            failures.append(f"{renderer} could not be started: {error}")
+            continue
+        if done.returncode == 0 and done.stdout:
+            return done.stdout, renderer
+        failures.append(f"{renderer} {_end(done)}")
+    raise EnvironmentLackError(
+        f"cannot draw a {wanted}", "; ".join(failures), "ask for a .dot file, which needs no Graphviz"
+    )
+
+
+def _command(renderer: str, wanted: str) -> list[str]:
+    if renderer == "dot":
+        return ["dot", f"-T{wanted}", *([f"-Gdpi={_PNG_DPI}"] if wanted == "png" else [])]
+    return [sys.executable, "-m", f"{__package__}.layout_child", wanted, _PNG_DPI if wanted == "png" else "0"]
+
+
+def _end(done: subprocess.CompletedProcess[bytes]) -> str:
+    words = [line for line in done.stderr.decode(errors="replace").splitlines() if line and "Fontconfig" not in line]
+    said = f" ({one_line(words[-1], 200)})" if words else ""
+    if done.returncode < 0:
+        try:
+            return f"was killed by {signal.Signals(-done.returncode).name}{said}"
+        except ValueError:
+            return f"was killed by signal {-done.returncode}{said}"
+    return f"ended with code {done.returncode}{said}" if done.returncode else f"wrote nothing{said}"

@@ -1,0 +1,260 @@
+"""What a drawing reads of a graph: nodes with short texts for their values and arguments, module paths, uses both ways.
+
+Made from a record and its table, so it needs no torch; a live graph is encoded first. Every text is made fit for one line.
+
+>>> graph = of_saved(saved)
+>>> graph.nodes[3].value, graph.nodes[3].modules
+('f32[8, 64]', (Level('blocks.0', 'Block'), Level('blocks.0.up', 'Linear')))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...dumps.schema import ConstValue, GraphRecord, SequenceValue, SymValue, TensorValue, Value
+from ...dumps.sidecar import Table, build, references
+from ...dumps.tables import one_line, plain
+from .families import base_name, family
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+SHORT = {
+    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "int16": "i16",
+    "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
+}  # fmt: skip
+"""How dtypes are written on edges, as in torch's own readable graphs."""
+
+JOINT = ("joint", "joint_passed")
+"""Stages whose graphs hold forward and backward in one."""
+
+_LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 30
+_ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
+_KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
+_WRAPPED = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
+_FRAME = re.compile(r'^\s*File "([^"\n]*)", line (\d+)(?:, in (\S+))?', re.MULTILINE)
+_SLASH = re.compile(r"[/\\]")
+_TORCH_FRAME = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
+
+
+class Level(NamedTuple):
+    """One frame around a node: a module by its path and class, or a line of the user's code that called it."""
+
+    path: str
+    kind: str = ""
+
+
+@dataclass
+class DrawnNode:
+    """One node. `inputs` and `users` are positions; `value` is "f32[8, 64]", `arguments` what is not a node: "[1, 0]".
+
+    `frames` are the user's lines from the outermost call to the innermost; `source` is where an input comes from
+    ("blocks.0.up.weight"); `backward` marks what a joint graph computes for its gradients, `recomputed` what a backward graph
+    computes a second time.
+    """
+
+    index: int
+    name: str
+    op: str
+    target: str
+    base: str
+    family: str
+    value: str = ""
+    inputs: list[int] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
+    modules: tuple[Level, ...] = ()
+    frames: tuple[Level, ...] = ()
+    arguments: str = ""
+    where: str = ""
+    code: str = ""
+    seq_nr: int = -1
+    size_bytes: int | None = None
+    source: str = ""
+    detail: str = ""
+    backward: bool = False
+    recomputed: bool = False
+
+    @property
+    def is_input(self) -> bool:
+        """Whether nothing is computed here: a placeholder or a constant of the graph."""
+        return self.op in ("placeholder", "get_attr")
+
+
+class Output(NamedTuple):
+    """One output: its number, the position of the node that makes it, and whether it is there for the backward graph only."""
+
+    number: int
+    node: int
+    saved: bool
+
+
+@dataclass
+class DrawnGraph:
+    """A graph as drawings read it. `outputs` has no entry for outputs that are no nodes (None, numbers)."""
+
+    id: str
+    stage: str
+    nodes: list[DrawnNode]
+    outputs: list[Output] = field(default_factory=list)
+
+    def position(self, name: str) -> int | None:
+        """Where the node of that name is; None when there is none."""
+        return next((node.index for node in self.nodes if node.name == name), None)
+
+
+def of_saved(saved: SavedGraph) -> DrawnGraph:
+    """A saved graph, read from its files. Raises UnreadableError."""
+    return of_record(saved.record, saved.id, saved.table)
+
+
+def of_record(record: GraphRecord, title: str = "", table: Table | None = None) -> DrawnGraph:
+    """A graph in memory; `table` spares making it again."""
+    table = table or build(record)
+    roles = {item.name: (item.role, _source(item.source, item.role)) for item in record.inputs}
+    modules: dict[int, tuple[Level, ...]] = {}
+    frames: dict[int, tuple[Level, ...]] = {}
+    nodes: list[DrawnNode] = []
+    for row, node in zip(table.rows(), record.graph.nodes, strict=True):
+        role, source = roles.get(node.name, ("", ""))
+        if node.module not in modules:
+            modules[node.module] = levels(row.module)
+        if node.stack not in frames:
+            frames[node.stack] = _frames(record.strings[node.stack] if 0 <= node.stack < len(record.strings) else "")
+        is_input = node.op == "placeholder"
+        nodes.append(
+            DrawnNode(
+                row.index, plain(row.name), row.op, plain(row.target), plain(base_name(row.target)),
+                family(row.op, row.target, role, is_scalar=isinstance(node.value, SymValue)), value_text(node.value),
+                list(row.inputs), [], modules[node.module], frames[node.stack],
+                "" if is_input or node.op == "output" else _arguments(node.args, node.kwargs),
+                plain(row.where), one_line(row.code, 80), row.seq_nr, row.size_bytes, plain(source) if is_input else "",
+            )
+        )  # fmt: skip
+    for node, recorded in zip(nodes, record.graph.nodes, strict=True):
+        node.detail = _detail(node, table)
+        for used in node.inputs:
+            nodes[used].users.append(node.index)
+        node.recomputed = "backward" in record.stage and recorded.meta.get("partitioner_tag") == "is_forward"
+        if record.stage in JOINT and node.op != "output":
+            made_so = recorded.meta.get("autograd_backward") is True or node.family == "tangent"
+            node.backward = made_so or any(nodes[used].backward for used in node.inputs)
+    return DrawnGraph(title or record.id, record.stage, nodes, _outputs(record, {node.name: node.index for node in nodes}))
+
+
+def _outputs(record: GraphRecord, position: dict[str, int]) -> list[Output]:
+    last = record.graph.nodes[-1] if record.graph.nodes else None
+    if last is None or last.op != "output":
+        return []
+    items = last.args[0] if len(last.args) == 1 else last.args
+    while isinstance(items, dict) and "tuple" in items:
+        items = items["tuple"]
+    items = items if isinstance(items, list) else [items]
+    made_for = last.meta.get("desc")
+    words = made_for if isinstance(made_for, list) and len(made_for) == len(items) else [""] * len(items)
+    return [
+        Output(number, position[name], "SavedForBackwards" in _word(record, word))
+        for number, (item, word) in enumerate(zip(items, words, strict=True))
+        for name in references(item)
+        if name in position
+    ]
+
+
+def _word(record: GraphRecord, word: Any) -> str:
+    number = word.get("string") if isinstance(word, dict) else None
+    return record.strings[number] if isinstance(number, int) and 0 <= number < len(record.strings) else str(word)
+
+
+def value_text(value: Value | None, longest: int = _LONGEST_VALUE) -> str:
+    """A value on an edge: "f32[8, s0]", "Sym(s0)", "3 values"; "" for none."""
+    text = ""
+    if isinstance(value, TensorValue):
+        text = f"{SHORT.get(value.dtype, value.dtype)}[{', '.join(map(str, value.shape))}]"
+    elif isinstance(value, SymValue):
+        text = f"Sym({value.expr})"
+    elif isinstance(value, SequenceValue):
+        text = value_text(value.items[0]) if len(value.items) == 1 else f"{len(value.items)} values"
+    elif isinstance(value, ConstValue) and isinstance(value.value, int | float | str):
+        text = str(value.value)
+    return shorten(plain(text), longest)
+
+
+def shorten(text: str, longest: int) -> str:
+    """The text cut in its middle, so that both ends can be read."""
+    if len(text) <= longest:
+        return text
+    tail = (longest - 1) // 3
+    return f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def module_path(text: str) -> str:
+    """The path of a module or parameter as people write it: "blocks.0.up.weight"; "" for the root module itself."""
+    path = _ROOT.sub("", text)
+    for container in ("_modules", "_parameters", "_buffers"):
+        path = re.sub(rf"(?:^|\.){container}(?=\[|\.|$)", "", path)
+    return _WRAPPED.sub("", _KEYED.sub(r".\1", path).strip(".")).strip(".")
+
+
+def _source(text: str, role: str) -> str:
+    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed in."""
+    if role in ("parameter", "buffer") and (path := module_path(text)):
+        return path
+    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", text)
+
+
+def levels(text: str) -> tuple[Level, ...]:
+    """The modules around a node, from a record's text of one "path: class" a line. The root module is left out."""
+    found: list[Level] = []
+    for line in text.splitlines():
+        path, _, kind = line.rpartition(": ")
+        path = plain(module_path(path))
+        if path and (not found or found[-1].path != path):
+            found.append(Level(path, plain(kind.rpartition(".")[2])))
+    return tuple(found)
+
+
+def _frames(stack: str) -> tuple[Level, ...]:
+    found = [
+        Level(plain(f"{_SLASH.split(frame[1])[-1]}:{frame[2]}"), plain(frame[3] or ""))
+        for frame in _FRAME.finditer(stack)
+        if not _TORCH_FRAME.search(frame[1])
+    ]
+    return tuple(found)
+
+
+def _arguments(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """The arguments that are no nodes, as they would be typed; lists that hold nodes are left out."""
+    texts = [_plain_argument(arg) for arg in args]
+    texts += [f"{key}={text}" for key, value in kwargs.items() if (text := _plain_argument(value))]
+    return shorten(plain(", ".join(filter(None, texts))), _LONGEST_ARGUMENTS)
+
+
+def _plain_argument(arg: Any) -> str:
+    if isinstance(arg, list):
+        texts = [_plain_argument(item) for item in arg]
+        return f"[{', '.join(texts)}]" if all(texts) else ""
+    if isinstance(arg, dict):
+        tag, body = next(iter(arg.items()), ("", ""))
+        if tag in ("dtype", "device", "layout", "memory_format"):
+            return SHORT.get(str(body), str(body))
+        if tag in ("tuple", "size"):
+            return _plain_argument(body)
+        return {"float": str(body), "ellipsis": "..."}.get(tag, "")
+    if isinstance(arg, float):
+        return f"{arg:.4g}"
+    return "" if arg is None or arg == [] else str(arg)
+
+
+def _detail(node: DrawnNode, table: Table) -> str:
+    row = table.row(node.index)
+    parts = [
+        f"{node.name} = {node.target}" if not node.is_input else f"{node.name}: {node.op} {node.source}",
+        f"value {row.dtype} {row.shape} stride {row.stride} {row.device}" if row.dtype else "",
+        f"module {node.modules[-1].path} ({node.modules[-1].kind})" if node.modules else "",
+        f"{node.where}  {node.code}" if node.where else "",
+        f"seq_nr {node.seq_nr}" if node.seq_nr >= 0 else "",
+    ]
+    return "\n".join(plain(part) for part in parts if part)
