@@ -2,21 +2,28 @@
 
 forward, backward, an inference graph after its joint passes, and post-grad graphs go to the inner compiler; inference
 graphs through the joint passes first; joint graphs through the partitioner into two inner compiles; Dynamo's graphs through
-all of it. A graph is never traced a second time.
+all of it. A graph that Inductor made is never traced a second time; one of another backend, with operators that Inductor can
+only compile decomposed, is traced once through its decompositions first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
 
-from .. import _torch
+from .._torch import has_cpp_compiler, mode_of, tree_leaves
 from ..spec import FULL_STAGES, ReplaySpec
+from . import _torch
 from .base import Compiled, Rung
+from .undecomposed import RETRACED, decomposed_copy, needs_decomposing
 
 _Entry = Callable[[fx.GraphModule, Sequence[Any], Any, ReplaySpec], Compiled]
+Half = Callable[
+    [fx.GraphModule, Sequence[Any], Any, Mapping[str, Any]], tuple[Callable[[list[Any]], Any], Sequence[Any]]
+]
+"""Compiles half of a joint graph: a boxed callable, and the strides that its outputs will have as far as they are known."""
 
 
 class Inductor(Rung):
@@ -27,14 +34,19 @@ class Inductor(Rung):
     def unavailable(self, spec: ReplaySpec) -> str | None:
         if spec.stage == "compiled_autograd":
             return "compiled autograd graphs are not replayed yet"
-        return None if spec.device or _torch.has_cpp_compiler() else "no C++ compiler was found"
+        return None if spec.device or has_cpp_compiler() else "no C++ compiler was found"
+
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        return [f"{RETRACED}: {', '.join(ops)}"] if (ops := needs_decomposing(gm, spec)) else []
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        mode = _torch.mode_of(gm, fake_inputs)
+        mode = mode_of(gm, fake_inputs)
+        if needs_decomposing(gm, spec):
+            gm = decomposed_copy(gm, fake_inputs, mode)
         if spec.stage not in FULL_STAGES:
             _flatten_outputs(gm)
         if spec.training_joint:
-            return _joint(gm, fake_inputs, mode, spec)
+            return run_joint(gm, fake_inputs, mode, spec, _torch.compile_inner_with_strides)
         return _ENTRIES.get(spec.stage, _inner)(gm, fake_inputs, mode, spec)
 
 
@@ -65,7 +77,7 @@ def _whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec
     return _flat(lambda inputs: compiled(*inputs))
 
 
-def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
+def run_joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, compile_half: Half) -> Compiled:
     """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     kwargs = spec.compile_kwargs
@@ -81,7 +93,7 @@ def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec
     needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
     donated = _torch.donated_inputs(forward, backward, kept)
     static_forward = {"static_input_idxs": list(static)}
-    compiled, strides = _torch.compile_inner_with_strides(forward, _values(forward), mode, static_forward)
+    compiled, strides = compile_half(forward, _values(forward), mode, static_forward)
     run_forward = _flat(compiled)
     laid_out = dict(zip(made, strides, strict=False))
     fakes_backward = [
@@ -94,7 +106,7 @@ def _joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec
         "static_input_idxs": list(range(len(wanted) - tangents)),
         "bw_donated_idxs": donated,
     }
-    run_backward = _flat(_torch.compile_inner(backward, fakes_backward, mode, static_backward))
+    run_backward = _flat(compile_half(backward, fakes_backward, mode, static_backward)[0])
 
     def run(inputs: list[Any]) -> list[Any]:
         known = dict(zip(names, inputs, strict=True))
@@ -116,7 +128,7 @@ def _saved_names(wanted: list[str], saved: list[str | None], inputs: list[str]) 
 
 
 def _flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
-    return lambda inputs: _torch.tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
+    return lambda inputs: tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
 
 
 def _values(gm: fx.GraphModule) -> list[Any]:
@@ -132,7 +144,7 @@ def _flatten_outputs(gm: fx.GraphModule) -> None:
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     made = output.args[0]
     if not isinstance(made, (tuple, list)) or any(isinstance(value, (tuple, list, dict)) for value in made):
-        output.args = (tuple(_torch.tree_leaves(made, is_leaf=lambda value: value is None)),)
+        output.args = (tuple(tree_leaves(made, is_leaf=lambda value: value is None)),)
         gm.recompile()
 
 

@@ -6,5 +6,5 @@ NAMES = (
 )  # fmt: skip
 """From trusted to clever."""
 
-BUILT = ("eager", "nop", "inductor")
+BUILT = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
 """Those that exist; the others are rows with a reason."""

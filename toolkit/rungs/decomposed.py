@@ -1,0 +1,67 @@
+"""`decomposed`: AOTAutograd with Inductor's decompositions and partitioner, and no compiler behind them.
+
+Says something of graphs that have not been decomposed yet: Dynamo's, and those of other backends. A graph that Inductor made
+is decomposed already, and a fault of a decomposition is in it as in eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import fx
+
+from .._torch import mode_of, tree_leaves
+from ..compilers.boxed import boxed_call
+from ..eager import draw_like_kernels
+from ..spec import FULL_STAGES, ReplaySpec
+from . import _torch
+from .base import Compiled, Rung
+from .inductor import run_joint
+from .undecomposed import RETRACED, can_be_decomposed, decomposed_copy, made_by_inductor
+
+
+class Decomposed(Rung):
+    """Runs what the inner compiler would be given."""
+
+    name = "decomposed"
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        if spec.stage == "compiled_autograd":
+            return "compiled autograd graphs are not replayed yet"
+        if made_by_inductor(spec) and spec.stage not in FULL_STAGES:
+            return "the graph is decomposed already (a wrong decomposition shows in the Dynamo graph)"
+        return None
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        if spec.stage in FULL_STAGES or can_be_decomposed(gm, spec):
+            return None
+        return "no operator in the graph has a decomposition"
+
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        return [] if spec.stage in FULL_STAGES else [RETRACED]
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        mode = mode_of(gm, fake_inputs)
+        if spec.stage in FULL_STAGES:
+            whole = _torch.run_decomposed(gm, fake_inputs, mode, _nop)
+            return lambda inputs: tree_leaves(whole(*inputs), is_leaf=lambda value: value is None)
+        traced = decomposed_copy(gm, fake_inputs, mode)
+        if spec.training_joint:
+            return run_joint(traced, fake_inputs, mode, spec, _half)
+        run = _nop(traced, fake_inputs)
+        return lambda inputs: tree_leaves(run(inputs), is_leaf=lambda value: value is None)
+
+
+def _nop(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
+    draw_like_kernels(gm)
+    gm.recompile()
+    return boxed_call(gm)
+
+
+def _half(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    return _nop(gm, fakes), []
+
+
+RUNG = Decomposed()
+"""The one instance that the registry hands out."""

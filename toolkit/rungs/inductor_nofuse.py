@@ -1,0 +1,25 @@
+"""`inductor_nofuse`: Inductor with one loop per node and without its optional passes.
+
+Right here and wrong under `inductor`: a pass or fusion is to blame. Wrong here too: a lowering or the generated code.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from ..spec import ReplaySpec
+from . import _torch
+from .inductor import Inductor
+
+
+class InductorNofuse(Inductor):
+    """The same entries as `inductor`."""
+
+    name = "inductor_nofuse"
+
+    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
+        return _torch.unfused()
+
+
+RUNG = InductorNofuse()
+"""The one instance that the registry hands out."""
