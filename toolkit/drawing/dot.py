@@ -42,9 +42,10 @@ def source(view: View) -> str:
     homes = _clusters(pydot, graph, view.clusters)
     for box in view.boxes:
         homes.get(box.cluster, graph).add_node(pydot.Node(box.id, **_box_settings(box)))
+    level = _level_sides(view)
     for edge in view.edges:
         ends = (edge.target, edge.source) if edge.against else (edge.source, edge.target)
-        graph.add_edge(pydot.Edge(*ends, **_edge_settings(edge)))
+        graph.add_edge(pydot.Edge(*ends, **_edge_settings(edge, level)))
     return graph.to_string()
 
 
@@ -61,6 +62,7 @@ def _graph_settings(view: View) -> dict[str, Any]:
         "rankdir": "TB", "fontname": _quoted(FONT), "fontsize": CLUSTER_PT, "labelloc": "t", "label": _heading(view),
         "nodesep": 0.22, "ranksep": 0.32, "pad": 0.2, "bgcolor": _quoted("white"), "outputorder": "edgesfirst",
         "charset": _quoted("UTF-8"), "forcelabels": "false", "tooltip": _quoted(view.title),
+        "newrank": str(_level_sides(view)).lower(),
     }  # fmt: skip
 
 
@@ -118,7 +120,13 @@ def _box_settings(box: Box) -> dict[str, Any]:
     return settings
 
 
-def _edge_settings(edge: Edge) -> dict[str, Any]:
+def _level_sides(view: View) -> bool:
+    """Whether what belongs together on two sides shall have the same height. Overviews afford that; frames around single nodes
+    would be stretched over the whole picture."""
+    return view.kind == "by-module" and any(edge.saved for edge in view.edges)
+
+
+def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if edge.label:
         # as a table of fixed width: a machine without our fonts reserves as much room as one with them
@@ -128,7 +136,8 @@ def _edge_settings(edge: Edge) -> dict[str, Any]:
             f"{_escaped(edge.label)}</td></tr></table>>"
         )
     if edge.saved:
-        settings |= {"style": "dashed", "color": _quoted(_SAVED), "constraint": "false", "penwidth": 1.1}
+        settings |= {"style": "dashed", "color": _quoted(_SAVED), "penwidth": 1.1}
+        settings |= {"minlen": 0, "weight": 2} if level else {"constraint": "false"}
     if edge.against:
         settings["dir"] = "back"
     return settings

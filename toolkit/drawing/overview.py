@@ -28,6 +28,9 @@ MOST = 150
 WANTED = 70
 """So many boxes are still read at a glance: another level of modules is opened only when they do not become more."""
 
+FEW = 8
+"""Fewer boxes tell too little of a graph: a level with too many is opened all the same, and neighbours share boxes."""
+
 BUNDLES = 40
 """Where neighbours share a box there are no more boxes than this: they are much alike."""
 
@@ -80,9 +83,11 @@ def plan_of(
     for tried in range(1, deepest + 1) if depth is None else [min(depth, deepest)]:
         keys = [path[:tried] if is_kept else None for path, is_kept in zip(paths, kept, strict=True)]
         found = grouping.acyclic(keys, inputs)
-        if groups and len(found) > wanted:
+        if len(groups) >= FEW and len(found) > wanted:
             break
         level, groups = tried, found
+        if len(found) > wanted:
+            break
     size = 1 if len(groups) <= (MOST_GROUPS if depth else wanted) else _size(len(groups), BUNDLES)
     ordered = grouping.in_order(groups, inputs) if size > 1 else groups
     opened = {path[:inner] for path in paths for inner in range(1, min(len(path), level))}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.schema import ConstValue, GraphRecord, SequenceValue, SymValue, TensorValue, Value
@@ -143,6 +143,18 @@ def of_record(record: GraphRecord, title: str = "", table: Table | None = None) 
             made_so = recorded.meta.get("autograd_backward") is True or node.family == "tangent"
             node.backward = made_so or any(nodes[used].backward for used in node.inputs)
     return DrawnGraph(title or record.id, record.stage, nodes, _outputs(record, {node.name: node.index for node in nodes}))
+
+
+def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph:
+    """The same graph with nothing but its structure: nodes, targets, arguments."""
+    kept = [
+        replace(
+            node, value="", frames=(), modules=node.modules if keep_modules else (), where="", code="", seq_nr=-1,
+            size_bytes=None, detail=f"{node.name} = {node.target}",
+        )
+        for node in graph.nodes
+    ]  # fmt: skip
+    return replace(graph, nodes=kept)
 
 
 def _outputs(record: GraphRecord, position: dict[str, int]) -> list[Output]:
