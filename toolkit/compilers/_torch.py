@@ -160,3 +160,7 @@ def torchscript_alone() -> Iterator[None]:
 def remove_mutation(scripted: torch.jit.ScriptModule) -> None:
     """TorchScript's pass that turns in-place operators on its own values into functional ones. Not public (2.13.0)."""
     torch._C._jit_pass_remove_mutation(scripted.graph)
+
+
+outside_modes = _disable_current_modes
+"""Real tensors in the midst of a compile, whose fake mode would swallow them. Not public (2.13.0)."""

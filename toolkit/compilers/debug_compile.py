@@ -1,0 +1,126 @@
+"""`debug_compile`: saves the graph as a folder that runs by itself, says how to shrink it, runs it, and compiles it.
+
+Called as a compiler it saves into a new folder `graphdbg-debug-N` of the current directory; `to` names the folder, where the
+graphs of one program (forward, backward, recompiles) get numbered subfolders. What exists is never written into or over.
+
+>>> aot_function(f, fw_compiler=debug_compile.to("broken"))(x)
+graphdbg x0_0/forward: 4 nodes, saved in broken/1_forward
+  run it:    python broken/1_forward/graph.py
+  shrink it: graphdbg minify broken/1_forward --rung torchscript
+  it runs: 2 outputs
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import torch
+
+from ...dumps import live
+from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.live import save_graph
+from ..copying import clone_inputs
+from . import _torch
+from .boxed import Compiler
+from .label import label
+from .ts_compile import ts_compile
+
+if TYPE_CHECKING:
+    from torch import fx
+
+_RUNGS = {"ts_compile": "torchscript", "simple_ts_compile": "torchscript", "nop": "nop", "debug_nop": "debug_nop"}
+"""Compiler -> the rung by which `graphdbg minify` runs candidates; Inductor for any other."""
+
+
+class DebugCompile:
+    """The compiler: where it saves, what it compiles with, and where it tells."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, *, compiler: Compiler = ts_compile, stream: TextIO | None = None
+    ) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.compiler = compiler
+        self.stream = stream
+        self._made = False
+        self._lock = threading.Lock()
+
+    def to(
+        self, folder: str | os.PathLike[str], *, compiler: Compiler = ts_compile, stream: TextIO | None = None
+    ) -> DebugCompile:
+        """The same, saving into numbered subfolders of a new folder. Raises UsageError when it exists."""
+        if Path(folder).exists():
+            raise _taken(Path(folder))
+        return DebugCompile(folder, compiler=compiler, stream=stream)
+
+    def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any], path: str | os.PathLike[str] | None = None) -> Any:
+        """Saves (into `path` itself, when given), tells, runs, and returns what the compiler makes of the graph.
+
+        Fake inputs are replaced by made-up ones, which are saved too. The folder is there already when the run or the compiler
+        raises something.
+        """
+        name = label(fx_g)
+        with _torch.outside_modes():
+            inputs = _real(fx_g, inps, str(name), name.stage)
+            case = save_graph(fx_g, inputs, self._place(name.stage) if path is None else Path(path), stage=name.stage)
+            place = shlex.quote(str(case))
+            rung = _RUNGS.get(getattr(self.compiler, "__name__", ""), "inductor")
+            self._tell(
+                f"graphdbg {name}: {len(fx_g.graph.nodes)} nodes, saved in {place}\n"
+                f"  run it:    python {place}/graph.py\n  shrink it: graphdbg minify {place} --rung {rung}\n"
+            )
+            self._tell(f"  it runs: {_run(fx_g, inputs)} outputs\n")
+        return self.compiler(fx_g, inps)
+
+    def _place(self, stage: str) -> Path:
+        """A folder that is not there yet."""
+        with self._lock:
+            if self.folder is None:
+                return next(path for path in (Path(f"graphdbg-debug-{n}") for n in itertools.count(1)) if not path.exists())
+            if not self._made:
+                self._make(self.folder)
+            taken = {entry.name.partition("_")[0] for entry in self.folder.iterdir()}
+            number = next(n for n in itertools.count(1) if str(n) not in taken)
+            return self.folder / f"{number}_{stage}"
+
+    def _make(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError as error:
+            raise _taken(folder) from error
+        except OSError as error:
+            raise EnvironmentLackError(f"cannot save graphs in {folder}", error.strerror or str(error)) from error
+        self._made = True
+
+    def _tell(self, text: str) -> None:
+        stream = self.stream or sys.stdout
+        stream.write(text)
+        stream.flush()
+
+
+def _taken(folder: Path) -> UsageError:
+    return UsageError(f"cannot save graphs in {folder}", "it is there already", "choose another name or delete it")
+
+
+def _real(fx_g: fx.GraphModule, inps: Sequence[Any], id: str, stage: str) -> list[Any]:
+    """The inputs, or ones made up from the graph's metadata where some are fake."""
+    if not any(_torch.is_fake(value) or isinstance(value, torch.SymInt) for value in inps):
+        return list(inps)
+    return live.inputs(live.encode(fx_g, id=id, stage=stage), None, None)
+
+
+def _run(fx_g: fx.GraphModule, inputs: Sequence[Any]) -> int:
+    """Runs the graph on copies of its inputs; gives the number of outputs. The program's random numbers stay as they are."""
+    with torch.random.fork_rng(), torch.no_grad():
+        outputs = fx_g(*clone_inputs(inputs))
+    return len(outputs) if isinstance(outputs, (list, tuple)) else 1
+
+
+debug_compile = DebugCompile()
+"""Saves into a new folder of the current directory; `debug_compile.to(folder)` names one."""
