@@ -202,6 +202,11 @@ def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
     return fake.device == real.device or (real.dim() == 0 and real.device.type == "cpu")
 
 
+def is_number(node: fx.Node) -> bool:
+    """Whether a node's value is a number, a size for instance, and not a tensor."""
+    return isinstance(_fake_of(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
+
+
 _MISSING = object()
 
 

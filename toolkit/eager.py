@@ -112,6 +112,11 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return None if draw is None else draw(*args, **kwargs)
 
 
+def has_kernel_draws(gm: fx.GraphModule) -> bool:
+    """Whether a graph holds Inductor's random prims, whose numbers are those of its kernels."""
+    return any(str(node.target) in _DRAWS for node in gm.graph.nodes if node.op == "call_function")
+
+
 def draw_like_kernels(gm: fx.GraphModule) -> None:
     """Changes Inductor's random prims in a graph into functions that draw what its kernels draw, for rungs that do not
     compile them.

@@ -30,7 +30,7 @@ PRELOAD = (
     "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
     "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
-    "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse",
+    "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
 )  # fmt: skip
 """What a server should import once for tasks of this module."""
 
@@ -127,7 +127,7 @@ def _compiled(outcome: Outcome) -> bool:
 
 def server_for(rung: str) -> ForkServer:
     """A fork server with what replays under this rung need imported once."""
-    warm = "torch" if rung in ("eager", "nop") else "inductor"
+    warm = "torch" if rung in ("eager", "nop", "debug_nop", "torchscript") else "inductor"
     return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm=warm, preload=PRELOAD)
 
 

@@ -233,6 +233,39 @@ _NEEDED_PASSES = (
 """Post-grad passes without which lowering fails (beginnings of their names)."""
 
 
+def lacks_aot_inductor() -> str | None:
+    """Why this torch cannot run one graph ahead of time, or None. `torch._inductor.aot_compile` is public by documentation, but
+    starts from an exported program. Checked: 2.13.0.
+    """
+    import torch._inductor.config as inductor_config
+
+    if not hasattr(inductor_config, "enable_autograd_for_aot"):
+        return "this torch compiles only exported programs ahead of time"
+    return None
+
+
+@contextlib.contextmanager
+def ahead_of_time() -> Iterator[None]:
+    """Inner compiles inside make shared libraries, and load them. The wrapper is not optimised: g++ takes most of the time."""
+    import torch._inductor.config as inductor_config
+    from torch._inductor.virtualized import V
+
+    settings: dict[str, Any] = {"cpp_wrapper": True, "enable_autograd_for_aot": True, "triton.cudagraphs": False}
+    if hasattr(inductor_config.aot_inductor, "compile_wrapper_opt_level"):
+        settings["aot_inductor.compile_wrapper_opt_level"] = "O0"
+    with V.set_aot_compilation(True), inductor_config.patch(settings):
+        yield
+
+
+@contextlib.contextmanager
+def with_cudagraphs() -> Iterator[None]:
+    """Inner compiles inside make CUDA graphs; `mode="reduce-overhead"` is public, but belongs to `torch.compile` as a whole."""
+    import torch._inductor.config as inductor_config
+
+    with inductor_config.patch({"triton.cudagraphs": True, "triton.cudagraph_trees": True}):
+        yield
+
+
 def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
     """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with `without_lowering` those
     that Inductor cannot compile unless they were.

@@ -92,7 +92,8 @@ def run_joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplayS
     wanted = _saved_names([node.name for node in backward.graph.nodes if node.op == "placeholder"], made[kept:], names)
     needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
     donated = _torch.donated_inputs(forward, backward, kept)
-    static_forward = {"static_input_idxs": list(static)}
+    asked = {name: kwargs[name] for name in ("cpp_wrapper", "cudagraphs") if name in kwargs}
+    static_forward = {"static_input_idxs": list(static), **asked}
     compiled, strides = compile_half(forward, _values(forward), mode, static_forward)
     run_forward = _flat(compiled)
     laid_out = dict(zip(made, strides, strict=False))
@@ -105,6 +106,7 @@ def run_joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplayS
         "is_backward": True,
         "static_input_idxs": list(range(len(wanted) - tangents)),
         "bw_donated_idxs": donated,
+        **asked,
     }
     run_backward = _flat(compile_half(backward, fakes_backward, mode, static_backward)[0])
 

@@ -6,5 +6,7 @@ NAMES = (
 )  # fmt: skip
 """From trusted to clever."""
 
-BUILT = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
+BUILT = (
+    "eager", "nop", "decomposed", "torchscript", "inductor_nofuse", "inductor", "inductor_cudagraphs", "aot_inductor",
+)  # fmt: skip
 """Those that exist; the others are rows with a reason."""

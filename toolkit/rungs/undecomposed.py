@@ -47,7 +47,9 @@ def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.G
         traced = _torch.decompose(gm, fakes, mode)
     except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CannotRun(f"it was recorded without Inductor's decompositions and cannot be traced again: {why}") from error
+        raise CannotRun(
+            f"it was recorded without Inductor's decompositions and cannot be traced again: {why}"
+        ) from error
     output = traced.graph.output_node()
     output.args = (tuple(tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
     traced.recompile()

@@ -1,0 +1,48 @@
+"""`aot_inductor`: Inductor's code as one shared library in C++, loaded and run, for graphs of every stage.
+
+Forward and backward graphs are compiled ahead of time each on its own, Dynamo's through AOTAutograd into two libraries. Takes
+tensors alone: a graph with sizes among its inputs or results is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+from torch import fx
+
+from .._torch import is_number, mode_of
+from ..spec import ReplaySpec
+from . import _torch
+from .base import Compiled
+from .inductor import Inductor
+
+
+class AotInductor(Inductor):
+    """The same entries as `inductor`."""
+
+    name = "aot_inductor"
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        return super().unavailable(spec) or _torch.lacks_aot_inductor()
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
+            return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
+        if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
+            return "AOTInductor returns tensors alone, and the graph returns sizes"
+        return None
+
+    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
+        return _torch.ahead_of_time()
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
+        kwargs = {**spec.compile_kwargs, "cpp_wrapper": True, "cudagraphs": False}
+        return super().build(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs))
+
+
+RUNG = AotInductor()
+"""The one instance that the registry hands out."""

@@ -1,0 +1,73 @@
+"""`inductor_cudagraphs`: Inductor with CUDA graphs: recorded in the second run, replayed from the third on.
+
+Right under `inductor` and wrong here: the graph does something that a recording does not repeat, or memory of a former run was
+still in use. The result that is judged is that of the third run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+import torch
+from torch import fx
+
+from ..copying import clone_inputs
+from ..spec import ReplaySpec
+from . import _torch
+from .base import Compiled
+from .inductor import Inductor
+
+RUNS_BEFORE = 2
+
+
+class InductorCudagraphs(Inductor):
+    """The same entries as `inductor`."""
+
+    name = "inductor_cudagraphs"
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        if not torch.cuda.is_available():
+            return "there is no CUDA device here"
+        if spec.device and not spec.device.startswith("cuda"):
+            return f"the graph runs on {spec.device}"
+        return super().unavailable(spec)
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        values = [node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        if spec.device is None and not any(value.is_cuda for value in tensors):
+            return "no value of the graph is on a CUDA device"
+        return "Inductor makes no CUDA graphs of dynamic sizes" if spec.dynamic else None
+
+    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
+        return _torch.with_cudagraphs()
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        kwargs = {**spec.compile_kwargs, "cudagraphs": True}
+        compiled = super().build(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs))
+
+        def run(inputs: list[Any]) -> Any:
+            state = torch.cuda.get_rng_state(), torch.get_rng_state()
+            for _ in range(RUNS_BEFORE):
+                torch.compiler.cudagraph_mark_step_begin()
+                _run_through(compiled(clone_inputs(inputs)))
+            torch.cuda.set_rng_state(state[0])
+            torch.set_rng_state(state[1])
+            torch.compiler.cudagraph_mark_step_begin()
+            return compiled(inputs)
+
+        return run
+
+
+def _run_through(outputs: Any) -> None:
+    """Runs the backward of outputs that have one, so that it is recorded too."""
+    roots = [value for value in outputs if isinstance(value, torch.Tensor) and value.requires_grad]
+    if roots:
+        torch.autograd.backward(roots, [torch.ones_like(value) for value in roots])
+
+
+RUNG = InductorCudagraphs()
+"""The one instance that the registry hands out."""

@@ -1,0 +1,44 @@
+"""`torchscript`: the graph scripted, frozen and optimised by TorchScript, another compiler than Inductor altogether.
+
+Right here and wrong under Inductor: the graph itself is sound. It is no step towards Inductor, so a failure here blames nothing
+but TorchScript. What TorchScript cannot say is a reason, not a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+
+from ...dumps.errors import GraphdbgError
+from .._torch import tree_leaves
+from ..compilers.ts_compile import ts_compile
+from ..eager import has_kernel_draws
+from ..spec import FULL_STAGES, ReplaySpec
+from .base import CannotRun, Compiled, Rung
+
+
+class TorchScript(Rung):
+    """Runs the scripted graph; of a joint graph forward and backward in one."""
+
+    name = "torchscript"
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        if spec.stage in FULL_STAGES or spec.stage == "compiled_autograd":
+            return "TorchScript takes graphs that AOTAutograd has been through only"
+        return None
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        return "the graph draws random numbers by Inductor's own operators" if has_kernel_draws(gm) else None
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        try:
+            compiled = ts_compile(gm, fake_inputs)
+        except GraphdbgError as error:
+            raise CannotRun(error.why or str(error)) from error
+        return lambda inputs: tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
+
+
+RUNG = TorchScript()
+"""The one instance that the registry hands out."""
