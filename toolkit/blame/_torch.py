@@ -1,0 +1,208 @@
+"""The private names of torch that bisect and localize need: the compiler bisector's hooks and tables, pattern matches, lowerings.
+
+Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private, and
+works through files in the user's cache and environment variables that a forked process no longer reads. Read on 2.13.0; what
+another torch lacks is left out of the tables. Everything here changes this process for good or for a context: children only.
+
+>>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+CHECKED = ("2.13.0",)
+"""Versions of torch on which faults planted in each subsystem were found."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One application that may be switched off. `half`: of a graph that is compiled in two, "forward" or "backward"."""
+
+    subsystem: str
+    name: str
+    label: str = ""
+    line: str = ""
+    half: str = ""
+
+
+Ask = Callable[[Asked], bool]
+"""Called before each application; True switches it off."""
+
+PATTERNS = "pattern_matches"
+"""Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass."""
+
+REQUIRED = frozenset({
+    "stable_sort", "reinplace_inplaceable_ops", "fix_auto_functionalized_dtype_views", "decompose_auto_functionalized",
+    "decompose_triton_kernel_wrapper_functional", "decompose_triton_kernel_wrapper", "decompose_scan_to_while_loop",
+    "decompose_map_to_while_loop", "decomp_comms",
+})  # fmt: skip
+"""Post-grad passes without which lowering cannot take the graph: switching them off makes another failure."""
+
+
+CUSTOM = ("_custom_pre_pass", "_custom_post_pass", "_custom_pass")
+"""How the settings end that hold a pass of the user's; its application has the setting's name."""
+
+
+def required(name: str) -> bool:
+    """Whether a pass must always run."""
+    return name in REQUIRED or name.startswith("decompose_")
+
+
+def subsystems() -> list[str]:
+    """The names of what can be applied piece by piece, in the order of compilation: the bisector's own table, then ours."""
+    from torch._inductor.compiler_bisector import BACKENDS, BisectSubsystem
+
+    found = [one.name for rows in BACKENDS.values() for one in rows if isinstance(one, BisectSubsystem)]
+    places = [name for name in found if name not in ("lowerings", "cudagraphs")]
+    return [*places, PATTERNS, *(name for name in ("lowerings", "cudagraphs") if name in found)]
+
+
+def config_changes() -> list[tuple[str, str, Any]]:
+    """The settings that the bisector tries: (room, setting, value)."""
+    from torch._inductor.compiler_bisector import BACKENDS, ConfigChange
+
+    changes = [one for rows in BACKENDS.values() for one in rows if isinstance(one, ConfigChange)]
+    return [
+        ("inductor" if one.config_name == "inductor" else "functorch", one.config_field, one.config_value)
+        for one in changes
+    ]
+
+
+def setting(room: str, name: str) -> tuple[bool, Any]:
+    """(whether this torch has the setting, its value now)."""
+    found: Any = importlib.import_module(
+        {"inductor": "torch._inductor.config", "functorch": "torch._functorch.config"}[room]
+    )
+    for part in name.split("."):
+        if not hasattr(found, part):
+            return False, None
+        found = getattr(found, part)
+    return True, found
+
+
+@contextlib.contextmanager
+def asking(ask: Ask, folder: str) -> Iterator[None]:
+    """Puts `ask` in the place of the bisector's own decision, and before each pattern match, for the compiles inside.
+
+    `folder`: where the bisector may keep files instead of the user's cache. It is enabled as well, so that no compiled graph is
+    taken from a cache.
+    """
+    from torch._inductor import compile_fx, pattern_matcher
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    half = ""
+    inner = compile_fx._compile_fx_inner
+
+    def compile_inner(*args: Any, **kwargs: Any) -> Any:
+        nonlocal half
+        before, half = half, "backward" if kwargs.get("is_backward") else "forward"
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            half = before
+
+    def disable(backend: str, subsystem: str, debug_info: Callable[[], str] | None = None, *_: Any) -> bool:
+        name, label, line = _told(subsystem, debug_info)
+        return ask(Asked(subsystem, name, label, line, half))
+
+    def match_applier(apply: Any) -> Any:
+        def applied(entry: Any, match: Any, graph: Any, node: Any) -> Any:
+            nodes = ", ".join(one.name for one in match.nodes)
+            if not ask(Asked(PATTERNS, _pattern_name(entry), nodes, _line(node), half)):
+                return apply(entry, match, graph, node)
+            return None
+
+        return applied
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_replaced(CompilerBisector, "disable_subsystem", staticmethod(disable)))
+        stack.enter_context(_replaced(CompilerBisector, "bisection_enabled", True))
+        stack.enter_context(_replaced(CompilerBisector, "in_process_cache", folder))
+        stack.enter_context(_replaced(compile_fx, "_compile_fx_inner", compile_inner))
+        for name in ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry"):
+            if (cls := getattr(pattern_matcher, name, None)) is not None:
+                stack.enter_context(_replaced(cls, "apply", match_applier(cls.apply)))
+        yield
+
+
+def fall_back(op: str) -> None:
+    """Makes Inductor call eager's own kernel for an operator, in this process: `aten.tanh.default`."""
+    from torch._inductor.lowering import make_fallback
+
+    make_fallback(_operator(op), warn=False, override_decomp=True)
+
+
+def without_decomposition(op: str) -> None:
+    """Takes an operator out of Inductor's decompositions, in this process."""
+    from torch._inductor import decomposition
+
+    decomposition.decompositions.pop(_operator(op), None)
+    decomposition.fast_random_decomps.cache_clear()
+
+
+def described(value: Any) -> str:
+    """The value of a custom pass in words: where its class or function is from."""
+    of = value if hasattr(value, "__qualname__") else type(value)
+    return f"{of.__module__}.{of.__qualname__}"
+
+
+def _operator(name: str) -> Any:
+    import torch
+
+    found: Any = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _told(subsystem: str, debug_info: Callable[[], str] | None) -> tuple[str, str, str]:
+    """(what the application is called, the node it is about, the user's line)."""
+    told = debug_info() if debug_info is not None else ""
+    if subsystem == "lowerings":
+        from torch._inductor.virtualized import V
+
+        node = V.get_current_node()
+        return str(getattr(node, "target", told)), told, _line(node)
+    if subsystem == "decomposition":  # the op as a string, <OpOverload(op='aten.silu', overload='default')>
+        parts = told.split("'")
+        return (f"{parts[1]}.{parts[3]}" if len(parts) > 4 else told), "", ""
+    return told, _origin(told), ""
+
+
+def _origin(name: str) -> str:
+    """Where a custom pass comes from, which its observer's name does not tell; "" for a pass of Inductor's own."""
+    if not name.endswith(CUSTOM):
+        return ""
+    custom = setting("inductor", name)[1]
+    found = custom if isinstance(custom, (list, tuple)) else [custom]
+    return ", ".join(described(one) for one in found if one is not None)
+
+
+def _pattern_name(entry: Any) -> str:
+    name = getattr(entry, "pattern_name", None)
+    handler = getattr(entry, "handler", None)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return str(name or getattr(handler, "__name__", None) or type(entry).__name__)
+
+
+def _line(node: Any) -> str:
+    from ...dumps.sidecar import user_frame
+
+    return " ".join(user_frame(getattr(node, "stack_trace", None) or "")).strip()
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = vars(owner)[name] if name in vars(owner) else getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

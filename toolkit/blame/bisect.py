@@ -1,0 +1,146 @@
+"""Names the pass, lowering, decomposition or setting that makes a saved graph fail: drives torch's CompilerBisector on the graph.
+
+Each probe is a child of one fork server, whose cache folder is private: the user's own Inductor cache and bisect state are never
+touched. Order: reproduce; the backend; each subsystem as a whole; in the guilty one a binary search over its applications; the
+one found switched off alone; the work-around by itself; settings. A probe that fails in another way decides nothing.
+
+>>> found = bisect(load_graph("myrun/0_0/forward"))
+>>> found.sentence
+'pass `post_grad_custom_post_pass` of post_grad_passes ...'
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..isolation import ForkServer, default_memory_bytes
+from ..replay import DEFAULT_LIMIT_S
+from . import bisect_words as words
+from .bisect_asking import PRELOAD, Asking, OutOfTime
+from .bisect_narrowing import explained_below, narrow, setting_finding, worked_around
+from .bisect_records import Bisection, Finding, Off, Row, Trial, Verdict
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+Narrate = Callable[[str], None]
+
+DECOMPOSED = "decomposed"
+"""The rung that stands for torch's backend aot_eager_decomp_partition."""
+
+PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
+
+
+class Interrupted(Exception):
+    """Ctrl-C: `found` is the result so far."""
+
+    def __init__(self, found: Bisection) -> None:
+        super().__init__("bisect was interrupted")
+        self.found = found
+
+
+def bisect(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, check: str = "auto",
+           imports: Sequence[str] = (), max_time_s: float | None = None, narrate: Narrate = lambda _: None,
+           server: ForkServer | None = None) -> Bisection:  # fmt: skip
+    """Finds what to switch off so that a failing graph is right, and says what that means.
+
+    `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in `replay`. `max_time_s`: stop after so long with what
+    was found. `narrate` gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache folder.
+    Raises GraphdbgError for a graph that cannot be loaded or judged, Interrupted on Ctrl-C.
+    """
+    result = Bisection(saved.id, saved.stage, reproduced=False)
+    own = server is None
+    used = server or ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), preload=PRELOAD)
+    asking = Asking(saved, used, result, narrate, seed=seed, device=device, limit_s=limit_s, check=check, imports=list(imports),
+                    max_time_s=max_time_s)  # fmt: skip
+    try:
+        _search(asking, result)
+    except OutOfTime as stop:
+        result.stopped = str(stop)
+    except KeyboardInterrupt:
+        result.stopped = "interrupted"
+        words.conclude(result, saved)
+        raise Interrupted(result) from None
+    finally:
+        result.seconds = asking.elapsed()
+        asking.close()
+        if own:
+            used.close()
+    words.conclude(result, saved)
+    return result
+
+
+def _search(asking: Asking, result: Bisection) -> None:
+    asking.reproduce()
+    if not result.reproduced:
+        return
+    before = _backend(asking, result)
+    if before:
+        result.findings += before
+    else:
+        _inductor(asking, result)
+    for finding in result.findings:
+        worked_around(asking, finding)
+    if before or any(one.workaround and one.workaround.verified and one.kind != "lowering" for one in result.findings):
+        return
+    result.findings += _fusion(asking, result) + setting_finding(asking)
+
+
+def _backend(asking: Asking, result: Bisection) -> list[Finding]:
+    """Whether the failure is there before Inductor: then it is a decomposition, or AOTAutograd; [] otherwise."""
+    verdict = asking.probe_rung(DECOMPOSED)
+    result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
+    if verdict != "same":
+        reason = {
+            "gone": "the decomposed graph is right", "other": "the decomposed graph fails in another way", None: asking.reason,
+        }[verdict]  # fmt: skip
+        result.rows.append(Row("decomposition", 0, None, reason))
+        return []
+    made = asking.applications("decomposition")
+    whole = asking.probe(Trial(f"no op decomposed ({len(made)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
+    result.rows.append(Row("decomposition", len(made), whole))
+    found = narrow(asking, "decomposition", whole=whole, rung=DECOMPOSED) if whole != "same" else []
+    result.rows.append(Row("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
+    return found or [Finding("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
+
+
+def _inductor(asking: Asking, result: Bisection) -> None:
+    verdicts = {name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"}
+    gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
+    passes = [name for name in gone if name in PASSES]
+    if verdicts.get("lowerings") == "gone":
+        result.findings += narrow(asking, "lowerings")
+    for name in passes[:1]:
+        found = narrow(asking, name)
+        if found and "pattern_matches" in gone:
+            explained_below(asking, found[0], narrow(asking, "pattern_matches"))
+        result.findings += found
+    rest = sorted((one for one in verdicts.items() if one[1] in ("gone", "other")), key=lambda one: one[1] == "other")
+    for name, verdict in rest:
+        if not result.findings and name not in passes:
+            result.findings += narrow(asking, name, whole=verdict)
+
+
+def _whole(asking: Asking, result: Bisection, name: str) -> Verdict | None:
+    """One subsystem off as a whole, but for what must run; a row either way."""
+    made = asking.applications(name)
+    free = [one for one in made if not one.required]
+    if not free:
+        reason = words.not_run(name, asking.saved, bool(made))
+        result.rows.append(Row(name, len(made), None, reason))
+        return None
+    kept = f", {len(made) - len(free)} that must run are kept" if len(free) < len(made) else ""
+    verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
+    result.rows.append(Row(name, len(made), verdict, kept.removeprefix(", ")))
+    return verdict
+
+
+def _fusion(asking: Asking, result: Bisection) -> list[Finding]:
+    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own."""
+    verdict = asking.probe_rung("inductor_nofuse")
+    result.rows.append(Row("fusion (and optional passes)", 0, verdict, asking.reason))
+    if verdict != "gone" or any(row.verdict == "gone" for row in result.rows if row.subsystem in PASSES):
+        return []
+    return [Finding("fusion", "fusion", "fusion", words.FUSION, alone=True)]

@@ -1,0 +1,162 @@
+"""Asks the fork server for the probes of one bisect, keeps their list, and knows what the failure to look for is.
+
+Must not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64 reference are
+computed once and kept in a file of the server.
+
+>>> asking.reproduce()
+>>> asking.probe(Trial("pass off", [Off("post_grad_passes", off=["forward:remove_noop_ops#0"])]))
+'gone'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...dumps.errors import UsageError
+from .. import replay
+from ..isolation import ForkServer
+from ..outcome import Outcome
+from ..rungs.names import BUILT
+from ..signature import Signature
+from . import bisect_settings
+from .bisect_probe import TASK
+from .bisect_records import Application, Bisection, Probe, Trial, Verdict
+from .bisect_settings import Setting
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+PRELOAD = (*replay.PRELOAD, "graphdbg.toolkit.blame.bisect_probe", "graphdbg.toolkit.blame._torch")
+
+
+class OutOfTime(Exception):
+    """The time given with --max-time is over."""
+
+
+class Asking:
+    """One bisect's questions. `reason` says why the last `probe_rung` was not made."""
+
+    def __init__(
+        self, saved: SavedGraph, server: ForkServer, result: Bisection, narrate: Callable[[str], None], *,
+        seed: int, device: str | None, limit_s: float, check: str, imports: list[str], max_time_s: float | None,
+    ) -> None:  # fmt: skip
+        self.saved, self.result, self.reason = saved, result, ""
+        self._server, self._narrate, self._limit_s, self._max_time_s = server, narrate, limit_s, max_time_s
+        self._began = time.monotonic()
+        self._shared = server.scratch_file(".baseline")
+        self._payload = {
+            "path": str(saved.path.absolute()), "seed": seed, "device": device, "check": check, "imports": imports,
+            "shared": str(self._shared),
+        }  # fmt: skip
+        self._wanted: Signature | None = None
+        self._known: dict[bytes, Verdict] = {}
+        self.log: list[Application] = []
+
+    def reproduce(self) -> None:
+        """The graph as it is, and a list of all that its compile applies. Raises UsageError where no verdict is possible."""
+        outcome, self.log = self._judged(Trial("as it is"))
+        if outcome.verdict.startswith("skipped"):
+            raise UsageError(
+                f"{self.saved.id} cannot be compiled here", outcome.verdict.removeprefix("skipped, because ")
+            )
+        if outcome.verdict.startswith("cannot judge"):
+            raise UsageError(
+                f"cannot bisect {self.saved.id}", outcome.verdict.removeprefix("cannot judge: "), "see graphdbg replay"
+            )
+        self.result.notes = [*outcome.notes]
+        self.result.failure = outcome.verdict.splitlines()[0]
+        self.result.reproduced = not outcome.ok
+        self._wanted = outcome.signature
+        self._narrate(f"as it is: {self.result.failure} ({outcome.seconds:.1f} s)")
+
+    def subsystems(self) -> list[str]:
+        """What can be applied piece by piece, in order of compilation, by this torch."""
+        return list(self._call("graphdbg.toolkit.blame.bisect_probe:subsystems", {}))
+
+    def settings(self) -> list[Setting]:
+        """The settings that this torch has with another value than the one to try."""
+        config = {room: dict(values) for room, values in self.saved.record.config.items()}
+        rows = self._call(bisect_settings.TASK, {"imports": self._payload["imports"], "config": config})
+        return [Setting(*row) for row in rows]
+
+    def applications(self, subsystem: str) -> list[Application]:
+        """What the graph's own compile applied, in order."""
+        return [one for one in self.log if one.subsystem == subsystem]
+
+    def probe(self, trial: Trial) -> Verdict:
+        """Makes one probe; the same trial is not made twice. Raises OutOfTime."""
+        key = msgspec.json.encode(msgspec.structs.replace(trial, what=""))
+        if key in self._known:
+            return self._known[key]
+        if self._max_time_s is not None and self.elapsed() >= self._max_time_s:
+            raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {self._max_time_s:g})")
+        began = time.monotonic()
+        outcome, _ = self._judged(trial)
+        verdict, text = self._verdict(outcome)
+        seconds = time.monotonic() - began
+        self.result.probes.append(Probe(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
+        told = {"same": "the same failure", "gone": "gone", "other": f"another failure ({text[:90]})"}[verdict]
+        self._narrate(f"{trial.what}: {told} ({seconds:.1f} s)")
+        self._known[key] = verdict
+        return verdict
+
+    def probe_rung(self, rung: str) -> Verdict | None:
+        """The graph under another rung; None with a `reason` where it cannot run."""
+        self.reason = ""
+        if rung not in BUILT:
+            self.reason = f"the rung {rung} is not built yet"
+            return None
+        outcome, _ = self._judged(Trial(f"rung {rung}", rung=rung)) if self._fits_time() else (None, None)
+        if outcome is None:
+            return None
+        if outcome.verdict.startswith("skipped"):
+            self.reason = outcome.verdict
+            return None
+        verdict, text = self._verdict(outcome)
+        self.result.probes.append(Probe(f"rung {rung}", verdict, text, round(outcome.seconds, 3), [], {}))
+        self._narrate(f"rung {rung}: {verdict}{': ' + text if text else ''}")
+        return verdict
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._began
+
+    def close(self) -> None:
+        """Removes the shared file."""
+        self._shared.unlink(missing_ok=True)
+
+    def _fits_time(self) -> bool:
+        if self._max_time_s is not None and self.elapsed() >= self._max_time_s:
+            raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {self._max_time_s:g})")
+        return True
+
+    def _verdict(self, outcome: Outcome) -> tuple[Verdict, str]:
+        if outcome.ok and not outcome.verdict.startswith("skipped"):
+            return "gone", ""
+        signature = outcome.signature
+        if signature is None:
+            return "other", outcome.verdict
+        same = self._wanted is not None and self._wanted.same_as(signature)
+        return ("same" if same else "other"), signature.text()
+
+    def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
+        log = self._server.scratch_file(".log")
+        payload = {**self._payload, "trial": msgspec.to_builtins(trial), "log": str(log)}
+        try:
+            outcome = replay.outcome_of(self._server.call(TASK, payload, self._limit_s), trial.rung)
+            lines = log.read_bytes().splitlines() if log.exists() else []
+        finally:
+            log.unlink(missing_ok=True)
+        whole = [line for line in lines if line.endswith(b"}")]  # a killed child may leave half a line
+        return outcome, [msgspec.json.decode(line, type=Application) for line in whole]
+
+    def _call(self, task: str, payload: dict[str, Any]) -> Any:
+        answer = self._server.call(task, payload, self._limit_s)
+        if answer.status != "done":
+            replay.outcome_of(answer, "inductor")  # raises what is the user's to know
+            raise RuntimeError(f"{task} ended with {answer.status}: {answer.error}")
+        return answer.value

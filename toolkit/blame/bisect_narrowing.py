@@ -1,0 +1,151 @@
+"""From a guilty subsystem to the one application in it, and from that to a work-around that a probe has shown to work.
+
+The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what it finds is
+then switched off alone, by name, because later numbers shift once an earlier pass is off.
+
+>>> narrow(asking, "post_grad_passes")[0].name
+'remove_noop_ops'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import bisect_words as words
+from .bisect_asking import Asking
+from .bisect_records import Application, Finding, Off, Row, Trial, Verdict, Workaround
+from .bisect_search import last_needed, single
+from .bisect_settings import Setting
+
+_ROUNDS = 4
+"""How many applications are looked for that must be off together."""
+
+_KINDS = {
+    "decomposition": "decomposition",
+    "lowerings": "lowering",
+    "pattern_matches": "pattern",
+    "cudagraphs": "cudagraphs",
+}
+
+
+def narrow(asking: Asking, subsystem: str, whole: Verdict | None = "gone", rung: str = "inductor") -> list[Finding]:
+    """The applications of a subsystem that must be off for the failure to go away; empty where nothing was decided.
+
+    `whole`: the verdict with all of it off. After "other" the applications are switched off in groups instead.
+    """
+    free = [one for one in asking.applications(subsystem) if not one.required]
+    if whole == "other":
+        hit = single(free, lambda group: _off(asking, subsystem, group, rung), known=whole)
+        return [] if hit is None else [_finding(asking, subsystem, [hit], alone=True)]
+    off: list[Application] = []
+    for _ in range(_ROUNDS):
+        rest = [one for one in free if one not in off]
+        found = last_needed(len(rest), lambda on, rest=rest: _first(asking, subsystem, rest, on, rung))
+        for one in rest[found.low : found.high]:
+            if _off(asking, subsystem, [*off, one], rung) == "gone":
+                return [_finding(asking, subsystem, [*off, one], alone=True)]
+        named = [one for one in rest if one.name == rest[found.high - 1].name]
+        off += named
+        verdict = _off(asking, subsystem, off, rung)
+        if verdict == "gone":
+            return [_finding(asking, subsystem, off, alone=True)]
+        if verdict == "other":
+            break
+    return [_finding(asking, subsystem, off[-1:], alone=False)] if off else []
+
+
+def explained_below(asking: Asking, finding: Finding, matches: Sequence[Finding]) -> None:
+    """Adds to a pass which of its pattern matches it was."""
+    for match in matches:
+        if match.alone:
+            finding.detail = words.match_text(match.applications)
+
+
+def worked_around(asking: Asking, finding: Finding) -> None:
+    """Finds a setting or a line of Python that does without what was found, and verifies it by a probe with nothing else."""
+    names = list(dict.fromkeys(one.name for one in finding.applications))
+    if finding.kind == "pass":
+        _without_passes(asking, finding, names)
+    elif finding.kind == "lowering":
+        verified = asking.probe(Trial(f"eager's kernel for {', '.join(names)}", fall_back=names)) == "gone"
+        finding.workaround = Workaround(words.fallback_code(names), verified)
+    elif finding.kind == "decomposition":
+        verified = asking.probe(Trial(f"{', '.join(names)} not decomposed", undecomposed=names)) == "gone"
+        finding.workaround = Workaround(words.undecomposed_code(names), verified)
+    elif finding.kind == "pattern":
+        _by_setting(asking, finding, Setting("inductor", "pattern_matcher", False))
+    elif finding.kind == "cudagraphs":
+        _by_setting(asking, finding, Setting("inductor", "triton.cudagraphs", False))
+
+
+def setting_finding(asking: Asking) -> list[Finding]:
+    """The first setting that alone makes the failure go away: all at once, then by halves."""
+    settings = asking.settings()
+
+    def ask(group: Sequence[Setting]) -> Verdict:
+        changed: dict[str, dict[str, object]] = {}
+        for one in group:
+            changed.setdefault(one.room, {})[one.name] = one.value
+        told = (
+            group[0].text()
+            if len(group) == 1
+            else f"{len(group)} settings changed ({group[0].name} ... {group[-1].name})"
+        )
+        return asking.probe(Trial(told, settings=changed))
+
+    whole = ask(settings) if settings else None
+    asking.result.rows.append(
+        Row("settings", len(settings), whole, "" if settings else "all have these values already")
+    )
+    found = single(settings, ask, known=whole) if whole is not None else None
+    if found is None:
+        return []
+    made = Finding("setting", "settings", found.name, words.setting_text(found), alone=True)
+    made.workaround = Workaround(words.setting_code(found), verified=True)
+    return [made]
+
+
+def _first(asking: Asking, subsystem: str, rest: Sequence[Application], on: int, rung: str) -> Verdict:
+    """Everything off but the first `on` of `rest`."""
+    told = f"first {on} of {len(rest)} {words.plural(subsystem)} on"
+    return asking.probe(Trial(told, [Off(subsystem, keep=[one.key for one in rest[:on]])], rung=rung))
+
+
+def _off(asking: Asking, subsystem: str, group: Sequence[Application], rung: str) -> Verdict:
+    """Only these off."""
+    told = f"only {words.listed(group)} off"
+    return asking.probe(Trial(told, [Off(subsystem, off=[one.key for one in group])], rung=rung))
+
+
+def _finding(asking: Asking, subsystem: str, off: list[Application], *, alone: bool) -> Finding:
+    made = asking.applications(subsystem)
+    kind = _KINDS.get(subsystem, "pass")
+    name = ", ".join(dict.fromkeys(one.name for one in off))
+    return Finding(kind, subsystem, name, words.finding_text(kind, subsystem, off, made, alone), alone, off)
+
+
+def _without_passes(asking: Asking, finding: Finding, names: Sequence[str]) -> None:
+    users = [one.name for one in finding.applications if one.label]  # only a pass of the user's has a label
+    users = list(dict.fromkeys(users))
+    if users and len(users) == len(names):
+        settings = {"inductor": dict[str, object](dict.fromkeys(users))}
+        if asking.probe(Trial(f"{', '.join(users)} = None", settings=settings)) == "gone":
+            code = "\n".join(f"torch._inductor.config.{name} = None" for name in users)
+            finding.workaround = Workaround(code, verified=True)
+            return
+    before = str(asking.saved.record.config.get("inductor", {}).get("disabled_passes") or "")
+    value = ",".join([*filter(None, [before]), *names])
+    verdict = asking.probe(Trial(f"disabled_passes = {value!r}", settings={"inductor": {"disabled_passes": value}}))
+    also = [
+        f"{one.name} of {one.subsystem}" + (f" ({one.half})" if one.half else "")
+        for one in asking.log
+        if one.subsystem.endswith("_passes") and one not in finding.applications and one.name.upper() in value.upper()
+    ]
+    code = f"torch._inductor.config.disabled_passes = {value!r}"
+    finding.workaround = Workaround(code, verdict == "gone", list(dict.fromkeys(also)))
+
+
+def _by_setting(asking: Asking, finding: Finding, setting: Setting) -> None:
+    verdict = asking.probe(Trial(setting.text(), settings={setting.room: {setting.name: setting.value}}))
+    if verdict == "gone":
+        finding.workaround = Workaround(words.setting_code(setting), verified=True)

@@ -1,0 +1,141 @@
+"""One probe of bisect: the body of a query, in a child that may not live through it.
+
+Judges the graph under a rung while each pass, pattern match, decomposition and lowering asks whether it may be applied. What was
+asked is written to a file as it comes, so that it is there after a segfault. Must run in a child: it changes torch's tables.
+
+>>> task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, "log": "/tmp/log", ...})["ok"]
+False
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..rungs.base import Compiled, Rung
+from .bisect_records import Application, Trial
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ..spec import ReplaySpec
+
+TASK = f"{__name__}:task"
+
+_OF_INDUCTOR = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """Loads the graph, changes what the trial says, judges; returns an Outcome as plain values."""
+    from ...dumps.store import load_graph
+    from ..imports import import_modules
+    from ..isolation.child import mark
+    from ..judge import judge
+    from ..live_case import live_case
+    from ..rungs import rung
+    from . import _torch
+
+    mark("load")
+    trial = msgspec.convert(payload["trial"], Trial)
+    import_modules(payload["imports"])
+    for op in trial.fall_back:
+        _torch.fall_back(op)
+    for op in trial.undecomposed:
+        _torch.without_decomposition(op)
+    case = live_case(load_graph(payload["path"]), seed=payload["seed"], device=payload["device"])
+    spec = case.spec
+    spec.config = {room: dict(values) for room, values in spec.config.items()}
+    for room, values in trial.settings.items():
+        spec.config.setdefault(room, {}).update(values)
+    with Path(payload["log"]).open("ab", buffering=0) as log, tempfile.TemporaryDirectory() as folder:
+        asked = _Asked(trial, log.write)
+        with _torch.asking(asked, folder):
+            outcome = judge(
+                case.gm, case.inputs, spec, _Counted(rung(trial.rung), asked.begin), payload["check"], seed=payload["seed"],
+                shared=Path(payload["shared"]),
+            )  # fmt: skip
+    outcome.notes = [*case.notes, *outcome.notes]
+    outcome.outputs = None
+    return msgspec.to_builtins(outcome)
+
+
+class _Counted(Rung):
+    """A rung that starts counting anew with each compile: one graph is compiled twice when it draws random numbers."""
+
+    def __init__(self, inner: Rung, begin: Callable[[], None]) -> None:
+        self.inner, self.begin, self.name = inner, begin, inner.name
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        return self.inner.unavailable(spec)
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        return self.inner.cannot_take(gm, spec)
+
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        return self.inner.notes(gm, spec)
+
+    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
+        return self.inner.around(spec)
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        self.begin()
+        return self.inner.build(gm, fake_inputs, spec)
+
+
+class _Asked:
+    """Decides each application by the trial, and logs it."""
+
+    def __init__(self, trial: Trial, write: Callable[[bytes], Any]) -> None:
+        self.write = write
+        self.rules = {
+            one.subsystem: (frozenset(one.off), None if one.keep is None else frozenset(one.keep)) for one in trial.off
+        }
+        self.known: set[str] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        """A compile begins."""
+        self.seen: Counter[str] = Counter()
+        self.under_required = False
+
+    def __call__(self, asked: Any) -> bool:
+        from . import _torch
+
+        stem = (
+            f"{asked.half}:{asked.label or asked.name}"
+            if asked.subsystem == "lowerings"
+            else f"{asked.half}:{asked.name}"
+        )
+        count = self.seen[f"{asked.subsystem} {stem}"]
+        self.seen[f"{asked.subsystem} {stem}"] += 1
+        index = self.seen[asked.subsystem]
+        self.seen[asked.subsystem] += 1
+        key = f"{stem}#{count}"
+        required = asked.subsystem in _OF_INDUCTOR and _torch.required(asked.name)
+        if asked.subsystem in _OF_INDUCTOR:
+            self.under_required = required
+        elif asked.subsystem == _torch.PATTERNS:
+            required = self.under_required  # a required pass works by pattern matches of its own
+        if f"{asked.subsystem} {key}" not in self.known:
+            self.known.add(f"{asked.subsystem} {key}")
+            made = Application(
+                asked.subsystem, key, index, asked.name, asked.label, asked.line, asked.half, required
+            )  # fmt: skip
+            self.write(msgspec.json.encode(made) + b"\n")
+        if required or asked.subsystem not in self.rules:
+            return False
+        off, keep = self.rules[asked.subsystem]
+        return key in off or (keep is not None and key not in keep)
+
+
+def subsystems(_payload: dict[str, Any]) -> list[str]:
+    """The body of a query: what this torch can apply piece by piece."""
+    from . import _torch
+
+    return _torch.subsystems()

@@ -1,0 +1,122 @@
+"""What bisect tries and finds, as records that cross processes and are printed as JSON. No torch is imported.
+
+>>> Trial("all of post_grad_passes off", off=[Off("post_grad_passes", keep=[])])
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Verdict = Literal["same", "gone", "other"]
+"""Of a probe: the same failure, no failure, another failure (which decides nothing)."""
+
+
+class Application(msgspec.Struct, omit_defaults=True):
+    """One thing that a compile applied: a pass, a lowering of a node, a decomposition, a pattern match.
+
+    `key` names it in later compiles of the same graph; `index` counts within its subsystem; `name` is the pass or the operator;
+    `label` the node, or where a pass of the user's comes from; `half` "forward" or "backward"; `required`: never switched off.
+    """
+
+    subsystem: str
+    key: str
+    index: int
+    name: str
+    label: str = ""
+    line: str = ""
+    half: str = ""
+    required: bool = False
+
+
+class Off(msgspec.Struct, omit_defaults=True):
+    """What is off in one subsystem: the applications in `off`, or with `keep` all but those."""
+
+    subsystem: str
+    off: list[str] = []
+    keep: list[str] | None = None
+
+
+class Trial(msgspec.Struct, omit_defaults=True):
+    """One way to compile the graph. `settings` is {"inductor": {name: value}}; `fall_back` and `undecomposed` name operators."""
+
+    what: str
+    off: list[Off] = []
+    settings: dict[str, dict[str, Any]] = {}
+    fall_back: list[str] = []
+    undecomposed: list[str] = []
+    rung: str = "inductor"
+
+
+class Probe(msgspec.Struct):
+    """A trial that was made. `text` is its failure in words, "" when there was none."""
+
+    what: str
+    verdict: Verdict
+    text: str
+    seconds: float
+    disabled: list[Off]
+    settings: dict[str, dict[str, Any]]
+
+
+class Row(msgspec.Struct):
+    """One subsystem as a whole. `verdict` is None where it was not tried, and `reason` says why."""
+
+    subsystem: str
+    applications: int
+    verdict: Verdict | None
+    reason: str = ""
+
+
+class Workaround(msgspec.Struct):
+    """Python to copy. `verified`: a probe with nothing but this was right. `also`: what else it switches off."""
+
+    code: str
+    verified: bool
+    also: list[str] = []
+
+
+class Finding(msgspec.Struct):
+    """What is to blame.
+
+    `kind`: pass | pattern | lowering | decomposition | cudagraphs | setting | fusion. `applications` are those that must be off
+    together, most often one; `alone`: a probe with only them off was right; `detail`: where inside it, if that is known.
+    """
+
+    kind: str
+    subsystem: str
+    name: str
+    sentence: str
+    alone: bool
+    applications: list[Application] = []
+    detail: str = ""
+    workaround: Workaround | None = None
+
+
+class Bisection(msgspec.Struct):
+    """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
+
+    `backend` is the first stock backend that fails; `sentence`, `meaning` and `next` are what to tell; `stopped` says why the
+    search ended early.
+    """
+
+    id: str
+    stage: str
+    reproduced: bool
+    failure: str = ""
+    backend: str = ""
+    sentence: str = ""
+    meaning: str = ""
+    next: str = ""
+    findings: list[Finding] = []
+    rows: list[Row] = []
+    probes: list[Probe] = []
+    seconds: float = 0.0
+    stopped: str = ""
+    notes: list[str] = []
+
+    @property
+    def exit_code(self) -> int:
+        """1 when the bug was reproduced, 0 when nothing fails."""
+        return 1 if self.reproduced else 0

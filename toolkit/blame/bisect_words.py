@@ -1,0 +1,193 @@
+"""What bisect says: sentences for what was found, what it means, what to type next. Decides nothing.
+
+>>> plural("lowerings")
+'lowerings'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..spec import FULL_STAGES
+from .bisect_records import Application, Bisection, Finding
+from .bisect_settings import Setting
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+FUSION = "fusion: with each node compiled to a kernel of its own the failure is gone"
+
+AOT = (
+    "AOTAutograd (tracing, functionalisation or the partitioner): the graph is wrong before Inductor sees it, and no"
+    " decomposition explains it"
+)
+
+_BEFORE_JOINT = frozenset({"joint", "inference"})
+
+
+def plural(subsystem: str) -> str:
+    """A subsystem's applications."""
+    return subsystem.replace("_", " ") if subsystem != "decomposition" else "decompositions"
+
+
+def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
+    """Why a subsystem has nothing to switch off for this graph."""
+    stage = saved.stage
+    if all_required:
+        return "everything in it must run"
+    if subsystem == "cudagraphs":
+        return "this compile makes no CUDA graphs"
+    past = "it is behind this stage"
+    if subsystem == "decomposition" and stage not in FULL_STAGES:
+        return f"not run at this stage: a {stage} graph is decomposed already"
+    if subsystem == "pre_grad_passes" and stage != "dynamo":
+        return f"not run at this stage: {past} ({stage})"
+    if subsystem == "joint_graph_passes" and stage not in FULL_STAGES | _BEFORE_JOINT:
+        return f"not run at this stage: {past} ({stage})"
+    if subsystem == "post_grad_passes" and stage.startswith("post_grad"):
+        return f"not run at this stage: {past} ({stage})"
+    return "the compile of this graph applies none"
+
+
+def listed(applications: Sequence[Application]) -> str:
+    """Applications by name, shortened."""
+    names = [
+        (f"{one.label} ({one.name})" if one.subsystem == "lowerings" else one.name) + _half(one) for one in applications
+    ]
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def finding_text(
+    kind: str, subsystem: str, off: Sequence[Application], made: Sequence[Application], alone: bool
+) -> str:
+    """The finding in a sentence without its end."""
+    one = off[0]
+    if kind == "lowering":
+        where = f" ({one.line})" if one.line else ""
+        if len(off) == 1:
+            what = f"the lowering of node `{one.label}`{_half(one)}, {one.name}{where}, or the code made for it"
+        else:
+            ops = ", ".join(dict.fromkeys(each.name for each in off))
+            what = (
+                f"the lowering of {ops} ({len(off)} nodes, the first is `{one.label}`{where}), or the code made for it"
+            )
+    elif kind == "decomposition":
+        what = f"the decomposition of {', '.join(dict.fromkeys(each.name for each in off))}"
+    elif kind == "pattern":
+        what = match_text(off)
+    elif kind == "cudagraphs":
+        what = "the CUDA graph around the compiled code"
+    else:
+        origin = f" ({one.label})" if one.label else ""
+        what = f"pass `{one.name}`{origin} of {subsystem}, application {one.index + 1} of {len(made)}{_half(one)}"
+        if len({each.name for each in off}) > 1:
+            what = f"{what}, together with {listed(off[1:])}"
+        elif len(off) > 1:
+            what = f"{what}, and its {len(off) - 1} other application{'s' if len(off) > 2 else ''}"
+    return what if alone else f"{what}, which is not alone: with only it off the failure stays"
+
+
+def match_text(matches: Sequence[Application]) -> str:
+    """A pattern match: its handler, its nodes."""
+    one = matches[0]
+    where = f" ({one.line})" if one.line else ""
+    more = f" and {len(matches) - 1} more matches" if len(matches) > 1 else ""
+    return f"the pattern `{one.name}` on nodes {one.label}{where}{more}"
+
+
+def setting_text(setting: Setting) -> str:
+    """A setting in a sentence without its end."""
+    return f"{setting.means or 'a setting'}: {setting.text()} makes the failure go away"
+
+
+def setting_code(setting: Setting) -> str:
+    """A setting as Python to copy."""
+    module = "torch._inductor.config" if setting.room == "inductor" else "torch._functorch.config"
+    return f"import {module}\n{setting.text()}"
+
+
+def fallback_code(ops: Sequence[str]) -> str:
+    """Eager's kernels for these operators, as Python to copy."""
+    lines = [f"make_fallback(torch.ops.{op}, warn=False, override_decomp=True)" for op in ops]
+    return "\n".join(["from torch._inductor.lowering import make_fallback", *lines])
+
+
+def undecomposed_code(ops: Sequence[str]) -> str:
+    """These operators left whole, as Python to copy."""
+    lines = [f"decomposition.decompositions.pop(torch.ops.{op})" for op in ops]
+    return "\n".join(
+        ["from torch._inductor import decomposition", *lines, "decomposition.fast_random_decomps.cache_clear()"]
+    )
+
+
+def conclude(result: Bisection, saved: SavedGraph) -> None:
+    """Fills in sentence, meaning and next command."""
+    name = str(saved.path) if saved.run is None else f"{saved.run.path}/{saved.id}"
+    if not result.reproduced:
+        if result.failure:
+            result.sentence = f"{result.id} does not fail here ({result.failure}): nothing to bisect"
+            run = name if saved.run is None else str(saved.run.path)
+            result.next = f"graphdbg triage {run}"
+        return
+    if not result.findings:
+        result.sentence, result.meaning = _unexplained(result)
+        result.next = f"graphdbg localize {name}"
+        return
+    first = result.findings[0]
+    result.sentence = _sentence(first)
+    result.meaning = _meaning(first, result)
+    result.next = f"graphdbg minify {name}"
+
+
+def _sentence(first: Finding) -> str:
+    text = first.sentence[:1].upper() + first.sentence[1:]
+    inside = f"; inside it, {first.detail}" if first.detail else ""
+    end = (
+        " With only that off the graph is right (verified)."
+        if first.alone and first.kind not in ("setting", "fusion", "aot")
+        else ""
+    )
+    return f"{text}{inside}.{end}"
+
+
+def _meaning(first: Finding, result: Bisection) -> str:
+    lowered = next((row.verdict for row in result.rows if row.subsystem == "lowerings"), None)
+    if first.kind == "decomposition":
+        return "The decomposition computes something else than the operator: the failure is there with no compiler behind it."
+    if first.kind in ("pass", "pattern"):
+        if lowered == "same":
+            return f"The {first.kind} is wrong itself: the failure stays when eager's own kernels run all that comes behind it."
+        if lowered == "gone":
+            return f"The {first.kind} may only bring the fault to light: what it hands on could be lowered wrongly."
+        return f"Without this {first.kind} the graph is right."
+    if first.kind == "aot":
+        return "No pass of Inductor's and no kernel is needed for the failure."
+    if first.kind == "lowering":
+        others = [one.sentence for one in result.findings[1:]]
+        more = f" The failure also goes away without {'; '.join(others)}." if others else ""
+        return f"What goes into that node is right: eager's own kernel in its place makes the whole graph right.{more}"
+    if first.kind == "fusion":
+        return "Each node's kernel is right by itself; the code for several in one kernel is not."
+    if first.kind == "setting":
+        return "No single pass or lowering explains it; the part of the compiler that this setting changes does."
+    return "The compiled code is right when it is launched without a CUDA graph."
+
+
+def _unexplained(result: Bisection) -> tuple[str, str]:
+    tried = [row.subsystem for row in result.rows if row.verdict is not None]
+    undecided = [row.subsystem for row in result.rows if row.verdict == "other"]
+    if result.stopped:
+        return f"Nothing was found before the search ended ({result.stopped}).", ""
+    sentence = f"No pass, lowering or setting explains it: the failure stays without each of {', '.join(tried)}."
+    meaning = (
+        "The fault lies in what cannot be switched off: scheduling, code generation, or the wrapper around the kernels."
+    )
+    if undecided:
+        meaning = f"Undecided, because another failure comes in its place: {', '.join(undecided)}. Else: {meaning}"
+    return sentence, meaning
+
+
+def _half(one: Application) -> str:
+    return f" in the {one.half}" if one.half == "backward" else ""

@@ -1,0 +1,90 @@
+"""`graphdbg bisect`: the pass, lowering or setting that makes a saved graph fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...dumps.output import emit, say
+
+if TYPE_CHECKING:
+    from ..blame.bisect_records import Bisection, Row
+
+INTERRUPTED_EXIT = 130
+
+
+@click.command()
+@click.argument("graph", metavar="RUN/ID")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
+              help="Seconds that one probe may take.")  # fmt: skip
+@click.option("--check", type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "hang", "memory"]), default="auto",
+              show_default=True, help="What to compare after each run.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option("--max-time", "max_time_s", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="Stop after so many seconds, with what was found.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with every probe.")
+def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Name the pass, lowering, decomposition or setting that makes a graph fail, and what works around it.
+
+    \b
+    Compiles the graph again and again with parts of the compiler switched off, each time in a process of
+    its own and in a private cache: your Inductor cache and your own bisections are not touched.
+    Exit code: 0 the graph does not fail, 1 it does, and what was found is printed; 130 interrupted.
+    """
+    import sys
+    from pathlib import Path
+
+    from ...dumps.query import resolve_graph
+    from ..blame.bisect import Interrupted
+    from ..blame.bisect import bisect as run
+
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
+    try:
+        result = run(resolve_graph(graph), imports=imports, narrate=say, **options)
+    except Interrupted as interrupted:
+        _show(interrupted.found, as_json)
+        raise SystemExit(INTERRUPTED_EXIT) from None
+    _show(result, as_json)
+    raise SystemExit(result.exit_code)
+
+
+def _show(result: Bisection, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        emit({**msgspec.to_builtins(result), "probe_count": len(result.probes)}, as_json=True)
+        return
+    lines = [f"reproduced   {result.failure}"] if result.reproduced else []
+    lines += [f"backend      {result.backend}"] if result.backend else []
+    lines += [_row(row) for row in result.rows]
+    lines += [f"finding      {result.sentence}", *([f"meaning      {result.meaning}"] if result.meaning else [])]
+    for finding in result.findings:
+        found = finding.workaround
+        if found is None:
+            continue
+        state = "verified" if found.verified else "NOT enough by itself"
+        lines.append(f"work around  ({state}{'; also switches off ' + ', '.join(found.also) if found.also else ''})")
+        lines += [f"    {line}" for line in found.code.splitlines()]
+    if result.reproduced:
+        lines.append(
+            f"probes       {len(result.probes) + 1} in {result.seconds:.0f} s; your Inductor cache was not touched"
+        )
+    lines += [f"stopped      {result.stopped}"] if result.stopped else []
+    lines += [f"note         {note}" for note in result.notes]
+    lines += [f"next         {result.next}"] if result.next else []
+    emit("\n".join(lines), as_json=False)
+
+
+_WORDS = {"same": "fails the same way", "gone": "right", "other": "fails in another way"}
+
+
+def _row(row: Row) -> str:
+    if row.verdict is None:
+        return f"             {row.subsystem}: {row.reason}"
+    count = f" ({row.applications}{'; ' + row.reason if row.reason else ''})" if row.applications else ""
+    return f"             without {row.subsystem}{count}: {_WORDS[row.verdict]}"
