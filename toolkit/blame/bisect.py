@@ -107,7 +107,9 @@ def _backend(asking: Asking, result: Bisection) -> list[Finding]:
 
 
 def _inductor(asking: Asking, result: Bisection) -> None:
-    verdicts = {name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"}
+    verdicts: dict[str, Verdict | None] = {
+        name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
+    }
     gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
     passes = [name for name in gone if name in PASSES]
     if verdicts.get("lowerings") == "gone":
