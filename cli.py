@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
     "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
     "bisect": ("toolkit.commands.bisect:bisect", "Name the pass, lowering or setting that makes a graph fail."),
+    "localize": ("toolkit.commands.localize:localize", "Name the first node whose compiled value is wrong."),
+    "triage": ("toolkit.commands.triage:triage", "Say which layer is to blame: a graph under every rung, a run, a script."),
     "minify": (
         "minifier.commands.minify:minify",
         "Shrink a failing graph to the smallest case that fails the same way.",
@@ -43,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
 
-PLANNED = ("tui", "check", "triage", "localize", "compile")
+PLANNED = ("tui", "check", "compile")
 """Commands of the design that are not built yet; typing one says so."""
 
 DEFECT_EXIT = 70

@@ -36,13 +36,13 @@ def flips(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: 
     """For each result the largest number of elements that changed in SAMPLES perturbed float64 runs. `run` executes a graph with
     a hook on every node (as `run_graph` does) and returns results in the order of `truth`. All 0 where a run is not possible.
     """
-    eps = _eps_of_nodes(gm, inputs)
+    eps = eps_of_nodes(gm, inputs)
     counts = [0] * len(truth)
     for sample in range(SAMPLES):
         generator = torch.Generator().manual_seed(sample)
 
         def perturb(node: fx.Node, value: Any, generator: torch.Generator = generator) -> Any:
-            return _perturbed(node, value, eps.get(node.name, ()), generator)
+            return perturbed(node, value, eps.get(node.name, ()), generator)
 
         found = reference(gm, inputs, lambda wide, given, hook=perturb: run(wide, given, hook))
         if isinstance(found, NoReference):
@@ -51,7 +51,7 @@ def flips(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: 
     return counts
 
 
-def _eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
+def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
     """eps of each output of each node, 0 for what is not a float or shares memory with an argument (a view)."""
     eps: dict[str, tuple[float, ...]] = {}
     storages: dict[str, set[int]] = {}
@@ -77,7 +77,8 @@ def _eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[
     return eps
 
 
-def _perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
+def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
+    """The value of a node of a float64 run, its tensors changed in place by as much as rounding could."""
     tensors = _tensors(value)
     for tensor, width in zip(tensors, eps, strict=False):
         if width and tensor.dtype == torch.float64:

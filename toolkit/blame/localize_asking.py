@@ -1,0 +1,143 @@
+"""One graph under `localize`: what its nodes are, and the compiles asked of children, counted and bounded.
+
+Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Must not decide what a finding is.
+
+>>> asking.part("mul_31 alone", [311], None)
+[{'name': 'mul_31', 'kind': 'accuracy', 'error': 0.03, 'text': '...'}]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..isolation import Answer, ForkServer
+from ..replay import outcome_of
+from ..signature import from_answer
+from .cuts import Spent
+from .localized import Localized, NodeFound
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+TASKS = f"{__package__}.localize_tasks"
+NUMBERS = ("accuracy", "nan")
+
+Tell = Callable[[str], None]
+
+
+class Asking:
+    """The graph, the server, and the record that is being filled."""
+
+    def __init__(
+        self, saved: SavedGraph, server: ForkServer, work: Path, about: dict[str, Any], limit_s: float, tell: Tell
+    ) -> None:
+        self.saved, self.server, self.limit_s, self.tell = saved, server, limit_s, tell
+        self.payload = {**about, "path": str(saved.path.absolute()), "work": str(work)}
+        self.found = Localized(saved.id, about["rung"])
+        operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
+        self.found.nodes = operations
+        self.found.budget = math.floor(2 * math.log2(max(2, operations)) + 4)
+
+    def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
+        """The wrong values of a part, NaN before numbers; None where all is right or the part failed in another way."""
+        answer = self.compile(what, "part", {"keep": keep, "returned": returned})
+        value: dict[str, Any] = answer.value if answer.status == "done" else {}
+        if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
+            seen = from_answer(answer)
+            why = value.get("invalid") or (seen.text() if seen is not None else answer.status)
+            self.tell(f"  stepped around: {why.splitlines()[0]}")
+            self.found.notes.append(f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})")
+            return None
+        wrong = [one for one in value["departures"] if one["kind"] in NUMBERS]
+        self.tell(f"  {'wrong: ' + ', '.join(one['name'] for one in wrong[:4]) if wrong else 'right'}")
+        return wrong or None
+
+    def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
+        found = self.found
+        if found.compiles >= found.budget:
+            raise Spent
+        found.compiles += 1
+        self.tell(f"compile {found.compiles} of at most {found.budget}: {what}")
+        answer = self.server.call(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s)
+        if answer.status == "lost" or (answer.error is not None and answer.error.type.startswith("graphdbg.dumps.errors")):
+            outcome_of(answer, found.rung)  # raises what the task refused
+        return answer
+
+    @cached_property
+    def prepared(self) -> dict[str, Any]:
+        """Atoms and node rows; runs the graph eagerly in a child and leaves its values in the work folder."""
+        answer = self.server.call(f"{TASKS}:prepare", self.payload, self.limit_s)
+        if answer.status != "done":
+            from ...dumps.errors import EnvironmentLackError
+
+            refused = outcome_of(answer, "eager")
+            raise EnvironmentLackError(f"cannot keep the values of {self.saved.id}", refused.verdict, "see graphdbg doctor")
+        return answer.value
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each node."""
+        return self.prepared["nodes"]
+
+    @property
+    def atoms(self) -> dict[str, Any]:
+        """The atoms in their JSON form."""
+        return self.prepared["atoms"]
+
+    @cached_property
+    def returned(self) -> list[str]:
+        """The names of the nodes that the graph returns."""
+        return next((row["inputs"] for row in reversed(self.rows) if row["op"] == "output"), [])
+
+    @cached_property
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in self.rows}
+
+    def row(self, name: str) -> dict[str, Any]:
+        return self.by_name.get(name, {})
+
+    def node(self, name: str) -> NodeFound:
+        row = self.row(name)
+        return NodeFound(name, row.get("target", ""), row.get("line", ""))
+
+    def producer(self, name: str) -> str:
+        """The operator behind a getitem."""
+        row = self.row(name)
+        return row["inputs"][0] if row.get("target") == "getitem" and row["inputs"] else name
+
+    def parents(self, atom: int) -> list[int]:
+        return self.atoms["parents"][atom]
+
+    def children(self, atom: int) -> list[int]:
+        return [other for other, parents in enumerate(self.atoms["parents"]) if atom in parents]
+
+    def ancestors(self, atom: int, stop: set[int] | None = None) -> set[int]:
+        found: set[int] = set()
+        waiting = list(self.parents(atom))
+        while waiting:
+            one = waiting.pop()
+            if one in found or (stop and one in stop):
+                continue
+            found.add(one)
+            waiting += self.parents(one)
+        return found
+
+    def descendants(self, atom: int) -> set[int]:
+        found: set[int] = set()
+        for other, parents in enumerate(self.atoms["parents"]):
+            if atom in parents or found.intersection(parents):
+                found.add(other)
+        return found
+
+    def span(self, keep: list[int]) -> str:
+        names = [self.atoms["nodes"][atom][0] for atom in (keep[0], keep[-1]) if self.atoms["nodes"][atom]]
+        return f"{' to '.join(dict.fromkeys(names))} ({len(keep)})"
+
+    @property
+    def where(self) -> str:
+        run = self.saved.run
+        return f"{run.path}/{self.saved.id}" if run is not None else str(self.saved.path)

@@ -1,0 +1,219 @@
+# pyright: basic
+"""What the children of the fork server do for `localize`: record values once; judge the whole; compile one part and judge it.
+
+A part is judged by the local test (see `departures`) on its own inputs. Random graphs are compiled with `fallback_random`, so
+that compiled code draws eager's numbers. Every function takes and returns plain JSON values.
+
+>>> server.call("graphdbg.toolkit.blame.localize_tasks:part", {"keep": [3, 4], "returned": None, ...})
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import fx
+
+from ...dumps.sidecar import user_frame
+from ...dumps.store import load_graph
+from .. import _torch
+from ..copying import clone_inputs, copy_graph
+from ..eager import draws_from_generator
+from ..execution import Attributes, execute
+from ..imports import import_modules
+from ..isolation.child import is_memory_error, mark
+from ..judge import judge
+from ..live_case import live_case
+from ..parts import Invalid, atoms_in, keep_values, part_of
+from ..rungs import CannotRun
+from ..rungs import rung as rung_named
+from ..signature import Signature, from_exception
+from ..spec import FULL_STAGES, ReplaySpec
+from ..spill import load_values
+from ..surroundings import in_force
+from ..values import Held
+from .departures import Departure, departures
+from .nan_origin import nan_origins
+from .raised_at import raised_at
+
+
+def prepare(payload: dict[str, Any]) -> dict[str, Any]:
+    """Runs the graph eagerly, spills every value to `work`; returns atoms, a row for each node, and where eager has a NaN."""
+    mark("eager")
+    import_modules(payload["imports"])
+    work = Path(payload["work"])
+    saved = load_graph(payload["path"])
+    case = live_case(saved, seed=payload["seed"], device=payload["device"])
+    spec = _forward_only(case.spec)
+    with _torch.settings(spec.config), in_force(spec):
+        torch.manual_seed(payload["seed"])
+        nan = list(nan_origins(copy_graph(case.gm), clone_inputs(case.inputs)))
+    atoms = keep_values(case._replace(spec=spec), work, seed=payload["seed"])
+    values = load_values(work)
+    rows = []
+    for node in case.gm.graph.nodes:
+        tree = values.tree(node.name) if (node.name, values.produced.get(node.name, -1)) in values.trees else None
+        tappable = node.name in atoms.of_node and isinstance(tree, Held) and not values.written(node.name)
+        rows.append({
+            "name": node.name, "op": node.op, "target": _target(node), "line": user_frame(node.meta.get("stack_trace") or "")[0],
+            "inputs": [one.name for one in node.all_input_nodes],
+            "bytes": _bytes(tree) if tappable else 0, "tap": tappable, "overload": hasattr(node.target, "_schema"),
+        })  # fmt: skip
+    return {
+        "atoms": atoms.to_json(),
+        "nodes": rows,
+        "nan": nan,
+        "notes": case.notes,
+        "random": draws_from_generator(case.gm),
+    }
+
+
+def whole(payload: dict[str, Any]) -> dict[str, Any]:
+    """Judges the graph as `replay` does, with one compile, and tests its outputs locally."""
+    mark("load")
+    import_modules(payload["imports"])
+    case = live_case(load_graph(payload["path"]), seed=payload["seed"], device=payload["device"])
+    spec = _drawing_like_eager(case.spec, case.gm)
+    raised: list[str] = []
+    outcome = judge(
+        case.gm,
+        case.inputs,
+        spec,
+        payload["rung"],
+        seed=payload["seed"],
+        keep_outputs=True,
+        watch=lambda: _noticing(raised, case.gm),
+    )
+    found: list[Departure] = []
+    outputs, outcome.outputs = outcome.outputs, None
+    signature = outcome.signature
+    if signature is not None and signature.kind in ("accuracy", "nan") and outputs is not None:
+        mark("compare")
+        with _torch.settings(spec.config), in_force(_forward_only(spec)):
+            got = _named(case.gm, outputs)
+            found = departures(case.gm, case.inputs, got, seed=payload["seed"])
+    return {
+        "outcome": msgspec.to_builtins(outcome),
+        "departures": _plain(found),
+        "raised": raised,
+        "got": _names_returned(case.gm),
+    }
+
+
+def part(payload: dict[str, Any]) -> dict[str, Any]:
+    """Compiles the kept atoms (all where `keep` is None) fed with eager's values; what departs, or how else it failed.
+
+    `returned`: None for natural outputs, else names of nodes. `fallback`: operators to leave to eager's kernels.
+    """
+    mark("build")
+    import_modules(payload["imports"])
+    for op in payload.get("fallback") or ():
+        from . import _torch as private
+
+        private.fall_back(op)
+    try:
+        gm, inputs, spec = _part(payload)
+    except Invalid as error:
+        return {"invalid": str(error), "departures": [], "signature": None}
+    spec = _forward_only(_drawing_like_eager(spec, gm))
+    rung = rung_named(payload["rung"])
+    raised: list[str] = []
+    step = "compile"
+    with _torch.settings(spec.config), _torch.no_caches(), in_force(spec):
+        try:
+            mark("compile")
+            copied = copy_graph(gm)
+            attributes = Attributes(gm)
+            with _noticing(raised, gm):
+                fakes = _torch.shared_fakes(copied, inputs, spec.dynamic)[0]
+                compiled = rung.build(copied, fakes, spec)
+                step = "run"
+                mark("run")
+                outputs = execute(compiled, clone_inputs(inputs), seed=payload["seed"]).outputs
+        except CannotRun as reason:
+            return {"invalid": str(reason), "departures": [], "signature": None}
+        except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
+            memory = is_memory_error(error)
+            signature = Signature("memory", step) if memory else from_exception(error, step)
+            return {
+                "signature": msgspec.to_builtins(signature),
+                "departures": [],
+                "raised": raised,
+                "nodes": len(gm.graph.nodes),
+            }
+        mark("compare")
+        attributes.restore()
+        found = departures(gm, inputs, _named(gm, outputs), seed=payload["seed"])
+    return {"departures": _plain(found), "signature": None, "nodes": len(gm.graph.nodes)}
+
+
+def _part(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
+    saved = load_graph(payload["path"])
+    if payload["keep"] is None and payload["returned"] is None:
+        case = live_case(saved, seed=payload["seed"], device=payload["device"])
+        return case.gm, case.inputs, case.spec
+    work = Path(payload["work"])
+    atoms = atoms_in(work)
+    keep = range(len(atoms)) if payload["keep"] is None else payload["keep"]
+    returned = None if payload["returned"] is None else atoms.positions(payload["returned"])
+    return part_of(saved, work, set(keep), returned=returned, device=payload["device"])
+
+
+def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
+    if not draws_from_generator(gm):
+        return spec
+    inductor = {**spec.config.get("inductor", {}), "fallback_random": True}
+    return msgspec.structs.replace(spec, config={**spec.config, "inductor": inductor})
+
+
+def _forward_only(spec: ReplaySpec) -> ReplaySpec:
+    """A graph of the caller's own is looked into by its values, not by its gradients: those have graphs of their own."""
+    if spec.stage not in FULL_STAGES:
+        return spec
+    return msgspec.structs.replace(spec, ambient=msgspec.structs.replace(spec.ambient, grad=False))
+
+
+@contextlib.contextmanager
+def _noticing(raised: list[str], gm: fx.GraphModule) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raised.extend(name for name in raised_at(error, gm) if name not in raised)
+        raise
+
+
+def _output_leaves(gm: fx.GraphModule) -> list[Any]:
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    return _torch.tree_leaves(output.args[0], is_leaf=lambda value: value is None)
+
+
+def _names_returned(gm: fx.GraphModule) -> list[str]:
+    return [leaf.name for leaf in _output_leaves(gm) if isinstance(leaf, fx.Node)]
+
+
+def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """The outputs by the nodes that they are values of; inputs that are handed through are left out."""
+    return {
+        leaf.name: value for leaf, value in zip(_output_leaves(gm), outputs, strict=False)
+        if isinstance(leaf, fx.Node) and leaf.op not in ("placeholder", "get_attr") and isinstance(value, torch.Tensor)
+    }  # fmt: skip
+
+
+def _plain(found: Sequence[Departure]) -> list[dict[str, Any]]:
+    return [one._asdict() for one in found]
+
+
+def _target(node: fx.Node) -> str:
+    named = isinstance(node.target, str) or hasattr(node.target, "_schema")
+    return str(node.target) if named else str(getattr(node.target, "__name__", node.target))
+
+
+def _bytes(held: Any) -> int:
+    count = 1
+    for size in held.shape:
+        count *= size
+    return count * held.dtype.itemsize

@@ -1,0 +1,133 @@
+"""What `localize` found, as a record, and in words: the first wrong node, what that means, the next command. No torch.
+
+>>> print(found.sentence)
+First wrong node: `mul_31` (model.py:120), error 0.03 on right inputs; fails alone: yes. 4 compiles, 31 s. ...
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal["found", "nothing", "eager", "unresolved", "metadata", "skipped"]
+
+
+class NodeFound(msgspec.Struct, omit_defaults=True):
+    """One node of the graph: its name, operator and the user's line ("model.py:120", or "")."""
+
+    name: str
+    target: str = ""
+    line: str = ""
+
+    def text(self) -> str:
+        """`mul_31` (model.py:120)."""
+        return f"`{self.name}`" + (f" ({self.line})" if self.line else "")
+
+
+class Localized(msgspec.Struct, omit_defaults=True):
+    """The result for one graph.
+
+    `status`: found; nothing (the graph does not fail); eager (eager itself is to blame); metadata (numbers are right, something
+    else differs); unresolved; skipped (the rung cannot run here). `node` is the first wrong node. `alone`: whether it fails when
+    compiled by itself, None where that was not asked. `group`: the nodes that must be compiled with it. `others`: more nodes that
+    were wrong on right inputs. `forward`: the forward node whose gradient a backward node computes. `work_around`: verified.
+    """
+
+    id: str
+    rung: str
+    status: Status = "unresolved"
+    verdict: str = ""
+    kind: str = ""
+    node: NodeFound | None = None
+    error: float | None = None
+    detail: str = ""
+    alone: bool | None = None
+    group: list[NodeFound] = []
+    others: list[str] = []
+    forward: NodeFound | None = None
+    nan_origins: list[dict[str, str]] = []
+    work_around: str = ""
+    between: str = ""
+    nodes: int = 0
+    compiles: int = 0
+    budget: int = 0
+    seconds: float = 0.0
+    next: str = ""
+    notes: list[str] = []
+
+    @property
+    def exit_code(self) -> int:
+        """0 when there is nothing to localize, 1 when a failure was seen."""
+        return 0 if self.status in ("nothing", "skipped") else 1
+
+    @property
+    def sentence(self) -> str:
+        """Everything in a few sentences, the finding first and the next command last."""
+        parts = [_finding(self), _meaning(self)]
+        if self.forward is not None:
+            parts.append(f"Backward of forward node {self.forward.text()}.")
+        if self.work_around:
+            parts.append(f"Work around (verified): {self.work_around}.")
+        if self.compiles:
+            parts.append(f"{self.compiles} compile{'s' * (self.compiles != 1)} (at most {self.budget}), {self.seconds:.0f} s.")
+        if self.next:
+            parts.append(f"Next: {self.next}")
+        return " ".join(part for part in parts if part)
+
+
+def to_json(found: Localized) -> dict[str, Any]:
+    """The record as plain data, every key there."""
+    plain = {field: getattr(found, field) for field in Localized.__struct_fields__}
+    return msgspec.to_builtins(plain) | {"sentence": found.sentence}
+
+
+def _finding(found: Localized) -> str:
+    if found.status == "nothing":
+        return f"{found.id} does not fail under {found.rung} ({found.verdict}): nothing to localize."
+    if found.status == "skipped":
+        return f"{found.id}: {found.verdict}."
+    if found.status == "eager":
+        return _eager(found)
+    if found.status == "metadata":
+        return f"The numbers are right, so no node is to blame for them: {found.verdict}."
+    if found.node is None:
+        return f"No node could be named: {found.detail or found.verdict}."
+    if found.kind in ("accuracy", "nan"):
+        size = f"error {found.error:.2g}" if found.error is not None else found.detail
+        text = f"First wrong node: {found.node.text()}, {size} on right inputs"
+    else:
+        text = f"The failure is at {found.node.text()} ({found.verdict.splitlines()[0]})"
+    return f"{text}{_alone(found)}."
+
+
+def _alone(found: Localized) -> str:
+    if found.alone is None:
+        return ""
+    if found.alone:
+        return "; fails alone: yes"
+    names = ", ".join(f"`{one.name}`" for one in found.group if found.node is None or one.name != found.node.name)
+    return f"; fails alone: no, only fused with {names}" if names else "; fails alone: no, only inside the whole graph"
+
+
+def _meaning(found: Localized) -> str:
+    if found.status == "found" and found.between:
+        return found.between
+    if found.status != "found" or found.node is None:
+        return found.between
+    if found.kind not in ("accuracy", "nan"):
+        return f"Compiling {found.node.target} fails, whatever surrounds it." if found.alone else ""
+    if found.alone:
+        return f"The lowering of {found.node.target}, or the code made for it, is wrong for these shapes and dtypes."
+    if found.alone is None:
+        return ""
+    return "A pass that rewrites these nodes together, or the code of their fused kernel, is wrong."
+
+
+def _eager(found: Localized) -> str:
+    if not found.nan_origins:
+        return f"Eager itself cannot be relied on here: {found.verdict}."
+    origin = found.nan_origins[0]
+    where = f"`{origin['node']}`" + (f" ({origin['line']})" if origin.get("line") else "")
+    because = f", whose input `{origin['inf']}` holds Inf" if origin.get("inf") else ""
+    return f"Eager itself gives NaN, first at {where}{because}: not the compiler's."

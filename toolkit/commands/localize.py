@@ -1,0 +1,51 @@
+"""`graphdbg localize`: the first node of a failing graph whose compiled value is wrong on right inputs."""
+
+from __future__ import annotations
+
+import click
+
+from ...dumps.output import emit, say
+from ..rungs.names import NAMES
+
+
+@click.command()
+@click.argument("graph", metavar="RUN/ID")
+@click.option("--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
+              help="Seconds that one compile may take.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def localize(
+    graph: str, rung: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool
+) -> None:
+    """Find the first node whose compiled value departs from float64 beyond what eager's own error explains.
+
+    \b
+    Each node is judged on the compiled values of its own inputs, so an error made earlier is not held against it.
+    Where values are right as soon as they are returned, cuts of the graph are compiled until the smallest wrong
+    stretch is left. Every compile runs in a process of its own; at most 2*log2(n)+4 are made for n operations.
+    Exit code: 0 the graph does not fail, 1 it does.
+    """
+    import sys
+    from pathlib import Path
+
+    from ...dumps.query import resolve_graph
+    from ..blame.localize import localize as run
+    from ..blame.localized import to_json
+
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
+    saved = resolve_graph(graph)
+    found = run(saved, rung, seed, device, limit_s=limit_s, imports=imports, tell=say)
+    if as_json:
+        emit(to_json(found), as_json=True)
+    else:
+        for note in dict.fromkeys(found.notes):
+            say(f"note: {note}")
+        if found.others:
+            say(f"more values that are wrong on right inputs: {', '.join(found.others)}")
+        emit(found.sentence, as_json=False)
+    raise SystemExit(found.exit_code)

@@ -1,0 +1,86 @@
+# pyright: basic
+"""Parts of a saved graph that run by themselves: values are recorded once into a folder, then any subset of atoms is built
+from there in another process, with recorded values where it was cut.
+
+The folder `work` holds the index of values, their tensors and the atoms. Must not compile or judge anything.
+
+>>> atoms = keep_values(case, work, seed=0)
+>>> gm, inputs, spec = part_of(saved, work, keep={3, 4})
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ..dumps import live
+from . import _torch
+from .atoms import Atoms
+from .eager_values import record_values
+from .live_case import LiveCase, moved
+from .prune import prune
+from .spec import ReplaySpec
+from .spill import load_values, save_values
+from .subgraph import build
+from .subspec import candidate_spec
+from .surroundings import in_force
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
+
+ATOMS = "atoms.json"
+
+
+class Invalid(Exception):
+    """A part that cannot be built."""
+
+
+def keep_values(case: LiveCase, work: Path, *, seed: int) -> Atoms:
+    """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph."""
+    with _torch.settings(case.spec.config), in_force(case.spec):
+        torch.manual_seed(seed)
+        values = record_values(case.gm, case.inputs, work)
+    atoms = Atoms.of(case.gm, values)
+    save_values(values, work)
+    (work / ATOMS).write_text(json.dumps(atoms.to_json()))
+    return atoms
+
+
+def atoms_in(work: Path) -> Atoms:
+    """The atoms that `keep_values` left."""
+    return Atoms.from_json(json.loads((work / ATOMS).read_text()))
+
+
+def part_of(
+    saved: SavedGraph, work: Path, keep: Collection[int], *, bypass: Collection[int] = (),
+    returned: Collection[int] | None = None, device: str | None = None,
+) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:  # fmt: skip
+    """The graph of the kept atoms, its inputs and how it enters the compiler; see `subgraph.build`. Raises Invalid."""
+    atoms = atoms_in(work)
+    values = load_values(work)
+    names = {name for atom in {*keep, *bypass} for name in atoms.nodes[atom]}
+    given_back = {atoms.order[position] for position in returned or ()}
+    given_back |= {name for atom in keep if (name := atoms.returns[atom]) is not None}
+    record = prune(saved.record, names, given_back)
+    gm, _, _ = live.fake_module(record, saved.tensors, where=str(saved.path))
+    there = {item.name for item in record.graph.nodes if item.op == "placeholder"}
+    values.inputs = [value for name, value in zip(inputs_of(saved), values.inputs, strict=True) if name in there]
+    spec = ReplaySpec.of(saved.record, device=device)
+    if device is not None:
+        moved(gm, [], torch.device(device))
+        spec.dynamic = False
+    try:
+        module, inputs = build(gm, atoms, values, keep, bypass=bypass, returned=returned, joint=spec.training_joint)
+    except (RuntimeError, ValueError) as error:
+        raise Invalid(str(error)) from error
+    return module, inputs, candidate_spec(spec, inputs_of(saved), module)
+
+
+def inputs_of(saved: SavedGraph) -> list[str]:
+    """The names of a graph's placeholders."""
+    return [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
