@@ -19,17 +19,19 @@ _HOME = {
     "load_graph": "dumps.store",
     "save_graph": "dumps.live",
     "replay": "toolkit.replay",
+    "triage": "toolkit.triage.ladder",
     "minify": "minifier.minify",
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
     "Outcome": "toolkit.outcome",
+    "Triage": "toolkit.triage.records",
     "Minified": "minifier.minify",
     "GraphdbgError": "dumps.errors",
 }
 
 __all__ = [
-    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "__version__",
-    "load_graph", "minify", "open_run", "record", "replay", "save_graph",
+    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "__version__",
+    "load_graph", "minify", "open_run", "record", "replay", "save_graph", "triage",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from .toolkit.outcome import Outcome
     from .toolkit.recorder.session import record
     from .toolkit.replay import replay
+    from .toolkit.triage.ladder import triage
+    from .toolkit.triage.records import Triage
 
 
 def __getattr__(name: str) -> Any:

@@ -39,12 +39,13 @@ DEFAULT_LIMIT_S = 600.0
 
 def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
            limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
-           imports: Sequence[str] = (), server: ForkServer | None = None) -> Outcome:  # fmt: skip
+           imports: Sequence[str] = (), server: ForkServer | None = None,
+           shared: Path | None = None) -> Outcome:  # fmt: skip
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
-    `server`: a fork server to use; by default one is started and closed. A segfault, a hang or running out of memory is an
+    `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. A segfault, a hang or running out of memory is an
     Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
     """
     from .rungs import rung as known
@@ -54,7 +55,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         kept = used.scratch_file(".pt") if outputs else None
         payload = {
             "path": str(saved.path.absolute()), "rung": rung, "seed": seed, "device": device, "check": check,
-            "keep": str(kept) if kept else None, "imports": list(imports),
+            "keep": str(kept) if kept else None, "imports": list(imports), "shared": str(shared) if shared else None,
         }  # fmt: skip
         answer = used.call(TASK, payload, limit_s)
         outcome = outcome_of(answer, rung)

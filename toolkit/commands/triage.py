@@ -1,0 +1,122 @@
+"""`graphdbg triage`: the ladder table of a graph, the ranking of a run, or a script under each backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...dumps.errors import UsageError
+from ...dumps.output import emit, say
+from ...dumps.tables import Column, on_terminal, one_line, render
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from ..triage.records import Row, Triage
+
+_PASS_ON = {"ignore_unknown_options": False, "allow_interspersed_args": True}
+
+
+@click.command(context_settings=_PASS_ON)
+@click.option("--all", "go_on", is_flag=True, help="Go on after the first rung that fails.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="Seconds that one rung (default 300) or one run of a script may take.")  # fmt: skip
+@click.option("--max-time", "max_time_s", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="Seconds in all: by default 600 for a run, 3600 for a script. What is left out is said.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    help="For a script: the folder of what each run printed. Default: graphdbg-triage-N.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
+@click.pass_context
+def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, output: str | None, **options: Any) -> None:
+    """Say which way of running a graph is the first to go wrong, and so which layer is to blame.
+
+    \b
+    RUN/ID  runs a graph under each rung of the ladder, from eager to Inductor, each in a process of its own.
+            The error is relative to a float64 run; eager's own stands beside it.
+    RUN     judges every graph once, worst first, and puts the worst ones up the ladder.
+    -- CMD  runs a script under each backend and compares what it prints.
+    Exit code: 0 nothing fails, 1 something does, 2 bad usage, 3 something is missing here.
+    """
+    import sys
+    from pathlib import Path
+
+    from ...dumps.query import resolve
+    from ...dumps.store import SavedGraph
+
+    if not words:
+        raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
+    if options["imports"] and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
+    if len(words) > 1:
+        raise UsageError(
+            f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --"
+        )
+    found = resolve(words[0])
+    if isinstance(found, SavedGraph):
+        raise SystemExit(_one(found, as_json, options))
+
+
+def _one(saved: SavedGraph, as_json: bool, options: dict[str, Any]) -> int:
+    from ..triage.ladder import DEFAULT_LIMIT_S
+    from ..triage.ladder import triage as climb
+
+    found = climb(
+        saved, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
+        all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"], told=_tell,
+    )  # fmt: skip
+    if as_json:
+        emit(found.plain(), as_json=True)
+    else:
+        emit(ladder_table(found), as_json=False)
+        emit("\n" + closing(found.summary, found.next), as_json=False)
+    return exit_code(found)
+
+
+def exit_code(found: Triage) -> int:
+    """1 where a rung fails or eager itself cannot be judged, else 0."""
+    return 1 if found.first_failing is not None or found.rows[0].verdict == "cannot judge" else 0
+
+
+def closing(summary: str, command: str) -> str:
+    """The finding, and what to do next."""
+    return summary + (f"\nNext: {command}" if command else "")
+
+
+def ladder_table(found: Triage) -> str:
+    """The rows as a table."""
+    columns = [
+        Column("rung", style="bold"), Column("verdict"), Column("error", right=True), Column("eager's", right=True),
+        Column("seconds", right=True), Column("peak", right=True, expendable=1), Column("", fold=True),
+    ]  # fmt: skip
+    cells = [
+        (
+            row.rung, row.verdict, number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if row.peak_bytes else "",
+            f"{row.peak_bytes / 2**20:.0f} MB" if row.peak_bytes else "", _said(row),
+        )
+        for row in found.rows
+    ]  # fmt: skip
+    return render(columns, cells, terminal=on_terminal())
+
+
+def number(value: float | None) -> str:
+    """An error for a table."""
+    return "" if value is None else f"{value:.1e}"
+
+
+def _said(row: Row) -> str:
+    text = f"because {row.reason}" if row.verdict == "skipped" else row.reason
+    return one_line("; ".join([part for part in (text, *row.notes) if part]), 160)
+
+
+def _tell(row: Row) -> None:
+    if row.peak_bytes:
+        say(f"{row.rung}: {row.verdict}{f' ({one_line(row.reason, 100)})' if row.reason else ''}")

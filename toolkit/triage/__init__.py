@@ -1,0 +1,1 @@
+"""Where does it break? A graph under every rung of the ladder, a run with its graphs ranked, a script under each backend."""

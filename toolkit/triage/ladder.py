@@ -1,0 +1,125 @@
+"""One graph under every rung, each in a child of one fork server; eager and float64 are computed once and shared.
+
+Stops at the first rung that fails, unless told to go on: what is wrong below is wrong above. `torchscript` is not below Inductor, and
+what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.
+
+>>> triage(load_graph("myrun/0_0/forward")).first_failing
+'inductor'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..isolation import ForkServer
+from ..replay import replay, server_for
+from ..rungs.names import BUILT, NAMES
+from .given import inputs_given
+from .records import Row, Triage, row_of, skipped
+from .words import concluded
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+SIDE = frozenset({"torchscript"})
+"""Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
+
+GOES_ON = SIDE | {"debug_nop"}
+DEFAULT_LIMIT_S = 300.0
+
+Told = Callable[[Row], object]
+
+
+def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S,
+           all: bool = False, imports: Sequence[str] = (), server: ForkServer | None = None,
+           max_time_s: float | None = None, told: Told | None = None) -> Triage:  # fmt: skip
+    """Runs a saved graph up the ladder and says which rung fails first.
+
+    `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped, never a
+    hang. `all`: go on after the first failing rung. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with
+    each row. Raises GraphdbgError for a graph that cannot be loaded.
+    """
+    with opened(server) as used:
+        ladder = Ladder(saved, used, seed=seed, device=device, limit_s=limit_s, imports=imports, max_time_s=max_time_s)
+        for rung in NAMES:
+            row = ladder.climb(rung, all=all)
+            if told is not None:
+                told(row)
+        return ladder.found()
+
+
+class Ladder:
+    """The rows of one graph as they come. A rung that was judged already is not run again."""
+
+    def __init__(self, saved: SavedGraph, server: ForkServer, *, seed: int = 0, device: str | None = None,
+                 limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), max_time_s: float | None = None) -> None:  # fmt: skip
+        self.saved, self.server, self.seed, self.device = saved, server, seed, device
+        self.limit_s, self.imports, self.max_time_s = limit_s, list(imports), max_time_s
+        self.rows: dict[str, Row] = {}
+        self.fidelity: str | None = None
+        self.eager_nan: list[str] = []
+        self._shared = server.scratch_file(".pt")
+        self._began = time.monotonic()
+
+    def climb(self, rung: str, *, all: bool) -> Row:
+        """The row of the next rung: run, unless a former row says that it need not be."""
+        if rung not in self.rows:
+            stop = self._stopped(all)
+            self.rows[rung] = skipped(rung, stop) if stop else self.run(rung)
+        return self.rows[rung]
+
+    def run(self, rung: str) -> Row:
+        """Judges the graph under a rung, whatever the others said."""
+        if rung not in BUILT:
+            self.rows[rung] = skipped(rung, "not built yet")
+            return self.rows[rung]
+        left = self._left_s()
+        if left < 1.0:
+            self.rows[rung] = skipped(rung, f"the time was over ({self.max_time_s:.0f} s, see --max-time)")
+            return self.rows[rung]
+        outcome = replay(
+            self.saved, rung, self.seed, self.device, limit_s=min(self.limit_s, left), outputs=False, imports=self.imports,
+            server=self.server, shared=self._shared,
+        )  # fmt: skip
+        row = row_of(outcome, rung)
+        if row.verdict == "hang" and left < self.limit_s:
+            row = skipped(rung, f"the {left:.0f} s that were left were not enough (see --max-time)")
+        self.fidelity = outcome.fidelity or self.fidelity
+        self.eager_nan = outcome.eager_nan or self.eager_nan
+        self.rows[rung] = row
+        return row
+
+    def found(self) -> Triage:
+        """The rows in order, with what they mean."""
+        rows = [self.rows[name] for name in NAMES if name in self.rows]
+        first = next((row.rung for row in rows if row.failed and row.rung not in SIDE), None)
+        found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self._began)
+        return concluded(found, self.saved, self.imports, self.eager_nan)
+
+    def _left_s(self) -> float:
+        return float("inf") if self.max_time_s is None else self._began + self.max_time_s - time.monotonic()
+
+    def _stopped(self, all: bool) -> str:
+        eager = self.rows.get("eager")
+        if eager is not None and eager.verdict == "cannot judge":
+            return "eager itself cannot be judged"
+        if eager is not None and eager.failed:
+            return f"eager itself ends with: {eager.verdict}"
+        if all:
+            return ""
+        order = [self.rows[name] for name in NAMES if name in self.rows]
+        first = next((row for row in order if row.failed and row.rung not in GOES_ON), None)
+        return f"{first.rung} failed (--all runs it all the same)" if first else ""
+
+
+@contextlib.contextmanager
+def opened(server: ForkServer | None) -> Iterator[ForkServer]:
+    """The server that was given, or one of our own, closed at the end."""
+    if server is not None:
+        yield server
+        return
+    with server_for("inductor") as own:
+        yield own

@@ -1,0 +1,147 @@
+"""The ladder in one sentence: one finding, what it means, one command to go on with.
+
+>>> concluded(found, saved).summary
+'`inductor_nofuse` is right, `inductor` is wrong (error 0.03; eager\\'s own 4e-07) at myrun/0_0/dynamo, on recorded inputs. ...'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..recorder.summary import shown_path
+from .given import REAL
+from .records import Row, Triage
+
+if TYPE_CHECKING:
+    from ...dumps.store import Run, SavedGraph
+
+_PASSES = "The fault is in one of Inductor's passes or in fusion."
+_CODE = "The fault is in a lowering or in the generated code, not in fusion and not in an optional pass."
+_MEANING = {
+    "nop": "The fault is in the graph itself, before any compiler: in tracing, or in how fx prints it.",
+    "debug_nop": "A value is not what was promised of it when the graph was traced: the fake (meta) function of an operator is wrong.",
+    "decomposed": "The fault is in a decomposition, or in AOTAutograd: tracing, functionalisation, partition.",
+    "inductor_nofuse": _CODE,
+    "inductor_cudagraphs": "The fault is in what CUDA graphs add: memory that is used again, or work that a recording does not repeat.",
+    "aot_inductor": "The fault is in the C++ wrapper that ahead-of-time compilation adds.",
+    "eager": "The graph fails without any compiler.",
+}
+_NEXT = {
+    "debug_nop": "graphdbg check {graph}",
+    "inductor_nofuse": "graphdbg localize {graph}",
+    "inductor": "graphdbg bisect {graph}",
+    "eager": "",
+}
+
+
+def address(saved: SavedGraph) -> str:
+    """A graph as a person would type it here."""
+    return shown_path(saved.path) if saved.run is None else f"{run_address(saved.run)}/{saved.id}"
+
+
+def run_address(run: Run) -> str:
+    """A run as a person would type it here."""
+    return shown_path(run.path)
+
+
+def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eager_nan: Sequence[str] = ()) -> Triage:
+    """Fills in `graph`, `summary` and `next`."""
+    found.graph = address(saved)
+    with_imports = "".join(f" --import {name}" for name in imports)
+    if found.first_failing is not None:
+        row = found.row(found.first_failing)
+        found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
+        command = _NEXT.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
+        found.next = command + (with_imports if command else "")
+        return found
+    eager = next((row for row in found.rows if row.rung == "eager"), None)
+    if eager is not None and eager.verdict == "cannot judge":
+        found.summary = f"Nothing can be judged: {eager.reason}. That is not the compiler's."
+        return found
+    if eager_nan:
+        found.summary = f"Eager itself gives NaN in {', '.join(eager_nan[:6])}: the model's own, not the compiler's. {_all_right(found)}"
+    elif not found.judged:
+        found.summary = f"Nothing was judged: {_most_said(found)}."
+    else:
+        found.summary = _all_right(found)
+    found.next = again(saved, found)
+    return found
+
+
+def again(saved: SavedGraph, found: Triage) -> str:
+    """What to do when nothing fails: record again with real inputs, if they were not."""
+    if found.inputs == REAL or saved.run is None:
+        return ""
+    return record_again(saved.run)
+
+
+def record_again(run: Run) -> str:
+    """The command that records a run with its inputs."""
+    import shlex
+
+    return f"graphdbg dump --inputs last -- {shlex.join(run.record.command)}"
+
+
+def phrase(row: Row) -> str:
+    """How a rung fails, in words."""
+    seen = row.signature
+    where = f" in {seen.stage}" if seen is not None and seen.stage not in ("", "compare") else ""
+    if row.verdict == "wrong":
+        own = "" if row.eager_error is None else f"; eager's own {row.eager_error:.2g}"
+        size = seen.size if seen is not None and seen.size is not None else row.error
+        return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({row.reason})"
+    if row.verdict == "NaN":
+        return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
+    if row.verdict == "metadata":
+        return f"gives other metadata than eager ({row.reason})"
+    if row.verdict == "hang":
+        return f"hangs{where}"
+    if row.verdict == "memory":
+        return f"runs out of memory{where}"
+    if row.verdict == "signal":
+        return f"dies{where} ({seen.detail if seen is not None else row.reason})"
+    return f"crashes{where} ({row.reason.partition(': ')[2] or row.reason})"
+
+
+def _failing(found: Triage, row: Row) -> str:
+    before = [other for other in found.rows[: found.rows.index(row)] if other.passed]
+    right = f"`{before[-1].rung}` is right, " if before else ""
+    sides = [other for other in found.rows if other.rung == "torchscript" and other.failed]
+    aside = " (`torchscript` fails too; it is no step towards Inductor)" if sides else ""
+    return f"{right}`{row.rung}` {phrase(row)} at {found.graph}, on {found.inputs}.{aside}"
+
+
+def _meaning(found: Triage, row: Row) -> str:
+    if row.rung != "inductor":
+        return _MEANING.get(row.rung, "")
+    plain = next((other for other in found.rows if other.rung == "inductor_nofuse"), None)
+    return _PASSES if plain is not None and plain.passed else "The fault is in Inductor's passes or code."
+
+
+def _all_right(found: Triage) -> str:
+    right = [row for row in found.rows if row.passed]
+    worst = max(right, key=_ratio, default=None)
+    text = f"No rung fails: {', '.join(row.rung for row in right)} are right, on {found.inputs}."
+    if worst is not None and _ratio(worst) > 1:
+        text += f" The largest error is {_ratio(worst):.1f} times eager's, under {worst.rung}."
+    unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.verdict == "no reference"]
+    if unjudged:
+        text += f" Numbers could not be judged under {', '.join(unjudged[:2])}."
+    sides = [row for row in found.rows if row.rung == "torchscript" and row.failed]
+    if sides:
+        text += f" `torchscript` {phrase(sides[0])}; it is no step towards Inductor."
+    return text
+
+
+def _ratio(row: Row) -> float:
+    return row.error / row.eager_error if row.error and row.eager_error else 0.0
+
+
+def _most_said(found: Triage) -> str:
+    reasons = [row.reason for row in found.rows if row.reason and row.rung not in ("lazy", "triton_interpret")]
+    return max(reasons, key=reasons.count) if reasons else "no rung could run"
+
+
+def _imported(imports: Sequence[str]) -> str:
+    return f"Imported first: {', '.join(imports)}." if imports else ""
