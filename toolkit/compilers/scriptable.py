@@ -29,6 +29,7 @@ _BY_FUNCTION: dict[Any, Callable[..., Any]] = {
     torch.sym_max: max,
     torch.sym_min: min,
     math.trunc: int,
+    operator.abs: abs,
 }
 """Functions on symbolic scalars -> the ones of Python that TorchScript knows."""
 
@@ -44,8 +45,8 @@ def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule
         if node.op == "call_function":
             _translate(gm.graph, node)
         if node.op not in ("placeholder", "output"):
-            node.args = map_aggregate(node.args, _plain)
-            node.kwargs = map_aggregate(node.kwargs, _plain)
+            _plain_arguments(gm.graph, node)
+            _keep_bool(gm.graph, node)
     output = gm.graph.output_node()
     output.args = (map_aggregate(output.args[0], _plain),)
     if isinstance(output.args[0], list):
@@ -80,6 +81,30 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _plain_arguments(graph: fx.Graph, node: fx.Node) -> None:
+    """Arguments as TorchScript reads them; the name `nan` is none that it knows."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float) and value != value:
+            with graph.inserting_before(node):
+                return graph.call_function(float, ("nan",))
+        return _plain(value)
+
+    node.args, node.kwargs = map_aggregate(node.args, plain), map_aggregate(node.kwargs, plain)  # type: ignore[assignment]
+
+
+def _keep_bool(graph: fx.Graph, node: fx.Node) -> None:
+    """A scalar True is the integer 1 in TorchScript, and `full([2], True)` a tensor of integers: it becomes bool again."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dtype is not torch.bool:
+        return
+    if any(isinstance(argument, bool) for argument in (*node.args, *node.kwargs.values())):
+        with graph.inserting_after(node):
+            cast = graph.call_function(aten.to, (node, torch.bool))
+        node.replace_all_uses_with(cast, delete_user_cb=lambda user: user is not cast)
+        cast.meta = dict(node.meta)
+
+
 def _translate(graph: fx.Graph, node: fx.Node) -> None:
     target = node.target
     if target is aten._local_scalar_dense.default:
@@ -89,6 +114,8 @@ def _translate(graph: fx.Graph, node: fx.Node) -> None:
         node.target = aten.to
     elif target in _BY_FUNCTION:
         node.target = _BY_FUNCTION[target]
+    elif target is round:
+        _replace(graph, node, lambda number, *_: _call(graph, int, _call(graph, round, number)))
     elif target is torch.sym_not:
         node.target, node.args = operator.eq, (node.args[0], False)
     elif target is torch.sym_sum:

@@ -92,7 +92,7 @@ class Checkpointed(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         def block(x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.dropout(torch.relu(self.one(x)), 0.5).sin()
+            return nn.functional.dropout(torch.relu(self.one(x)), 0.5, self.training).sin()
 
         return self.two(checkpoint(block, x, use_reentrant=False))  # type: ignore[arg-type]
 
