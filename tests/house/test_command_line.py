@@ -13,7 +13,7 @@ import pytest
 from graphdbg import cli
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 
-DATA_COMMANDS = ("ls", "show", "diff", "replay", "minify", "report", "pack", "doctor")
+DATA_COMMANDS = ("ls", "show", "draw", "diff", "replay", "minify", "report", "pack", "doctor")
 """The commands that print data: each takes --json."""
 
 

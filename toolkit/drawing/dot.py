@@ -12,6 +12,7 @@ import html
 from typing import Any
 
 from ...dumps.errors import EnvironmentLackError
+from ...dumps.tables import plain
 from .families import FAMILIES
 from .model import Box, Cluster, Edge, View
 from .text_size import LINE, block_pt, width_pt
@@ -30,7 +31,8 @@ def source(view: View) -> str:
     try:
         import pydot
     except ImportError as error:
-        raise EnvironmentLackError("nothing can be drawn", "pydot is not installed", "pip install pydot") from error
+        fix = "install it with pip install pydot"
+        raise EnvironmentLackError("nothing can be drawn", "pydot is not installed", fix) from error
     graph = pydot.Dot("graphdbg", graph_type="digraph", **_graph_settings(view))
     graph.set_node_defaults(
         shape="box", style=_quoted("filled,rounded"), fontname=_quoted(FONT), fontsize=TITLE_PT, color=_quoted(_LINE),
@@ -132,7 +134,7 @@ def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
         # as a table of fixed width: a machine without our fonts reserves as much room as one with them
         width = width_pt(edge.label, EDGE_PT) + 4
         settings["label"] = (
-            f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1"><tr><td width="{width:.0f}">'
+            f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1"><tr><td width="{width:.0f}" bgcolor="#ffffffb0">'
             f"{_escaped(edge.label)}</td></tr></table>>"
         )
     if edge.saved:
@@ -145,10 +147,10 @@ def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
 
 def _escaped(text: str) -> str:
     """For HTML-like labels."""
-    return html.escape(text, quote=True) or " "
+    return html.escape(plain(text), quote=True) or " "
 
 
 def _quoted(text: str) -> str:
     """For plain attributes: a backslash would start an escape of DOT's."""
-    lines = text.replace("\\", "\\\\").replace('"', '\\"').split("\n")
+    lines = [plain(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

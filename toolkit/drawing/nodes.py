@@ -49,7 +49,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
     if centre is None:
         names = [node.name for node in graph.nodes]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
-        hint = f"did you mean {' or '.join(near)}?" if near else "its names are listed by graphdbg show"
+        hint = f"names like it are {', '.join(near)}" if near else "its names are listed by graphdbg show"
         raise UsageError(f"{graph.id} has no node {name!r}", "", hint)
     distance = {centre: 0}
     border = [centre]

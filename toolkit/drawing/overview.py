@@ -129,7 +129,7 @@ def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
     computed = [node for node in graph.nodes if kept[node.index]]
     for by, found in (("module", [node.modules for node in graph.nodes]), ("line", [node.frames for node in graph.nodes])):
         known = sum(bool(found[node.index]) for node in computed)
-        if computed and 2 * known >= len(computed) and len({found[node.index] for node in computed}) > 1:
+        if computed and 4 * known >= len(computed) and len({found[node.index] for node in computed}) > 1:
             return by, found
     return "runs of nodes", [() for _ in graph.nodes]
 

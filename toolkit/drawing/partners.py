@@ -18,7 +18,7 @@ from . import LARGE, nodes, overview
 from .families import heaviest
 from .model import Cluster, Edge, View
 from .nodes import Part
-from .source import JOINT, DrawnGraph, DrawnNode, of_saved
+from .source import JOINT, DrawnGraph, DrawnNode, of_saved, shorten
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -136,4 +136,4 @@ def _name_gradients(forward: Side, backward: Side, part: Part) -> None:
         if node.recomputed:
             box.lines.append("recomputed")
         elif node.seq_nr in names:
-            box.lines.append(f"gradient of {names[node.seq_nr]}")
+            box.lines.append(f"gradient of {shorten(names[node.seq_nr], 28)}")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from . import LARGE, render
+from . import LARGE, partners, render
 from .model import View
 from .nodes import around as neighbourhood
 from .nodes import whole
 from .overview import overview
-from .source import DrawnGraph, of_saved
+from .source import JOINT, DrawnGraph, of_saved
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -68,8 +68,6 @@ def draw(
     render.refuse_existing(path)
     render.refuse_without_renderer(render.format_of(path))
     if wanted.with_backward:
-        from . import partners
-
         view = partners.side_by_side(*partners.of(saved), by_module=wanted.by_module, depth=wanted.depth)
     else:
         view = view_of(of_saved(saved), wanted)
@@ -80,16 +78,25 @@ def draw(
 
 def view_of(graph: DrawnGraph, wanted: Wanted) -> View:
     """The view that is wanted of one graph; of a large one the overview, unless a neighbourhood is asked for."""
+    view = _chosen(graph, wanted)
+    if graph.inner:
+        view.notes.append(f"its {graph.inner} subgraphs are not drawn" if graph.inner > 1 else "its subgraph is not drawn")
+    return view
+
+
+def _chosen(graph: DrawnGraph, wanted: Wanted) -> View:
     if wanted.around:
         return neighbourhood(graph, wanted.around, wanted.hops)
     if wanted.by_module or len(graph.nodes) > LARGE:
+        if graph.stage in JOINT and any(node.backward for node in graph.nodes):
+            return partners.side_by_side(*partners.halves(graph), by_module=True, depth=wanted.depth)
         return overview(graph, wanted.depth)
     return whole(graph)
 
 
 def finish(view: View, path: Path, started: float, limit_s: float = render.LIMIT_S) -> Drawn:
     """Renders a view into a new file; `started` is when the work on it began."""
-    from . import dot
+    from . import dot  # late: pydot
 
     renderer = render.write(dot.source(view), path, limit_s=limit_s)
     nodes = sum(len(box.nodes) for box in view.boxes)

@@ -57,7 +57,7 @@ def refuse_without_renderer(wanted: str) -> None:
     if wanted != "dot" and not renderers():
         raise EnvironmentLackError(
             f"cannot draw a {wanted}", "there is no `dot` on PATH and pygraphviz is not installed",
-            "pip install pygraphviz (its wheel brings Graphviz along), install Graphviz, or ask for a .dot file",
+            "install Graphviz, or run pip install pygraphviz (its wheel brings one along), or ask for a .dot file",
         )  # fmt: skip
 
 

@@ -94,12 +94,14 @@ class Output(NamedTuple):
 
 @dataclass
 class DrawnGraph:
-    """A graph as drawings read it. `outputs` has no entry for outputs that are no nodes (None, numbers)."""
+    """A graph as drawings read it. `outputs` has no entry for outputs that are no nodes (None, numbers); `inner` counts the
+    subgraphs of its higher-order ops, which are graphs of their own."""
 
     id: str
     stage: str
     nodes: list[DrawnNode]
     outputs: list[Output] = field(default_factory=list)
+    inner: int = 0
 
     def position(self, name: str) -> int | None:
         """Where the node of that name is; None when there is none."""
@@ -142,7 +144,8 @@ def of_record(record: GraphRecord, title: str = "", table: Table | None = None) 
         if record.stage in JOINT and node.op != "output":
             made_so = recorded.meta.get("autograd_backward") is True or node.family == "tangent"
             node.backward = made_so or any(nodes[used].backward for used in node.inputs)
-    return DrawnGraph(title or record.id, record.stage, nodes, _outputs(record, {node.name: node.index for node in nodes}))
+    outputs = _outputs(record, {node.name: node.index for node in nodes})
+    return DrawnGraph(title or record.id, record.stage, nodes, outputs, len(record.graph.subgraphs))
 
 
 def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph:
@@ -230,7 +233,7 @@ def levels(text: str) -> tuple[Level, ...]:
 
 def _frames(stack: str) -> tuple[Level, ...]:
     found = [
-        Level(plain(f"{_SLASH.split(frame[1])[-1]}:{frame[2]}"), plain(frame[3] or ""))
+        Level(plain(f"{_SLASH.split(frame[1])[-1]}:{frame[2]}"), plain(f"in {frame[3]}" if frame[3] else ""))
         for frame in _FRAME.finditer(stack)
         if not _TORCH_FRAME.search(frame[1])
     ]
