@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
     from ..triage.records import Row, Triage
 
-_PASS_ON = {"ignore_unknown_options": False, "allow_interspersed_args": True}
 
-
-@click.command(context_settings=_PASS_ON)
+@click.command()
 @click.option("--all", "go_on", is_flag=True, help="Go on after the first rung that fails.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
 @click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
@@ -35,8 +33,7 @@ _PASS_ON = {"ignore_unknown_options": False, "allow_interspersed_args": True}
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
-@click.pass_context
-def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, output: str | None, **options: Any) -> None:
+def triage(words: tuple[str, ...], as_json: bool, output: str | None, **options: Any) -> None:
     """Say which way of running a graph is the first to go wrong, and so which layer is to blame.
 
     \b

@@ -1,7 +1,7 @@
 """One graph under every rung, each in a child of one fork server; eager and float64 are computed once and shared.
 
-Stops at the first rung that fails, unless told to go on: what is wrong below is wrong above. `torchscript` is not below Inductor, and
-what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.
+Stops at the first rung that fails, unless told to go on: what is wrong below is wrong above. `torchscript` is not below
+Inductor, and what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.
 
 >>> triage(load_graph("myrun/0_0/forward")).first_failing
 'inductor'
@@ -38,8 +38,8 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
            max_time_s: float | None = None, told: Told | None = None) -> Triage:  # fmt: skip
     """Runs a saved graph up the ladder and says which rung fails first.
 
-    `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped, never a
-    hang. `all`: go on after the first failing rung. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with
+    `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped,
+    never a hang. `all`: go on after the first failing rung. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with
     each row. Raises GraphdbgError for a graph that cannot be loaded.
     """
     with opened(server) as used:
@@ -54,8 +54,10 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
 class Ladder:
     """The rows of one graph as they come. A rung that was judged already is not run again."""
 
-    def __init__(self, saved: SavedGraph, server: ForkServer, *, seed: int = 0, device: str | None = None,
-                 limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), max_time_s: float | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, saved: SavedGraph, server: ForkServer, *, seed: int = 0, device: str | None = None,
+        limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), max_time_s: float | None = None,
+    ) -> None:  # fmt: skip
         self.saved, self.server, self.seed, self.device = saved, server, seed, device
         self.limit_s, self.imports, self.max_time_s = limit_s, list(imports), max_time_s
         self.rows: dict[str, Row] = {}

@@ -20,10 +20,10 @@ _PASSES = "The fault is in one of Inductor's passes or in fusion."
 _CODE = "The fault is in a lowering or in the generated code, not in fusion and not in an optional pass."
 _MEANING = {
     "nop": "The fault is in the graph itself, before any compiler: in tracing, or in how fx prints it.",
-    "debug_nop": "A value is not what was promised of it when the graph was traced: the fake (meta) function of an operator is wrong.",
+    "debug_nop": "A value is not what tracing promised: the fake (meta) function of an operator is wrong.",
     "decomposed": "The fault is in a decomposition, or in AOTAutograd: tracing, functionalisation, partition.",
     "inductor_nofuse": _CODE,
-    "inductor_cudagraphs": "The fault is in what CUDA graphs add: memory that is used again, or work that a recording does not repeat.",
+    "inductor_cudagraphs": "The fault is in what CUDA graphs add: memory used again, or work that a recording does not repeat.",
     "aot_inductor": "The fault is in the C++ wrapper that ahead-of-time compilation adds.",
     "eager": "The graph fails without any compiler.",
 }
@@ -53,14 +53,15 @@ def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eag
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
         command = _NEXT.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
-        found.next = command + (with_imports if command else "")
+        found.next = command + (with_imports if command and "minify" not in command else "")
         return found
     eager = next((row for row in found.rows if row.rung == "eager"), None)
     if eager is not None and eager.verdict == "cannot judge":
         found.summary = f"Nothing can be judged: {eager.reason}. That is not the compiler's."
         return found
     if eager_nan:
-        found.summary = f"Eager itself gives NaN in {', '.join(eager_nan[:6])}: the model's own, not the compiler's. {_all_right(found)}"
+        places = ", ".join(eager_nan[:6])
+        found.summary = f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(found)}"
     elif not found.judged:
         found.summary = f"Nothing was judged: {_most_said(found)}."
     else:
