@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import fx
+from torch.jit.frontend import FrontendError
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import user_frame
@@ -46,7 +48,7 @@ def script(fx_g: fx.GraphModule, inps: Sequence[Any]) -> torch.jit.ScriptModule:
     try:
         with _torch.torchscript_alone():
             return torch.jit.script(gm)
-    except (RuntimeError, TypeError, NotImplementedError, ValueError, OSError) as error:
+    except (RuntimeError, TypeError, NotImplementedError, ValueError, OSError, FrontendError) as error:
         raise _explained(error, fx_g, gm) from error
 
 
@@ -74,22 +76,20 @@ def _told(node: fx.Node) -> tuple[str, str]:
 def _explained(error: Exception, fx_g: fx.GraphModule, gm: fx.GraphModule) -> UnscriptableError:
     text = str(error)
     reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    name = _node_at_fault(text)
-    copied = {node.name: node for node in gm.graph.nodes}
-    if name not in copied:
+    found = _node_at_fault(text, gm)
+    if found is None:
         return UnscriptableError(reason)
-    originals = {node.name: node for node in fx_g.graph.nodes}
-    node = originals.get(name, copied[name])
-    return UnscriptableError(reason, node.name, *_told(node))
+    original = next((node for node in fx_g.graph.nodes if node.name == found.name), found)
+    return UnscriptableError(reason, original.name, *_told(original))
 
 
-def _node_at_fault(text: str) -> str:
-    """The variable that the marked line of generated code assigns: the name of its node."""
+def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
+    """The node that the line above the mark assigns; inside a Python function, the node that calls a function of its name."""
+    nodes = {node.name: node for node in gm.graph.nodes}
     above = text.partition(_MARK)[0].splitlines()
-    for line in reversed(above[:-1] if above and set(above[-1].strip()) <= {"~", " "} else above):
+    for line in reversed(above):
         found = _ASSIGNED.match(line)
-        if found:
-            return found[1]
-        if line.strip():
-            break
-    return ""
+        if found and found[1] in nodes:
+            return nodes[found[1]]
+    functions = (node for node in nodes.values() if isinstance(node.target, FunctionType))
+    return next((node for node in functions if re.search(rf"\b{node.target.__name__}\b", text)), None)  # type: ignore[union-attr]
