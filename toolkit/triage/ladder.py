@@ -39,8 +39,8 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     """Runs a saved graph up the ladder and says which rung fails first.
 
     `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped,
-    never a hang. `all`: go on after the first failing rung. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with
-    each row. Raises GraphdbgError for a graph that cannot be loaded.
+    never a hang. `all`: go on after the first failing rung. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is
+    called with each row. Raises GraphdbgError for a graph that cannot be loaded.
     """
     with opened(server) as used:
         ladder = Ladder(saved, used, seed=seed, device=device, limit_s=limit_s, imports=imports, max_time_s=max_time_s)
@@ -64,7 +64,7 @@ class Ladder:
         self.fidelity: str | None = None
         self.eager_nan: list[str] = []
         self._shared = server.scratch_file(".pt")
-        self._began = time.monotonic()
+        self.began = time.monotonic()
 
     def climb(self, rung: str, *, all: bool) -> Row:
         """The row of the next rung: run, unless a former row says that it need not be."""
@@ -98,11 +98,11 @@ class Ladder:
         """The rows in order, with what they mean."""
         rows = [self.rows[name] for name in NAMES if name in self.rows]
         first = next((row.rung for row in rows if row.failed and row.rung not in SIDE), None)
-        found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self._began)
+        found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.imports, self.eager_nan)
 
     def _left_s(self) -> float:
-        return float("inf") if self.max_time_s is None else self._began + self.max_time_s - time.monotonic()
+        return float("inf") if self.max_time_s is None else self.began + self.max_time_s - time.monotonic()
 
     def _stopped(self, all: bool) -> str:
         eager = self.rows.get("eager")

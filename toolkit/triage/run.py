@@ -1,0 +1,175 @@
+"""A whole run: every compile judged once on its widest graph, the worst ones put up the ladder, what was not judged counted.
+
+A graph is its own truth: after a wrong decomposition or joint pass, forward and backward hold the fault as eager does and are
+right in themselves. So the widest saved graph of a compile is judged first, and narrower ones only where it fails: if they are
+right, the fault lies between the two. What the journal knows to have failed comes first. Imports no torch here.
+
+>>> found = triage_run(open_run("myrun"))
+>>> found.ladders[0].first_failing
+'inductor'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ..isolation import ForkServer
+from ..rungs.names import NAMES
+from ..suspects import suspects, triggered
+from .candidates import Candidate, candidates, inner_graphs
+from .given import inputs_given
+from .ladder import DEFAULT_LIMIT_S, Ladder, opened
+from .ranking import GraphRow, RunTriage, rank, run_concluded
+from .records import Row, Triage
+from .words import address
+
+if TYPE_CHECKING:
+    from ...dumps.store import Run, SavedGraph
+
+DEFAULT_TIME_S = 600.0
+SCREENING = 0.6
+"""The part of the time after which no further graph is judged when some have failed; the rest is for their ladders."""
+
+WORST = 3
+
+Told = Callable[[str], object]
+
+
+def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, all: bool = False,
+               imports: Sequence[str] = (), server: ForkServer | None = None, max_time_s: float = DEFAULT_TIME_S,
+               told: Told = lambda text: None) -> RunTriage:  # fmt: skip
+    """Judges the graphs of a run under Inductor and explains the worst failures.
+
+    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then. Raises
+    EnvironmentLackError when the fork server cannot live here.
+    """
+    with opened(server) as used:
+        work = _Work(run, used, seed, device, limit_s, list(imports), max_time_s, told)
+        work.screen()
+        work.explain(all)
+        return run_concluded(work.result(), run, imports)
+
+
+class _Work:
+    """One triage of a run with its clock."""
+
+    def __init__(self, run: Run, server: ForkServer, seed: int, device: str | None, limit_s: float, imports: list[str],
+                 max_time_s: float, told: Told) -> None:  # fmt: skip
+        self.run, self.server, self.limit_s, self.imports, self.max_time_s, self.told = (
+            run,
+            server,
+            limit_s,
+            imports,
+            max_time_s,
+            told,
+        )
+        self.seed, self.device = seed, device
+        self.rows: list[GraphRow] = []
+        self.ladders: dict[str, Ladder] = {}
+        self.found: list[Triage] = []
+        self.boundaries: list[str] = []
+        self.began = time.monotonic()
+
+    def left_s(self, share: float = 1.0) -> float:
+        return self.began + share * self.max_time_s - time.monotonic()
+
+    def screen(self) -> None:
+        """Judges the widest graph of each compile, the suspects' first; narrower ones where that cannot be judged."""
+        first = {row.id for row in suspects(self.run.rows, triggered(self.run.processes))}
+        chosen = candidates(self.run, first)
+        self.told(f"{len(chosen)} compiles to judge, {self.max_time_s:.0f} s at most")
+        for candidate in chosen:
+            if candidate.same_as:
+                self.rows.append(self._blank(candidate.graph, "same", f"the same graph as {candidate.same_as}"))
+                continue
+            share = SCREENING if any(row.failed for row in self.rows) else 1.0
+            self._candidate(candidate, share)
+
+    def _candidate(self, candidate: Candidate, share: float) -> None:
+        for graphs in candidate.levels:
+            rows = [self.judge(graph, share) for graph in graphs]
+            self.rows += rows
+            if any(row.judged or row.verdict == "not judged" for row in rows):
+                return
+
+    def judge(self, graph: SavedGraph, share: float = 1.0) -> GraphRow:
+        """One graph under Inductor."""
+        left = self.left_s(share)
+        if left < 1.0:
+            return self._blank(graph, "not judged", f"the time was over ({self.max_time_s:.0f} s, see --max-time)")
+        ladder = Ladder(
+            graph,
+            self.server,
+            seed=self.seed,
+            device=self.device,
+            limit_s=self.limit_s,
+            imports=self.imports,
+            max_time_s=left,
+        )
+        try:
+            row = ladder.run("inductor")
+        except EnvironmentLackError:
+            raise
+        except GraphdbgError as error:
+            return self._blank(graph, "cannot judge", str(error))
+        self.ladders[graph.id] = ladder
+        if row.verdict == "skipped" and "--max-time" in row.reason:
+            row.verdict = "not judged"
+        self.told(f"{graph.id}: {row.verdict}")
+        return self._row(graph, row, ladder.fidelity or "")
+
+    def explain(self, all: bool) -> None:
+        """The ladders of the worst failures, one for each way to fail."""
+        failing = sorted((row for row in self.rows if row.failed), key=rank)
+        taken: list[GraphRow] = []
+        for row in failing:
+            alike = next(
+                (one for one in taken if one.signature and row.signature and one.signature.same_as(row.signature)), None
+            )
+            if alike is not None:
+                alike.also.append(row.id)
+            elif len(taken) < WORST and self.left_s() > 1.0:
+                taken.append(row)
+                self._explain_one(row, all)
+
+    def _explain_one(self, row: GraphRow, all: bool) -> None:
+        graph = self.run.graph(row.id)
+        inner = [self.judge(one) for one in inner_graphs(self.run, graph)]
+        self.rows += [one for one in inner if one.id not in {known.id for known in self.rows}]
+        worse = sorted((one for one in inner if one.failed), key=rank)
+        if worse:
+            graph = self.run.graph(worse[0].id)
+            self.boundaries.append(f"{row.id} fails, and so does {worse[0].id} in itself.")
+        elif inner and graph.stage != "backward":
+            right = " and ".join(one.id for one in inner if one.verdict == "ok")
+            self.boundaries.append(
+                f"{row.id} fails, {right} in itself right: the fault lies between them, in a decomposition, a joint pass or the partition."
+                if right
+                else f"{row.id} fails; the graphs inside it could not be judged."
+            )
+        else:
+            self.boundaries.append("")
+        ladder = self.ladders[graph.id]
+        ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
+        for rung in NAMES:
+            ladder.climb(rung, all=all)
+        self.found.append(ladder.found())
+
+    def result(self) -> RunTriage:
+        return RunTriage(
+            graphs=sorted(self.rows, key=rank), ladders=self.found, boundaries=self.boundaries,
+            seconds=time.monotonic() - self.began,
+        )  # fmt: skip
+
+    def _row(self, graph: SavedGraph, row: Row, fidelity: str) -> GraphRow:
+        return GraphRow(
+            graph.id, graph.stage, row.verdict, row.error, row.eager_error, row.seconds, row.reason, row.peak_bytes,
+            fidelity.partition("\n")[0], inputs_given(graph), row.signature, graph.status, graph.error or "", address(graph),
+        )  # fmt: skip
+
+    def _blank(self, graph: SavedGraph, verdict: str, reason: str) -> GraphRow:
+        return GraphRow(graph.id, graph.stage, verdict, reason=reason, status=graph.status, recorded=graph.error or "",
+                        address=address(graph))  # fmt: skip
