@@ -11,7 +11,8 @@ from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 
 if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
+    from ...dumps.store import Run, SavedGraph
+    from ..triage.ranking import RunTriage
     from ..triage.records import Row, Triage
 
 
@@ -53,13 +54,13 @@ def triage(words: tuple[str, ...], as_json: bool, output: str | None, **options:
         raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
     if options["imports"] and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
-    if len(words) > 1:
-        raise UsageError(
-            f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --"
-        )
-    found = resolve(words[0])
+    if len(words) != 1:
+        raise UsageError(f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --")
+    (name,) = words
+    found = resolve(name)
     if isinstance(found, SavedGraph):
         raise SystemExit(_one(found, as_json, options))
+    raise SystemExit(_run(found, as_json, options))
 
 
 def _one(saved: SavedGraph, as_json: bool, options: dict[str, Any]) -> int:
@@ -76,6 +77,46 @@ def _one(saved: SavedGraph, as_json: bool, options: dict[str, Any]) -> int:
         emit(ladder_table(found), as_json=False)
         emit("\n" + closing(found.summary, found.next), as_json=False)
     return exit_code(found)
+
+
+def _run(run: Run, as_json: bool, options: dict[str, Any]) -> int:
+    from ..triage.ladder import DEFAULT_LIMIT_S
+    from ..triage.run import DEFAULT_TIME_S, triage_run
+
+    if not run.graphs():
+        why = "nothing was compiled, or nothing could be saved"
+        raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
+    found = triage_run(
+        run, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
+        all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
+    )  # fmt: skip
+    if as_json:
+        emit(found.plain(), as_json=True)
+    else:
+        parts = [run_table(found)]
+        parts += [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in _pairs(found)]
+        emit("\n\n".join([*parts, closing(found.summary, found.next)]), as_json=False)
+    return 1 if found.failed or not any(row.judged for row in found.graphs) else 0
+
+
+def _pairs(found: RunTriage) -> list[tuple[Triage, str]]:
+    return list(zip(found.ladders, found.boundaries, strict=True))
+
+
+def run_table(found: RunTriage) -> str:
+    """The graphs in the order in which to look at them."""
+    columns = [
+        Column("id", style="bold"), Column("verdict"), Column("error", right=True), Column("eager's", right=True),
+        Column("seconds", right=True), Column("fidelity", expendable=1), Column("", fold=True),
+    ]  # fmt: skip
+    cells = [
+        (
+            row.id, row.verdict, number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if row.seconds else "",
+            row.fidelity, one_line(row.reason + (f"; also {', '.join(row.also)}" if row.also else ""), 120),
+        )
+        for row in found.graphs
+    ]  # fmt: skip
+    return render(columns, cells, terminal=on_terminal())
 
 
 def exit_code(found: Triage) -> int:

@@ -19,13 +19,13 @@ from .words import record_again, run_address
 if TYPE_CHECKING:
     from ...dumps.store import Run
 
-_ORDER = ("crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "cannot judge", "no reference", "ok", "skipped", "same",
-          "not judged")  # fmt: skip
+_ORDER = ("crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "cannot judge", "no reference", "ok", "skipped",
+          "same", "not judged")  # fmt: skip
 
 
 class GraphRow(msgspec.Struct):
-    """One graph of a run under Inductor; as `records.Row`. `status` and `recorded` are what the journal says became of it, `also` the
-    graphs that fail alike. Further verdicts: "same" (as another graph) and "not judged".
+    """One graph of a run under Inductor; as `records.Row`. `status` and `recorded` are what the journal says became of it,
+    `also` the graphs that fail alike. Further verdicts: "same" (as another graph) and "not judged".
     """
 
     id: str
@@ -132,6 +132,12 @@ def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
     return text + (f" Imported first: {', '.join(imports)}." if imports else "")
 
 
+_UNJUDGED = (
+    ("same", "equal to others"), ("no reference", "without reference"), ("cannot judge", "cannot be judged"),
+    ("skipped", "skipped"), ("not judged", "not judged for lack of time"),
+)  # fmt: skip
+
+
 def _counts(found: RunTriage) -> str:
     graphs = found.graphs
     failing = [row for row in graphs if row.failed]
@@ -139,8 +145,7 @@ def _counts(found: RunTriage) -> str:
     text = f"{len(judged)} graphs were judged, {len(failing)} fail" + (
         f" ({', '.join(row.id for row in failing[:8])})" if failing else ""
     )
-    for verdict, words in (("same", "equal to others"), ("no reference", "without reference"), ("cannot judge", "cannot be judged"),
-                           ("skipped", "skipped"), ("not judged", "not judged for lack of time")):  # fmt: skip
+    for verdict, words in _UNJUDGED:
         some = [row.id for row in graphs if row.verdict == verdict]
         if some:
             text += f"; {len(some)} {words} ({', '.join(some[:6])}{' ...' if len(some) > 6 else ''})"

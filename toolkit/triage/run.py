@@ -146,7 +146,7 @@ class _Work:
         elif inner and graph.stage != "backward":
             right = " and ".join(one.id for one in inner if one.verdict == "ok")
             self.boundaries.append(
-                f"{row.id} fails, {right} in itself right: the fault lies between them, in a decomposition, a joint pass or the partition."
+                f"{row.id} fails, {right} in itself right: the fault lies between: a decomposition, a joint pass or the partition."
                 if right
                 else f"{row.id} fails; the graphs inside it could not be judged."
             )
