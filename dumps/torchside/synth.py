@@ -47,7 +47,8 @@ def tensor(
         if value.layout != "strided":
             return _sparse(name, value, dtype, seed, where).to(device)
         if storage is None:
-            filled = fill(dtype, elements(value, dtype, where), generator(name, seed), statistics or {}, bounds, value.dtype)
+            known = _of_integers(statistics or {}, value)
+            filled = fill(dtype, elements(value, dtype, where), generator(name, seed), known, bounds, value.dtype)
             storage = filled.to(device).untyped_storage()
         made = view(storage, _with_quantizer(value), dtype, where)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -132,6 +133,17 @@ def _floats(dtype: torch.dtype, count: int, source: torch.Generator, statistics:
 
 def _finite(value: float | int | None, default: float) -> float:
     return float(value) if value is not None and math.isfinite(value) else default
+
+
+def _of_integers(statistics: Statistics, value: TensorValue) -> Statistics:
+    """Statistics of a quantised tensor are of the numbers it stands for; its storage is filled with the integers behind them."""
+    scale, zero = value.quantizer.get("scale"), value.quantizer.get("zero_point")
+    if value.dtype not in _QUANTISED:
+        return statistics
+    low, high = statistics.get("min"), statistics.get("max")
+    if low is None or high is None or not isinstance(scale, float) or not isinstance(zero, int):
+        return {}
+    return {"min": round(low / scale) + zero, "max": round(high / scale) + zero}
 
 
 def _with_quantizer(value: TensorValue) -> TensorValue:

@@ -75,7 +75,8 @@ class DebugCompile:
                 f"graphdbg {name}: {len(fx_g.graph.nodes)} nodes, saved in {place}\n"
                 f"  run it:    python {place}/graph.py\n  shrink it: graphdbg minify {place} --rung {rung}\n"
             )
-            self._tell(f"  it runs: {_run(fx_g, inputs)} outputs\n")
+            count = _run(fx_g, inputs)
+            self._tell(f"  it runs: {count} output{'' if count == 1 else 's'}\n")
         return self.compiler(fx_g, inps)
 
     def _place(self, stage: str) -> Path:

@@ -6,7 +6,7 @@ The split is torch's min-cut: what is cheap to compute again is computed again i
 >>> fused = memory_efficient_fusion(lambda x, y: (x + y).sin().exp().sum())
 >>> fused(x, y).backward()
 >>> print(fused.saved_bytes)
-graphdbg x0_0: 0 B kept from forward to backward in 0 tensors (default partition: 2.0 KiB in 2), and 2.0 KiB of inputs
+graphdbg x0_0: 1.0 KiB kept from forward to backward in 1 tensor (default partition: 2.0 KiB in 2), and 0 B of inputs
 """
 
 from __future__ import annotations

@@ -41,8 +41,9 @@ class Partitioned(NamedTuple):
     def __str__(self) -> str:
         kept, default = self.kept, self.default
         return (
-            f"graphdbg {self.name}: {size(kept.result_bytes)} kept from forward to backward in {kept.results} tensors "
-            f"(default partition: {size(default.result_bytes)} in {default.results}), and {size(kept.input_bytes)} of inputs"
+            f"graphdbg {self.name}: {size(kept.result_bytes)} kept from forward to backward in {kept.results} "
+            f"tensor{'' if kept.results == 1 else 's'} (default partition: {size(default.result_bytes)} in {default.results}), "
+            f"and {size(kept.input_bytes)} of inputs"
         )
 
 
