@@ -35,14 +35,15 @@ Ask = Callable[[Asked], bool]
 """Called before each application; True switches it off."""
 
 PATTERNS = "pattern_matches"
-"""Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass."""
+"""Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass, before
+what else the pattern checks."""
 
 REQUIRED = frozenset({
     "stable_sort", "reinplace_inplaceable_ops", "fix_auto_functionalized_dtype_views", "decompose_auto_functionalized",
     "decompose_triton_kernel_wrapper_functional", "decompose_triton_kernel_wrapper", "decompose_scan_to_while_loop",
-    "decompose_map_to_while_loop", "decomp_comms",
+    "decompose_map_to_while_loop", "decomp_comms", "replace_random", "replace_randint",
 })  # fmt: skip
-"""Post-grad passes without which lowering cannot take the graph: switching them off makes another failure."""
+"""Passes and patterns without which lowering cannot take the graph: switching them off makes another failure."""
 
 
 CUSTOM = ("_custom_pre_pass", "_custom_post_pass", "_custom_pass")
@@ -50,7 +51,7 @@ CUSTOM = ("_custom_pre_pass", "_custom_post_pass", "_custom_pass")
 
 
 def required(name: str) -> bool:
-    """Whether a pass must always run."""
+    """Whether a pass or pattern must always run."""
     return name in REQUIRED or name.startswith("decompose_")
 
 
@@ -97,7 +98,8 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
     from torch._inductor.compiler_bisector import CompilerBisector
 
     half = ""
-    inner = compile_fx._compile_fx_inner
+    entries: dict[int, Any] = {}
+    inner, apply = compile_fx._compile_fx_inner, pattern_matcher.PatternMatcherPass.apply
 
     def compile_inner(*args: Any, **kwargs: Any) -> Any:
         nonlocal half
@@ -111,23 +113,33 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
         name, label, line = _told(subsystem, debug_info)
         return ask(Asked(subsystem, name, label, line, half))
 
-    def match_applier(apply: Any) -> Any:
-        def applied(entry: Any, match: Any, graph: Any, node: Any) -> Any:
-            nodes = ", ".join(one.name for one in match.nodes)
-            if not ask(Asked(PATTERNS, _pattern_name(entry), nodes, _line(node), half)):
-                return apply(entry, match, graph, node)
-            return None
+    def one_pass(of: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal entries
+        before, entries = entries, {id(entry.pattern): entry for found in of.patterns.values() for entry in found}
+        try:
+            return apply(of, *args, **kwargs)
+        finally:
+            entries = before
 
-        return applied
+    def matcher(match: Any) -> Any:
+        def matched(pattern: Any, node: Any) -> Any:
+            found = match(pattern, node)
+            if id(pattern) not in entries or not found:
+                return found
+            nodes = ", ".join(one.name for one in found.nodes)
+            asked = Asked(PATTERNS, _pattern_name(entries[id(pattern)]), nodes, _line(node), half)
+            return pattern_matcher.FailedMatch("switched off") if ask(asked) else found
+
+        return matched
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(_replaced(CompilerBisector, "disable_subsystem", staticmethod(disable)))
         stack.enter_context(_replaced(CompilerBisector, "bisection_enabled", True))
         stack.enter_context(_replaced(CompilerBisector, "in_process_cache", folder))
         stack.enter_context(_replaced(compile_fx, "_compile_fx_inner", compile_inner))
-        for name in ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry"):
-            if (cls := getattr(pattern_matcher, name, None)) is not None:
-                stack.enter_context(_replaced(cls, "apply", match_applier(cls.apply)))
+        stack.enter_context(_replaced(pattern_matcher.PatternMatcherPass, "apply", one_pass))
+        for cls in (pattern_matcher.PatternExpr, pattern_matcher.MultiOutputPattern):
+            stack.enter_context(_replaced(cls, "match", matcher(cls.match)))
         yield
 
 

@@ -85,7 +85,8 @@ def _search(asking: Asking, result: Bisection) -> None:
         worked_around(asking, finding)
     if before or any(one.workaround and one.workaround.verified and one.kind != "lowering" for one in result.findings):
         return
-    result.findings += _fusion(asking, result) + setting_finding(asking)
+    lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
+    result.findings += _fusion(asking, result) + setting_finding(asking, generated_code=lowered)
 
 
 def _backend(asking: Asking, result: Bisection) -> list[Finding]:
@@ -101,7 +102,7 @@ def _backend(asking: Asking, result: Bisection) -> list[Finding]:
     made = asking.applications("decomposition")
     whole = asking.probe(Trial(f"no op decomposed ({len(made)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
     result.rows.append(Row("decomposition", len(made), whole))
-    found = narrow(asking, "decomposition", whole=whole, rung=DECOMPOSED) if whole != "same" else []
+    found = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
     result.rows.append(Row("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
     return found or [Finding("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
 
@@ -111,18 +112,28 @@ def _inductor(asking: Asking, result: Bisection) -> None:
         name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
     }
     gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
-    passes = [name for name in gone if name in PASSES]
-    if verdicts.get("lowerings") == "gone":
-        result.findings += narrow(asking, "lowerings")
-    for name in passes[:1]:
-        found = narrow(asking, name)
+    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, result, verdicts)
+    if "lowerings" in gone:
+        result.findings += narrow(asking, ["lowerings"])
+    if guilty:
+        found = narrow(asking, guilty)
         if found and "pattern_matches" in gone:
-            explained_below(asking, found[0], narrow(asking, "pattern_matches"))
+            explained_below(asking, found[0], narrow(asking, ["pattern_matches"]))
         result.findings += found
     rest = sorted((one for one in verdicts.items() if one[1] in ("gone", "other")), key=lambda one: one[1] == "other")
     for name, verdict in rest:
-        if not result.findings and name not in passes:
-            result.findings += narrow(asking, name, whole=verdict)
+        if not result.findings:
+            result.findings += narrow(asking, [name], whole=verdict)
+
+
+def _together(asking: Asking, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
+    """All kinds of passes off at once: one function may run as a pass in several of them. Their names if that helps."""
+    tried = [name for name in PASSES if verdicts.get(name) == "same"]
+    if len(tried) < 2:
+        return []
+    verdict = asking.probe(Trial("all passes off", [Off(name, keep=[]) for name in tried]))
+    result.rows.append(Row(f"any of {', '.join(tried)}", 0, verdict))
+    return tried if verdict == "gone" else []
 
 
 def _whole(asking: Asking, result: Bisection, name: str) -> Verdict | None:
@@ -140,9 +151,13 @@ def _whole(asking: Asking, result: Bisection, name: str) -> Verdict | None:
 
 
 def _fusion(asking: Asking, result: Bisection) -> list[Finding]:
-    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own."""
+    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional passes."""
     verdict = asking.probe_rung("inductor_nofuse")
-    result.rows.append(Row("fusion (and optional passes)", 0, verdict, asking.reason))
-    if verdict != "gone" or any(row.verdict == "gone" for row in result.rows if row.subsystem in PASSES):
-        return []
-    return [Finding("fusion", "fusion", "fusion", words.FUSION, alone=True)]
+    if verdict == "gone":
+        bare = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, "pattern_matcher": False}
+        off = [Off(name, keep=[]) for name in PASSES]
+        verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
+        verdict = "gone" if verdict == "same" else None
+        asking.reason = "" if verdict else "undecided: without optional passes it is right already"
+    result.rows.append(Row("fusion", 0, verdict, asking.reason))
+    return [Finding("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []

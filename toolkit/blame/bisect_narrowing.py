@@ -3,7 +3,7 @@
 The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what it finds is
 then switched off alone, by name, because later numbers shift once an earlier pass is off.
 
->>> narrow(asking, "post_grad_passes")[0].name
+>>> narrow(asking, ["post_grad_passes"])[0].name
 'remove_noop_ops'
 """
 
@@ -28,30 +28,31 @@ _KINDS = {
 }
 
 
-def narrow(asking: Asking, subsystem: str, whole: Verdict | None = "gone", rung: str = "inductor") -> list[Finding]:
-    """The applications of a subsystem that must be off for the failure to go away; empty where nothing was decided.
+def narrow(
+    asking: Asking, subsystems: Sequence[str], whole: Verdict | None = "gone", rung: str = "inductor"
+) -> list[Finding]:
+    """The applications in some subsystems that must be off for the failure to go away; empty where nothing was decided.
 
-    `whole`: the verdict with all of it off. After "other" the applications are switched off in groups instead.
+    `whole`: the verdict with all of them off. After "other" they are switched off in groups instead.
     """
-    free = [one for one in asking.applications(subsystem) if not one.required]
+    free = [one for one in asking.log if one.subsystem in subsystems and not one.required]
     if whole == "other":
-        hit = single(free, lambda group: _off(asking, subsystem, group, rung), known=whole)
-        return [] if hit is None else [_finding(asking, subsystem, [hit], alone=True)]
+        hit = single(free, lambda group: _off(asking, group, rung), known=whole)
+        return [] if hit is None else [_finding(asking, [hit], alone=True)]
     off: list[Application] = []
     for _ in range(_ROUNDS):
         rest = [one for one in free if one not in off]
-        found = last_needed(len(rest), lambda on, rest=rest: _first(asking, subsystem, rest, on, rung))
+        found = last_needed(len(rest), lambda on, rest=rest: _first(asking, subsystems, rest, on, rung))
         for one in rest[found.low : found.high]:
-            if _off(asking, subsystem, [*off, one], rung) == "gone":
-                return [_finding(asking, subsystem, [*off, one], alone=True)]
-        named = [one for one in rest if one.name == rest[found.high - 1].name]
-        off += named
-        verdict = _off(asking, subsystem, off, rung)
+            if _off(asking, [*off, one], rung) == "gone":
+                return [_finding(asking, [*off, one], alone=True)]
+        off += [one for one in rest if one.name == rest[found.high - 1].name]
+        verdict = _off(asking, off, rung)
         if verdict == "gone":
-            return [_finding(asking, subsystem, off, alone=True)]
+            return [_finding(asking, off, alone=True)]
         if verdict == "other":
             break
-    return [_finding(asking, subsystem, off[-1:], alone=False)] if off else []
+    return [_finding(asking, off[-1:], alone=False)] if off else []
 
 
 def explained_below(asking: Asking, finding: Finding, matches: Sequence[Finding]) -> None:
@@ -78,9 +79,14 @@ def worked_around(asking: Asking, finding: Finding) -> None:
         _by_setting(asking, finding, Setting("inductor", "triton.cudagraphs", False))
 
 
-def setting_finding(asking: Asking) -> list[Finding]:
-    """The first setting that alone makes the failure go away: all at once, then by halves."""
+def setting_finding(asking: Asking, *, generated_code: bool) -> list[Finding]:
+    """The first setting that alone makes the failure go away: all at once, then by halves.
+
+    `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled header.
+    """
     settings = asking.settings()
+    if not generated_code:
+        settings = [one for one in settings if not one.name.startswith(("cpp.", "triton."))]
 
     def ask(group: Sequence[Setting]) -> Verdict:
         changed: dict[str, dict[str, object]] = {}
@@ -94,34 +100,37 @@ def setting_finding(asking: Asking) -> list[Finding]:
         return asking.probe(Trial(told, settings=changed))
 
     whole = ask(settings) if settings else None
-    asking.result.rows.append(
-        Row("settings", len(settings), whole, "" if settings else "all have these values already")
-    )
+    row = Row("settings", len(settings), whole, "" if settings else "all have these values already")
+    asking.result.rows.append(row)
     found = single(settings, ask, known=whole) if whole is not None else None
     if found is None:
+        row.reason = "several together, none alone" if whole == "gone" else row.reason
         return []
     made = Finding("setting", "settings", found.name, words.setting_text(found), alone=True)
     made.workaround = Workaround(words.setting_code(found), verified=True)
     return [made]
 
 
-def _first(asking: Asking, subsystem: str, rest: Sequence[Application], on: int, rung: str) -> Verdict:
+def _first(asking: Asking, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str) -> Verdict:
     """Everything off but the first `on` of `rest`."""
-    told = f"first {on} of {len(rest)} {words.plural(subsystem)} on"
-    return asking.probe(Trial(told, [Off(subsystem, keep=[one.key for one in rest[:on]])], rung=rung))
+    what = words.plural(subsystems[0]) if len(subsystems) == 1 else "passes"
+    kept = [Off(name, keep=[one.key for one in rest[:on] if one.subsystem == name]) for name in subsystems]
+    return asking.probe(Trial(f"first {on} of {len(rest)} {what} on", kept, rung=rung))
 
 
-def _off(asking: Asking, subsystem: str, group: Sequence[Application], rung: str) -> Verdict:
+def _off(asking: Asking, group: Sequence[Application], rung: str) -> Verdict:
     """Only these off."""
-    told = f"only {words.listed(group)} off"
-    return asking.probe(Trial(told, [Off(subsystem, off=[one.key for one in group])], rung=rung))
+    names = list(dict.fromkeys(one.subsystem for one in group))
+    off = [Off(name, off=[one.key for one in group if one.subsystem == name]) for name in names]
+    return asking.probe(Trial(f"only {words.listed(group)} off", off, rung=rung))
 
 
-def _finding(asking: Asking, subsystem: str, off: list[Application], *, alone: bool) -> Finding:
-    made = asking.applications(subsystem)
-    kind = _KINDS.get(subsystem, "pass")
+def _finding(asking: Asking, off: list[Application], *, alone: bool) -> Finding:
+    subsystems = list(dict.fromkeys(one.subsystem for one in off))
+    kind = _KINDS.get(subsystems[0], "pass")
     name = ", ".join(dict.fromkeys(one.name for one in off))
-    return Finding(kind, subsystem, name, words.finding_text(kind, subsystem, off, made, alone), alone, off)
+    made = asking.applications(subsystems[0])
+    return Finding(kind, ", ".join(subsystems), name, words.finding_text(kind, off, made, alone), alone, off)
 
 
 def _without_passes(asking: Asking, finding: Finding, names: Sequence[str]) -> None:

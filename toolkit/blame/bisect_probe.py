@@ -121,7 +121,7 @@ class _Asked:
         if asked.subsystem in _OF_INDUCTOR:
             self.under_required = required
         elif asked.subsystem == _torch.PATTERNS:
-            required = self.under_required  # a required pass works by pattern matches of its own
+            required = self.under_required or _torch.required(asked.name)  # a required pass works by matches of its own
         if f"{asked.subsystem} {key}" not in self.known:
             self.known.add(f"{asked.subsystem} {key}")
             made = Application(

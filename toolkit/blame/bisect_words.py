@@ -59,9 +59,7 @@ def listed(applications: Sequence[Application]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-def finding_text(
-    kind: str, subsystem: str, off: Sequence[Application], made: Sequence[Application], alone: bool
-) -> str:
+def finding_text(kind: str, off: Sequence[Application], made: Sequence[Application], alone: bool) -> str:
     """The finding in a sentence without its end."""
     one = off[0]
     if kind == "lowering":
@@ -81,7 +79,8 @@ def finding_text(
         what = "the CUDA graph around the compiled code"
     else:
         origin = f" ({one.label})" if one.label else ""
-        what = f"pass `{one.name}`{origin} of {subsystem}, application {one.index + 1} of {len(made)}{_half(one)}"
+        where = " and ".join(dict.fromkeys(each.subsystem for each in off))
+        what = f"pass `{one.name}`{origin} of {where}, application {one.index + 1} of {len(made)}{_half(one)}"
         if len({each.name for each in off}) > 1:
             what = f"{what}, together with {listed(off[1:])}"
         elif len(off) > 1:
@@ -165,9 +164,14 @@ def _meaning(first: Finding, result: Bisection) -> str:
     if first.kind == "aot":
         return "No pass of Inductor's and no kernel is needed for the failure."
     if first.kind == "lowering":
-        others = [one.sentence for one in result.findings[1:]]
-        more = f" The failure also goes away without {'; '.join(others)}." if others else ""
-        return f"What goes into that node is right: eager's own kernel in its place makes the whole graph right.{more}"
+        kinds = {one.kind for one in result.findings[1:]}
+        if "fusion" in kinds:
+            return "What goes into that node is right, and so is its kernel by itself: the fault needs fusion."
+        if "pass" in kinds:
+            return (
+                "Eager's own kernel in its place makes the graph right; so does another graph, without the pass below."
+            )
+        return "What goes into that node is right: eager's own kernel in its place makes the whole graph right."
     if first.kind == "fusion":
         return "Each node's kernel is right by itself; the code for several in one kernel is not."
     if first.kind == "setting":

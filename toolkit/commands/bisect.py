@@ -9,7 +9,7 @@ import click
 from ...dumps.output import emit, say
 
 if TYPE_CHECKING:
-    from ..blame.bisect_records import Bisection, Row
+    from ..blame.bisect_records import Bisection, Finding, Row
 
 INTERRUPTED_EXIT = 130
 
@@ -63,13 +63,9 @@ def _show(result: Bisection, as_json: bool) -> None:
     lines += [f"backend      {result.backend}"] if result.backend else []
     lines += [_row(row) for row in result.rows]
     lines += [f"finding      {result.sentence}", *([f"meaning      {result.meaning}"] if result.meaning else [])]
-    for finding in result.findings:
-        found = finding.workaround
-        if found is None:
-            continue
-        state = "verified" if found.verified else "NOT enough by itself"
-        lines.append(f"work around  ({state}{'; also switches off ' + ', '.join(found.also) if found.also else ''})")
-        lines += [f"    {line}" for line in found.code.splitlines()]
+    for index, finding in enumerate(result.findings):
+        lines += [f"also         {finding.sentence}"] if index else []
+        lines += _workaround(finding)
     if result.reproduced:
         lines.append(
             f"probes       {len(result.probes) + 1} in {result.seconds:.0f} s; your Inductor cache was not touched"
@@ -80,11 +76,21 @@ def _show(result: Bisection, as_json: bool) -> None:
     emit("\n".join(lines), as_json=False)
 
 
+def _workaround(finding: Finding) -> list[str]:
+    found = finding.workaround
+    if found is None:
+        return []
+    state = "verified" if found.verified else "tried: NOT enough by itself"
+    also = f"; it also switches off {', '.join(found.also)}" if found.also else ""
+    return [f"work around  ({state}{also})", *(f"    {line}" for line in found.code.splitlines())]
+
+
 _WORDS = {"same": "fails the same way", "gone": "right", "other": "fails in another way"}
 
 
 def _row(row: Row) -> str:
     if row.verdict is None:
         return f"             {row.subsystem}: {row.reason}"
-    count = f" ({row.applications}{'; ' + row.reason if row.reason else ''})" if row.applications else ""
+    told = "; ".join([*([str(row.applications)] if row.applications else []), *([row.reason] if row.reason else [])])
+    count = f" ({told})" if told else ""
     return f"             without {row.subsystem}{count}: {_WORDS[row.verdict]}"

@@ -1,0 +1,258 @@
+"""bisect on a recorded model: each planted fault is named, its work-around holds, and nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.store import load_graph
+from graphdbg.toolkit.blame.bisect import Interrupted, bisect
+from graphdbg.toolkit.blame.bisect_asking import PRELOAD
+from graphdbg.toolkit.blame.bisect_records import Bisection
+from graphdbg.toolkit.isolation import ForkServer
+
+PLANTED = Path(__file__).resolve().parent.parent / "planted"
+
+SCRIPT = """
+import sys
+import torch
+torch.manual_seed(0)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4)
+    def forward(self, x):
+        h = torch.tanh(self.one(x)) * 1.25
+        return self.two(torch.nn.functional.silu(h)).relu()
+compiled = torch.compile(Net())
+if len(sys.argv) > 1:
+    compiled(torch.randn(4, 8)).square().mean().backward()
+else:
+    with torch.no_grad():
+        compiled(torch.randn(4, 8))
+"""
+
+
+def record(folder: Path, *args: str) -> Path:
+    (folder / "net.py").write_text(textwrap.dedent(SCRIPT))
+    subprocess.run(
+        [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--inputs", "first", "net.py", *args],
+        cwd=folder, check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("bisect"))
+
+
+@pytest.fixture(scope="module")
+def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PLANTED))
+        with ForkServer(warm_inductor_cache, threads=2, preload=PRELOAD) as server:
+            yield server
+
+
+def found(graph: Path, server: ForkServer, planted: str, **options: object) -> Bisection:
+    return bisect(load_graph(graph), imports=[planted], server=server, **options)  # type: ignore[arg-type]
+
+
+def test_a_graph_that_does_not_fail(recorded: Path, server: ForkServer) -> None:
+    result = bisect(load_graph(recorded / "0_0/inference"), server=server)
+    assert (result.reproduced, result.exit_code, result.findings, result.probes) == (False, 0, [], [])
+    assert "nothing to bisect" in result.sentence
+    assert result.next == f"graphdbg triage {recorded}"
+
+
+def test_a_joint_pass_of_the_users(recorded: Path, server: ForkServer) -> None:
+    result = found(recorded / "0_0/inference", server, "planted_joint_pass")
+    first = result.findings[0]
+    assert (first.kind, first.subsystem, first.name, first.alone) == (
+        "pass",
+        "joint_graph_passes",
+        "joint_custom_post_pass",
+        True,
+    )
+    assert first.applications[0].label == "planted_joint_pass.Larger"
+    assert first.workaround is not None
+    assert first.workaround.verified
+    assert first.workaround.code == "torch._inductor.config.joint_custom_post_pass = None"
+    assert "application" in result.sentence
+    rows = {row.subsystem: row for row in result.rows}
+    assert rows["post_grad_passes"].verdict == "same"
+    assert rows["lowerings"].verdict == "same"
+    assert rows["pre_grad_passes"].reason.startswith("not run at this stage")
+    assert rows["decomposition"].verdict is None
+    assert "wrong itself" in result.meaning
+
+
+def test_a_pass_of_inductors_own(recorded: Path, server: ForkServer) -> None:
+    result = found(recorded / "0_0/inference", server, "planted_builtin_pass")
+    first = result.findings[0]
+    assert (first.subsystem, first.name, first.alone) == (
+        "joint_graph_passes, post_grad_passes",
+        "remove_noop_ops",
+        True,
+    )
+    assert [one.verdict for one in result.rows if one.subsystem in first.subsystem.split(", ")] == ["same", "same"]
+    assert first.workaround is not None
+    assert first.workaround.verified
+    assert first.workaround.code.endswith("disabled_passes = 'remove_noop_ops'")
+    assert first.workaround.also == []
+    assert len(result.findings) == 1
+
+
+def test_a_decomposition(recorded: Path, server: ForkServer) -> None:
+    result = found(recorded / "0_0/dynamo", server, "planted_decomposition")
+    first = result.findings[0]
+    assert result.backend == "aot_eager_decomp_partition"
+    assert (first.kind, first.name, first.alone) == ("decomposition", "aten.silu.default", True)
+    assert first.workaround is not None
+    assert first.workaround.verified
+    assert "decompositions.pop(torch.ops.aten.silu.default)" in first.workaround.code
+
+
+def test_a_crashing_lowering(recorded: Path, server: ForkServer) -> None:
+    result = found(recorded / "0_0/joint_passed", server, "planted_crash")
+    assert "crash" in result.failure
+    first = result.findings[0]
+    assert (first.kind, first.name, first.alone) == ("lowering", "aten.tanh.default", True)
+    assert first.applications[0].label == "tanh"
+    assert first.applications[0].line.startswith("net.py:")
+    assert first.workaround is not None
+    assert first.workaround.verified
+    assert "make_fallback(torch.ops.aten.tanh.default" in first.workaround.code
+    assert "or the code made for it" in result.sentence
+
+
+def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path, server: ForkServer) -> None:
+    result = found(recorded / "0_0/joint_passed", server, "planted_crash", max_time_s=0.001)
+    assert result.reproduced
+    assert "--max-time" in result.stopped
+    assert "before the search ended" in result.sentence
+    told: list[str] = []
+
+    def narrate(text: str) -> None:
+        told.append(text)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        found(recorded / "0_0/joint_passed", server, "planted_crash", narrate=narrate)
+    assert caught.value.found.stopped == "interrupted"
+    assert [row.verdict for row in caught.value.found.rows if row.subsystem == "post_grad_passes"] == ["same"]
+    assert "before the search ended" in caught.value.found.sentence
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() + str(path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def users_cache(folder: Path) -> Path:
+    """An Inductor cache with a kernel and a bisection of the user's own in it."""
+    (folder / "bisect" / "inductor").mkdir(parents=True)
+    (folder / "bisect" / "bisect_status.txt").write_text("backend=inductor\nsubsystem=lowerings\n")
+    (folder / "bisect" / "inductor" / "lowerings_run_state.txt").write_text("test_disable")
+    (folder / "ab").mkdir()
+    (folder / "ab" / "cabc.py").write_text("kernel = None\n")
+    return folder
+
+
+def test_the_command_touches_nothing_of_the_users(recorded: Path, tmp_path: Path) -> None:
+    cache = users_cache(tmp_path / "cache")
+    before = digest(cache)
+    env = os.environ | {
+        "TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONPATH": str(PLANTED), "TORCH_BISECT_BACKEND": "inductor",
+        "TORCH_BISECT_SUBSYSTEM": "lowerings", "TORCH_BISECT_MAX": "0",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "graphdbg", "bisect", str(recorded / "0_0/joint_passed"), "--json"]
+    done = subprocess.run(
+        [*command, "--import", "planted_post_grad_pass"],
+        env=env, capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    data = json.loads(done.stdout)
+    assert data["findings"][0]["name"] == "post_grad_custom_post_pass"
+    assert data["probe_count"] == len(data["probes"])
+    assert all(one["verdict"] in ("same", "gone", "other") and one["seconds"] > 0 for one in data["probes"])
+    assert data["probes"][0]["disabled"]
+    assert "all of post_grad_passes off" in done.stderr
+    assert digest(cache) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("planted", "stage", "kind", "name"),
+    [
+        ("planted_pre_grad_pass", "dynamo", "pass", "pre_grad_custom_pass"),
+        ("planted_lowering", "inference", "lowering", "aten.tanh.default"),
+        ("planted_vectors", "inference", "lowering", "aten.tanh.default"),
+        ("planted_codegen", "post_grad_inference", "lowering", "aten.tanh.default"),
+        ("planted_pattern", "inference", "pass", "pass_pattern_1"),
+    ],
+)
+def test_more_faults(recorded: Path, server: ForkServer, planted: str, stage: str, kind: str, name: str) -> None:
+    result = found(recorded / "0_0" / stage, server, planted)
+    first = result.findings[0]
+    assert (first.kind, first.name, first.alone) == (kind, name, True)
+    assert first.workaround is not None
+    assert first.workaround.verified
+    if planted == "planted_vectors":
+        assert result.findings[1].name == "cpp.simdlen"
+    if planted == "planted_pattern":
+        assert "larger_tanh" in first.detail
+    if planted == "planted_lowering":
+        assert all(one.kind == "lowering" for one in result.findings)
+
+
+@pytest.mark.slow
+def test_both_halves_of_a_training_graph(tmp_path: Path, server: ForkServer) -> None:
+    run = record(tmp_path, "backward")
+    result = found(run / "0_0/joint", server, "planted_builtin_pass")
+    assert result.findings[0].name == "remove_noop_ops"
+    result = found(run / "0_0/dynamo", server, "planted_lowering")
+    assert {one.half for one in result.findings[0].applications} == {"forward", "backward"}
+    assert result.findings[0].alone
+
+
+@pytest.mark.slow
+def test_ctrl_c_prints_what_was_found(recorded: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "graphdbg",
+        "bisect",
+        str(recorded / "0_0/inference"),
+        "--import",
+        "planted_lowering",
+    ]
+    running = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": str(PLANTED)}, cwd=tmp_path, text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert running.stderr is not None
+    for line in running.stderr:
+        if "all of lowerings off" in line:
+            break
+    time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "without lowerings" in out
+    assert "stopped      interrupted" in out

@@ -1,0 +1,67 @@
+"""The search by halves: it finds the application, steps around what decides nothing, and asks few questions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdbg.toolkit.blame.bisect_records import Verdict
+from graphdbg.toolkit.blame.bisect_search import last_needed, single
+
+
+@given(st.integers(1, 600).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))))
+def test_the_needed_one_is_found_with_log2_probes(case: tuple[int, int]) -> None:
+    count, needed = case
+    asked: list[int] = []
+
+    def ask(on: int) -> Verdict:
+        asked.append(on)
+        return "same" if on >= needed else "gone"
+
+    assert last_needed(count, ask) == (needed - 1, needed)
+    assert len(asked) <= math.ceil(math.log2(count)) if count > 1 else not asked
+
+
+@given(st.integers(4, 60), st.data())
+def test_another_failure_is_stepped_around(count: int, data: st.DataObject) -> None:
+    needed = data.draw(st.integers(1, count))
+    broken = data.draw(st.sets(st.integers(1, count - 1), max_size=5)) - {needed - 1, needed}
+
+    def ask(on: int) -> Verdict:
+        return "other" if on in broken else "same" if on >= needed else "gone"
+
+    assert last_needed(count, ask) == (needed - 1, needed)
+
+
+def test_where_nothing_decides_the_range_is_left() -> None:
+    found = last_needed(40, lambda on: "other" if 10 <= on <= 30 else "same" if on > 30 else "gone")
+    assert found.low <= 10
+    assert found.high >= 30
+
+
+@given(st.integers(1, 200).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count - 1))))
+def test_a_single_one_is_found_by_groups(case: tuple[int, int]) -> None:
+    count, guilty = case
+    asked: list[int] = []
+
+    def ask(group: Sequence[int]) -> Verdict:
+        asked.append(len(group))
+        return "gone" if guilty in group else "same"
+
+    assert single(range(count), ask) == guilty
+    assert len(asked) <= 2 * math.ceil(math.log2(count)) + 1
+
+
+def test_groups_that_fail_otherwise_are_searched_inside() -> None:
+    def ask(group: Sequence[int]) -> Verdict:
+        return "other" if 3 in group else "gone" if 6 in group else "same"
+
+    assert single(range(8), ask) == 6
+
+
+def test_no_single_one_is_none() -> None:
+    assert single(range(8), lambda group: "gone" if len(group) == 8 else "same") is None
+    assert single([], lambda group: "gone") is None
