@@ -14,9 +14,21 @@ if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
     from ..triage.ranking import RunTriage
     from ..triage.records import Row, Triage
+    from ..triage.script import ScriptTriage
 
 
-@click.command()
+class _Command(click.Command):
+    """Keeps what stands behind `--` apart: those are the words of a command, whatever they look like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["graphdbg.command"] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Command)
 @click.option("--all", "go_on", is_flag=True, help="Go on after the first rung that fails.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
 @click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
@@ -34,7 +46,8 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
-def triage(words: tuple[str, ...], as_json: bool, output: str | None, **options: Any) -> None:
+@click.pass_context
+def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, output: str | None, **options: Any) -> None:
     """Say which way of running a graph is the first to go wrong, and so which layer is to blame.
 
     \b
@@ -50,6 +63,11 @@ def triage(words: tuple[str, ...], as_json: bool, output: str | None, **options:
     from ...dumps.query import resolve
     from ...dumps.store import SavedGraph
 
+    script: list[str] | None = ctx.meta.get("graphdbg.command")
+    if script is not None:
+        if words:
+            raise UsageError(f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command")
+        raise SystemExit(_script(script, as_json, output, options))
     if not words:
         raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
     if options["imports"] and (here := str(Path.cwd())) not in sys.path:
@@ -115,6 +133,45 @@ def run_table(found: RunTriage) -> str:
             row.fidelity, one_line(row.reason + (f"; also {', '.join(row.also)}" if row.also else ""), 120),
         )
         for row in found.graphs
+    ]  # fmt: skip
+    return render(columns, cells, terminal=on_terminal())
+
+
+def _script(command: list[str], as_json: bool, output: str | None, options: dict[str, Any]) -> int:
+    from pathlib import Path
+
+    from ..recorder.summary import shown_path
+    from ..triage.script import DEFAULT_TIME_S, triage_script
+
+    for option, given in (("--seed", options["seed"]), ("--device", options["device"]), ("--import", options["imports"])):
+        if given:
+            raise UsageError(f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out")
+    found = triage_script(
+        command, output=Path(output) if output else None, limit_s=options["limit_s"], all=options["go_on"],
+        max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
+    )  # fmt: skip
+    if as_json:
+        emit(found.plain(), as_json=True)
+    else:
+        emit(script_table(found), as_json=False)
+        emit("\n" + "\n".join(f"note: {note}" for note in found.notes), as_json=False)
+        emit(closing(found.summary, found.next) + f"\nWhat each run printed: {shown_path(Path(found.folder))}", as_json=False)
+    return 1 if found.first_failing is not None or found.rows[0].verdict == "cannot judge" else 0
+
+
+def script_table(found: ScriptTriage) -> str:
+    """The legs as a table."""
+    columns = [
+        Column("leg", style="bold"), Column("verdict"), Column("exit", right=True), Column("seconds", right=True),
+        Column("graphs", right=True, expendable=1), Column("", fold=True),
+    ]  # fmt: skip
+    cells = [
+        (
+            row.leg, row.verdict, "" if row.exit_code is None else str(row.exit_code),
+            f"{row.seconds:.1f}" if row.seconds else "", "" if row.graphs is None else str(row.graphs),
+            one_line(f"because {row.reason}" if row.verdict == "skipped" else row.reason, 160),
+        )
+        for row in found.rows
     ]  # fmt: skip
     return render(columns, cells, terminal=on_terminal())
 

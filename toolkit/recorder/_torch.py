@@ -168,6 +168,11 @@ def dynamo_setting(name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
+def has_dynamo_setting(name: str) -> bool:
+    """Whether this torch knows a setting of Dynamo; False before Dynamo is imported."""
+    return hasattr(sys.modules.get(CONFIGS["dynamo"]), name)
+
+
 def counter(group: str, name: str) -> int:
     """A counter of torch._dynamo.utils.counters (cache hits are told nowhere else). Checked: 2.13.0."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)

@@ -18,6 +18,8 @@ _WORKER_FILES = (
 
 def start() -> None:
     """Returns at once unless the environment asks for a recording, or in one of Inductor's own worker processes."""
+    if note := os.environ.get("GRAPHDBG_LEG"):
+        _start_leg(note)
     run = os.environ.get("GRAPHDBG")
     if not run:
         return
@@ -30,6 +32,15 @@ def start() -> None:
         start_from_environment(run)
     except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without a recording
         sys.stderr.write(f"graphdbg: not recording, because {error}\n")
+
+
+def _start_leg(note: str) -> None:
+    try:
+        from ..triage.leg import start as start_leg
+
+        start_leg(note)
+    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the comparison knows less, the program goes on
+        sys.stderr.write(f"graphdbg: nothing is noted of this run, because {error}\n")
 
 
 def in_inductor_worker(command: list[str]) -> bool:

@@ -69,7 +69,7 @@ class Ladder:
     def climb(self, rung: str, *, all: bool) -> Row:
         """The row of the next rung: run, unless a former row says that it need not be."""
         if rung not in self.rows:
-            stop = self._stopped(all)
+            stop = self._stopped(rung, all)
             self.rows[rung] = skipped(rung, stop) if stop else self.run(rung)
         return self.rows[rung]
 
@@ -104,7 +104,7 @@ class Ladder:
     def _left_s(self) -> float:
         return float("inf") if self.max_time_s is None else self.began + self.max_time_s - time.monotonic()
 
-    def _stopped(self, all: bool) -> str:
+    def _stopped(self, rung: str, all: bool) -> str:
         eager = self.rows.get("eager")
         if eager is not None and eager.verdict == "cannot judge":
             return "eager itself cannot be judged"
@@ -112,7 +112,7 @@ class Ladder:
             return f"eager itself ends with: {eager.verdict}"
         if all:
             return ""
-        order = [self.rows[name] for name in NAMES if name in self.rows]
+        order = [self.rows[name] for name in NAMES[: NAMES.index(rung)] if name in self.rows]
         first = next((row for row in order if row.failed and row.rung not in GOES_ON), None)
         return f"{first.rung} failed (--all runs it all the same)" if first else ""
 

@@ -58,15 +58,9 @@ class _Work:
 
     def __init__(self, run: Run, server: ForkServer, seed: int, device: str | None, limit_s: float, imports: list[str],
                  max_time_s: float, told: Told) -> None:  # fmt: skip
-        self.run, self.server, self.limit_s, self.imports, self.max_time_s, self.told = (
-            run,
-            server,
-            limit_s,
-            imports,
-            max_time_s,
-            told,
-        )
-        self.seed, self.device = seed, device
+        self.run, self.server, self.told = run, server, told
+        self.seed, self.device, self.imports = seed, device, imports
+        self.limit_s, self.max_time_s = limit_s, max_time_s
         self.rows: list[GraphRow] = []
         self.ladders: dict[str, Ladder] = {}
         self.found: list[Triage] = []
@@ -145,11 +139,8 @@ class _Work:
             self.boundaries.append(f"{row.id} fails, and so does {worse[0].id} in itself.")
         elif inner and graph.stage != "backward":
             right = " and ".join(one.id for one in inner if one.verdict == "ok")
-            self.boundaries.append(
-                f"{row.id} fails, {right} in itself right: the fault lies between: a decomposition, a joint pass or the partition."
-                if right
-                else f"{row.id} fails; the graphs inside it could not be judged."
-            )
+            between = f"{right} in itself right: the fault lies between (a decomposition, a joint pass or the partition)"
+            self.boundaries.append(f"{row.id} fails, {between if right else 'the graphs inside it could not be judged'}.")
         else:
             self.boundaries.append("")
         ladder = self.ladders[graph.id]

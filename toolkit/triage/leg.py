@@ -1,0 +1,46 @@
+"""In the user's own process, while a script is triaged: notes at its end how much was compiled, for whom compares the runs.
+
+Called by torch's plug-in group at `import torch` (see `recorder.autoload`); changes nothing, and must never raise into the
+program.
+
+>>> GRAPHDBG_LEG=note.jsonl python train.py; cat note.jsonl
+{"graphs": 3, "backends": true, "settings": true}
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+from pathlib import Path
+
+VARIABLE = "GRAPHDBG_LEG"
+
+
+def start(note: str) -> None:
+    """Will add a line to the note when this process ends; a fork of it adds none."""
+    atexit.register(_write, Path(note), os.getpid())
+
+
+def _write(note: Path, owner: int) -> None:
+    if os.getpid() != owner:
+        return
+    from ..recorder._torch import counter, has_dynamo_setting
+
+    with contextlib.suppress(OSError):
+        line = {
+            "graphs": counter("stats", "unique_graphs"),
+            "backends": has_dynamo_setting("debug_backend_override"),
+            "settings": has_dynamo_setting("debug_inductor_config_override"),
+        }
+        with note.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def read(note: Path) -> list[dict[str, int]]:
+    """The lines of a note; empty where no process lived to write one, or none had torch and graphdbg."""
+    try:
+        return [json.loads(line) for line in note.read_text().splitlines()]
+    except (OSError, ValueError):
+        return []
