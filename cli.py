@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
     "draw": ("toolkit.commands.draw:draw", "Draw a graph, a part of it or its modules: svg, png, pdf or dot."),
     "diff": ("dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
+    "check": ("toolkit.commands.check:check", "Compare every value of a saved graph with its traced metadata."),
     "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
     "bisect": ("toolkit.commands.bisect:bisect", "Name the pass, lowering or setting that makes a graph fail."),
     "localize": ("toolkit.commands.localize:localize", "Name the first node whose compiled value is wrong."),
@@ -45,7 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
 
-PLANNED = ("tui", "check", "compile")
+PLANNED = ("tui", "compile")
 """Commands of the design that are not built yet; typing one says so."""
 
 DEFECT_EXIT = 70

@@ -25,6 +25,7 @@ from torch import fx
 from . import _torch, baseline, nan_found
 from .baseline import Baseline
 from .copying import clone_inputs, copy_graph
+from .debug_nop.findings import MetadataMismatch
 from .eager import GraphRunError, Hook, draws_from_generator, recomputes_random, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, same_bits
 from .float64 import NoReference, reference
@@ -201,6 +202,10 @@ class _Case:
 
     def _crashed(self, error: Exception) -> Outcome:
         self.seconds = self.seconds or time.perf_counter() - self.began
+        if isinstance(error, MetadataMismatch):
+            signature = Signature("metadata", self.step, detail=error.detail, raw=str(error)[:1000])
+            text = " ".join(str(error).splitlines()[:3])
+            return Outcome(ok=False, signature=signature, verdict=f"metadata: {text}", seconds=self.seconds)
         signature = Signature("memory", self.step) if is_memory_error(error) else from_exception(error, self.step)
         return Outcome(
             ok=False, signature=signature, verdict=f"{signature.kind}: {_first_line(signature)}", seconds=self.seconds

@@ -7,6 +7,6 @@ NAMES = (
 """From trusted to clever."""
 
 BUILT = (
-    "eager", "nop", "decomposed", "torchscript", "inductor_nofuse", "inductor", "inductor_cudagraphs", "aot_inductor",
+    "eager", "nop", "debug_nop", "decomposed", "torchscript", "inductor_nofuse", "inductor", "inductor_cudagraphs", "aot_inductor",
 )  # fmt: skip
 """Those that exist; the others are rows with a reason."""

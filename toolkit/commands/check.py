@@ -1,0 +1,102 @@
+"""`graphdbg check`: the metadata checker on a saved graph, or on every graph of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.output import emit, say
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from ..debug_nop.saved import Checkup
+
+
+@click.command()
+@click.argument("graph", metavar="RUN[/ID]")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
+              help="Seconds that the check of one graph may take.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with all findings.")
+def check(
+    graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool
+) -> None:  # fmt: skip
+    """Run a saved graph eagerly and compare every value with the metadata it was traced with.
+
+    \b
+    Size, dtype, significant strides, storage offset, device, aliasing and mutation. A mismatch whose own
+    node is at fault (the op's fake function, its schema, stale metadata) is an origin; what only follows
+    from one is inherited and stands under it. Given a run, checks every graph in it.
+    Exit code: 0 no mismatch, 1 mismatches were found or the graph could not be run.
+    """
+    import sys
+    from pathlib import Path
+
+    from ...dumps.query import resolve
+    from ...dumps.store import SavedGraph
+    from ..debug_nop.saved import server_for_checks
+    from .replay import _graphs
+
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
+    found = resolve(graph)
+    one = isinstance(found, SavedGraph)
+    graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
+    options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
+    with server_for_checks() as server:
+        rows = [(saved, _checkup(saved, server, options, alone=one)) for saved in graphs]
+    if one:
+        _show_one(*rows[0], as_json)
+    else:
+        _show_all(rows, as_json)
+    raise SystemExit(0 if all(checkup.ok for _, checkup in rows) else 1)
+
+
+def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:
+    from ..debug_nop.saved import Checkup
+    from ..debug_nop.saved import check as run
+
+    try:
+        checkup = run(saved, server, **options)
+    except GraphdbgError as error:
+        if alone:
+            raise
+        checkup = Checkup(cannot=str(error).splitlines()[0])
+    if not alone:
+        say(f"{saved.id}: {checkup.headline}")
+    return checkup
+
+
+def _json(saved: SavedGraph, checkup: Checkup) -> dict[str, Any]:
+    return {"id": saved.id, "stage": saved.stage, **checkup.json()}
+
+
+def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
+    if as_json:
+        emit(_json(saved, checkup), as_json=True)
+        return
+    emit(checkup.text(), as_json=False)
+    for note in (*checkup.notes, *(f"not checked: {one}" for one in checkup.unchecked)):
+        say(f"note: {note}")
+
+
+def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
+    ranked = sorted(rows, key=lambda row: (row[1].ok, bool(row[1].cannot)))
+    if as_json:
+        emit({"graphs": [_json(*row) for row in ranked]}, as_json=True)
+        return
+    width = max(len(saved.id) for saved, _ in ranked)
+    from ..debug_nop.findings import origins
+    from ..debug_nop.report import sentence
+
+    for saved, checkup in ranked:
+        emit(f"{saved.id:<{width}}  {checkup.headline}", as_json=False)
+        for origin in origins(checkup.findings):
+            emit(f"{'':<{width}}  {sentence(origin)}", as_json=False)
+    bad = [saved.id for saved, checkup in ranked if not checkup.ok]
+    say(f"{len(ranked)} graphs, {len(bad)} with mismatches" + (f"; look at graphdbg check {bad[0]} first" if bad else ""))

@@ -1,0 +1,39 @@
+"""`debug_nop` runs the graph unchanged and checks every value against the metadata it was traced with.
+
+Size, dtype, significant strides, storage offset, device, aliasing and mutation, forward and backward, static and dynamic
+shapes. A run that finds something goes to its end, then raises MetadataMismatch, which lists every origin. Inside
+`collecting()` nothing raises: results come as usual and the findings of all graphs are gathered.
+
+>>> torch.compile(model, backend="graphdbg_debug_nop")(x)          # raises MetadataMismatch
+>>> with collecting() as found:
+...     model_compiled(x).sum().backward()
+>>> [finding.node for finding in found if finding.origin]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..debug_nop.checking import Checked, checked, collecting
+from ..debug_nop.findings import Finding, MetadataMismatch
+
+if TYPE_CHECKING:
+    from torch import fx
+
+__all__ = ["Checked", "Finding", "MetadataMismatch", "checked", "collecting", "debug_nop"]
+
+
+def debug_nop(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Checked:
+    """The graph as a boxed callable that raises MetadataMismatch after a run with a mismatch. `inps` are not looked at."""
+    return Checked(fx_g, raises=True)
+
+
+debug_nop.checked = checked  # type: ignore[attr-defined]
+debug_nop.collecting = collecting  # type: ignore[attr-defined]
+
+
+def backend_arguments(raises: bool = True) -> dict[str, Any]:
+    """What AOTAutograd is given for `graphdbg_debug_nop`; with `raises` false the findings are for `collecting()` only."""
+    compiler: Callable[..., Checked] = debug_nop if raises else checked
+    return {"fw_compiler": compiler}

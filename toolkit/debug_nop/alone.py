@@ -1,0 +1,165 @@
+"""One op by itself: what its fake function says about given arguments. This decides who is to blame for a mismatch.
+
+Runs only after a comparison failed. `on_real` takes the metadata of the real arguments, `on_traced` what was recorded of the
+arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Must not touch
+data, draw random numbers, or leave a guard behind.
+
+>>> says = on_real(plan, step, {x_node: x})
+>>> says.leaves[0].shape
+(4, 8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+from torch.fx.node import map_arg
+
+from . import _torch
+from .expressions import evaluate
+from .layout import Layout, layout_of
+from .plan import Leaf, Place, Plan, Step, leaf_of, value_of
+
+
+class Says(NamedTuple):
+    """What a fake function said: a Layout, number or None per leaf, and for each leaf the argument nodes whose memory it
+    shares.
+
+    `error`: why it could not be run; then there are no leaves.
+    """
+
+    leaves: list[Any]
+    shares: list[frozenset[str]]
+    error: str = ""
+
+
+def on_real(plan: Plan, step: Step, given: Mapping[fx.Node, Any]) -> Says:
+    """The op's fake function on fakes of its real arguments."""
+    mode = _torch.alone_mode()
+
+    def fake(value: Any) -> Any:
+        return mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
+
+    return _run(step, mode, lambda: {node: _torch.tree_map(fake, value) for node, value in given.items()})
+
+
+def on_traced(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
+    """The op's fake function on its arguments as they were recorded, with numbers for symbols."""
+    mode = _torch.alone_mode()
+    return _run(step, mode, lambda: _recorded(plan, step, values, mode))
+
+
+def on_symbols(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
+    """The op's fake function on the recorded fake values: it may branch on a symbol otherwise than on a number."""
+    with _torch.quietly(plan.graph) as mode:
+        if mode is None:
+            return Says([], [], "the graph was not traced with fake values")
+        return _run(step, None, lambda: {node: value_of(node) for node in step.node.all_input_nodes}, values)
+
+
+def _run(
+    step: Step, mode: Any, arguments: Callable[[], Mapping[fx.Node, Any]], values: Mapping[str, Any] | None = None
+) -> Says:
+    try:
+        with torch.no_grad():
+            known = arguments()
+            if mode is None:
+                result = _call(step.node, known)
+            else:
+                with mode:
+                    result = _call(step.node, known)
+    except Exception as error:  # noqa: BLE001  a fake function is the user's code and may raise anything
+        first = str(error).strip().splitlines()
+        return Says([], [], f"{type(error).__name__}: {first[0][:200] if first else ''}")
+    leaves = [result] if isinstance(result, torch.Tensor) else _torch.tree_leaves(result)
+    return Says([_said(leaf, values) for leaf in leaves], [shared(leaf, known) for leaf in leaves])
+
+
+def _said(leaf: Any, values: Mapping[str, Any] | None) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        if values is None:
+            return layout_of(leaf)
+        traced = leaf_of(leaf, (0, 0), {})
+        return traced.at(values) if isinstance(traced, Leaf) else None
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        expr = leaf.node.expr
+        return (int(expr) if isinstance(leaf, torch.SymInt) else float(expr)) if expr.is_number else None
+    return leaf if isinstance(leaf, (bool, int, float)) else None
+
+
+def shared(leaf: Any, given: Mapping[fx.Node, Any]) -> frozenset[str]:
+    """The names of the nodes among `given` whose memory a value shares."""
+    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
+        return frozenset()
+    key = _torch.storage_key(leaf)
+    return frozenset(
+        node.name for node, value in given.items()
+        for one in _torch.tree_leaves(value)
+        if isinstance(one, torch.Tensor) and one.layout is torch.strided and _torch.storage_key(one) == key
+    )  # fmt: skip
+
+
+def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
+    owner = node.graph.owning_module
+
+    def look_up(one: fx.Node) -> Any:
+        if one.op == "get_attr" and not isinstance(known.get(one), torch.Tensor):
+            return _attribute(owner, str(one.target))
+        return known[one]
+
+    args, kwargs = map_arg(node.args, look_up), map_arg(node.kwargs, look_up)
+    if node.op == "call_function":
+        assert callable(node.target)
+        return node.target(*args, **kwargs)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    raise NotImplementedError(f"{node.op} has no fake function of its own")
+
+
+def _attribute(owner: Any, path: str) -> Any:
+    for part in path.split("."):
+        owner = getattr(owner, part)
+    return owner
+
+
+def _recorded(plan: Plan, step: Step, values: Mapping[str, Any], mode: Any) -> Mapping[fx.Node, Any]:
+    """Static fakes of the recorded arguments; those of one storage are views of one."""
+    wanted: dict[fx.Node, list[Any]] = {}
+    reach: dict[tuple[Place, torch.dtype], int] = {}
+    for node in step.node.all_input_nodes:
+        wanted[node] = [
+            (leaf, leaf.at(values)) if isinstance(leaf, Leaf) else (None, evaluate(leaf, values)) for leaf in plan.leaves(node)
+        ]
+        for leaf, layout in wanted[node]:
+            if leaf is not None and layout.layout is torch.strided:
+                key = leaf.root, leaf.dtype
+                reach[key] = max(reach.get(key, 0), _span(layout))
+    bases: dict[Any, torch.Tensor] = {}
+    known: dict[fx.Node, Any] = {}
+    with mode:
+        for node, leaves in wanted.items():
+            made = [value if leaf is None else _view(leaf, value, reach, bases) for leaf, value in leaves]
+            traced = value_of(node)
+            if isinstance(traced, (list, tuple)) and len(made) == len(traced):
+                known[node] = type(traced)(made) if type(traced) in (list, tuple) else made
+            elif len(made) == 1:
+                known[node] = made[0]
+    return known
+
+
+def _span(layout: Layout) -> int:
+    if 0 in layout.shape:
+        return layout.offset
+    return layout.offset + 1 + sum((size - 1) * stride for size, stride in zip(layout.shape, layout.stride, strict=True))
+
+
+def _view(leaf: Leaf, layout: Layout, reach: Mapping[Any, int], bases: dict[Any, torch.Tensor]) -> torch.Tensor:
+    if layout.layout is not torch.strided:
+        return torch.empty(layout.shape, dtype=layout.dtype, device=layout.device, layout=layout.layout)
+    key = leaf.root, leaf.dtype
+    if key not in bases:
+        bases[key] = torch.empty_strided((reach[key],), (1,), dtype=layout.dtype, device=layout.device)
+    return torch.as_strided(bases[key], layout.shape, layout.stride, layout.offset)

@@ -1,0 +1,202 @@
+"""Whose fault a mismatch is: the op's fake function, its schema, the recorded metadata, or something further up.
+
+The op alone decides. fake(real arguments) != real result: its fake function is wrong. Otherwise the node did right by what
+it was given: then a finding at an argument explains the mismatch, unless the recorded value does not follow from the
+recorded arguments either, which makes the record itself wrong. So an origin behind another origin is still found.
+
+>>> Blame(plan, step, 0, symbols, tainted={}, path="").finding({"stride": ((64, 1), (1, 64))}, given, value)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.sidecar import user_frame
+from . import _torch
+from .alone import Says, on_real, on_symbols, on_traced, shared
+from .expressions import Expression, text_of
+from .findings import Cause, Finding, Mismatch
+from .layout import differences, layout_of
+from .plan import Leaf, Place, Plan, Step
+
+SHOWN_SYMBOLS = 8
+
+
+class Blame:
+    """Judges the mismatches of one value of one step."""
+
+    def __init__(
+        self, plan: Plan, step: Step, place: int, symbols: Mapping[str, Any], tainted: Mapping[str, list[str]], path: str
+    ) -> None:
+        self.plan = plan
+        self.step = step
+        self.place = place
+        self.symbols = symbols
+        self.tainted = tainted
+        self.path = path
+
+    def finding(self, found: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any) -> Finding:
+        """The finding for property -> (expected, got). `given`: the real arguments, still alive."""
+        step = self.step
+        mismatches = [
+            Mismatch(name, _text(expected), _text(got), "unknown", self._traced(name))  # pyright: ignore
+            for name, (expected, got) in found.items()
+        ]
+        if step.node.op in ("placeholder", "get_attr"):
+            for one in mismatches:
+                one.cause = "input"
+        else:
+            self._judge(mismatches, given, value)
+        line, code, near = self._line()
+        inherits = any(one.cause == "inherited" for one in mismatches)
+        return Finding(
+            node=step.name, op=op_name(step.node), mismatches=mismatches,
+            output=self.place if len(step.leaves) > 1 else -1, graph=self.path, line=line, code=code, near=near,
+            module=module_of(step.node), symbols=self._symbols(),
+            under=sorted({name for names in self.tainted.values() for name in names}) if inherits else [],
+        )  # fmt: skip
+
+    def _judge(self, mismatches: Sequence[Mismatch], given: Mapping[fx.Node, Any], value: Any) -> None:
+        real = on_real(self.plan, self.step, given)
+        wrong = self._against_real(real, given, value)
+        traced: Says | None = None
+        for one in mismatches:
+            if one.property == "mutation":
+                one.cause, one.why = "schema", "its schema does not say that it writes there"
+                continue
+            if one.property == "run":
+                one.cause = "inherited" if self.tainted else "unknown"
+                continue
+            if real.error:
+                one.cause = "inherited" if self.tainted else "unknown"
+                one.why = f"the fake function could not be run on the real arguments ({real.error})"
+                continue
+            if one.property in wrong:
+                one.cause, one.why = "fake", f"on the same arguments it says {wrong[one.property]}"
+                continue
+            if traced is None:
+                traced = on_traced(self.plan, self.step, self.symbols)
+            off = self._against_record(traced)
+            if self.tainted and (traced.error or one.property not in off):
+                one.cause = "inherited"
+            elif not self.tainted and not traced.error and self._branches(one.property):
+                one.cause, one.why = "symbolic", "with symbols for sizes it says what was recorded, with numbers what came"
+            else:
+                one.cause = "stale"
+                one.why = f"on the recorded arguments the op says {off[one.property]}" if one.property in off else ""
+
+    def _against_real(self, says: Says, given: Mapping[fx.Node, Any], value: Any) -> dict[str, str]:
+        """Property -> what the fake function says, where that is not what the op did."""
+        if says.error or self.place >= len(says.leaves):
+            return {} if says.error else {"kind": f"{len(says.leaves)} values"}
+        fake = says.leaves[self.place]
+        real = layout_of(value) if isinstance(value, torch.Tensor) else value
+        wrong = {name: _text(said) for name, (said, _) in differences(fake, real).items()}
+        shares = shared(value, given)
+        if shares != says.shares[self.place]:
+            wrong["alias"] = _sharing(says.shares[self.place])
+        elif not shares and "kind" not in wrong:
+            wrong["alias"] = "memory of its own"  # yet it lies in memory that no argument has
+        return wrong
+
+    def _against_record(self, says: Says) -> dict[str, str]:
+        """Property -> what the fake function says of the recorded arguments, where that is not what is recorded."""
+        if says.error or self.place >= len(says.leaves):
+            return {}
+        leaf = self.step.leaves[self.place]
+        try:
+            recorded = leaf.at(self.symbols) if isinstance(leaf, (Leaf, Expression)) else leaf
+        except KeyError:
+            return {}
+        off = {name: _text(said) for name, (said, _) in differences(says.leaves[self.place], recorded).items()}
+        if isinstance(leaf, Leaf) and says.shares[self.place] != self._recorded_sharing(leaf):
+            off["alias"] = _sharing(says.shares[self.place])
+        return off
+
+    def _recorded_sharing(self, leaf: Leaf) -> frozenset[str]:
+        found: set[str] = set()
+        for node in self.step.tensors:
+            if any(isinstance(one, Leaf) and one.root == leaf.root for one in self.plan.leaves(node)):
+                found.add(node.name)
+        return frozenset(found)
+
+    def _branches(self, name: str) -> bool:
+        """Whether the fake function, run on symbols, says what was recorded."""
+        if not self.step.needs:
+            return False
+        says = on_symbols(self.plan, self.step, self.symbols)
+        return not says.error and bool(says.leaves) and name not in self._against_record(says)
+
+    def _traced(self, name: str) -> str:
+        leaf = self.step.leaves[self.place] if self.place < len(self.step.leaves) else None
+        if isinstance(leaf, Leaf):
+            part = {"size": leaf.shape, "stride": leaf.stride, "offset": leaf.offset}.get(name)
+            text = text_of(part) if part is not None else ""
+        else:
+            text = leaf.text if isinstance(leaf, Expression) else ""
+        return text if any(symbol in text for symbol in self.step.needs) else ""
+
+    def _symbols(self) -> dict[str, Any]:
+        wanted = sorted(self.step.needs) or []
+        return {name: self.symbols[name] for name in wanted[:SHOWN_SYMBOLS] if name in self.symbols}
+
+    def _line(self) -> tuple[str, str, bool]:
+        """The user's line of the node; of the nearest node that its inputs come from where it has none of its own."""
+        waiting, seen, near = [self.step.node], {self.step.node}, False
+        while waiting:
+            node = waiting.pop(0)
+            line, code = user_frame(node.meta.get("stack_trace") or "")
+            if line:
+                return line, code, near
+            near = True
+            for one in node.all_input_nodes:
+                if one not in seen:
+                    seen.add(one)
+                    waiting.append(one)
+        return "", "", False
+
+
+def op_name(node: fx.Node) -> str:
+    """The op as a user writes it: "aten.view.default", "mylib::foo" for a custom op, a method's name, "placeholder"."""
+    target = node.target
+    if isinstance(target, _torch.OpOverload):
+        return str(target) if target.namespace in ("aten", "prims") else target.name().removesuffix(".default")
+    if isinstance(target, _torch.OpOverloadPacket):
+        return str(target)
+    if isinstance(target, _torch.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    if node.op in ("placeholder", "get_attr", "output"):
+        return node.op
+    if isinstance(target, str):
+        return f"Tensor.{target}" if node.op == "call_method" else target
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}".removeprefix("_operator.")
+
+
+def module_of(node: fx.Node) -> str:
+    """The path and class of the innermost module that a node comes from."""
+    for key in ("nn_module_stack", "fwd_nn_module_stack"):
+        stack = node.meta.get(key)
+        if stack:
+            path, kind = list(stack.values())[-1][:2]
+            name = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
+            return f"{path} ({name.rpartition('.')[2]})"
+    return ""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, torch.Size):
+        return str(tuple(value))
+    if isinstance(value, tuple):
+        return str(tuple("any" if one is None else one for one in value)).replace("'any'", "any")
+    return str(value)
+
+
+def _sharing(names: frozenset[str]) -> str:
+    return "memory of its own" if not names else f"the memory of {', '.join(f'`{name}`' for name in sorted(names))}"
+
+
+__all__ = ["Blame", "Cause", "Place", "module_of", "op_name"]

@@ -1,0 +1,267 @@
+"""A graph that checks its own values: the callable behind `debug_nop`, and its subgraphs'.
+
+The first run on inputs of a new layout is deep (storages and contents too), later ones are quick. Subgraphs of
+higher-order ops are checked when the op runs them. A graph that is called with fake values, while something traces it,
+runs unchecked.
+
+>>> run = checked(fx_g, inps)
+>>> outputs = run([x, y]); run.findings
+[]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import _torch
+from .binding import Binding, bind
+from .findings import Finding, MetadataMismatch, merged
+from .generate import ToItsEnd, generated
+from .plan import Leaf, plan_of
+from .report import text_report
+from .running import Run
+
+BINDINGS = 64
+"""How many combinations of input layouts are remembered per graph."""
+
+
+_COLLECTORS: list[list[Finding]] = []
+"""Lists of the `collecting` contexts in force. Not per thread: backward graphs run on threads of the autograd engine."""
+
+
+class CheckedGraph:
+    """One graph, or subgraph, with its plan, its two generated modules and what it remembers."""
+
+    def __init__(self, gm: fx.GraphModule, session: Session, path: str = "", device: torch.device | None = None) -> None:
+        self.gm = gm
+        self.session = session
+        self.path = path
+        self.plan = plan_of(gm, device)
+        self.bindings: OrderedDict[Any, Binding] = OrderedDict()
+        self.last: Binding | None = None
+        self.tensors = [
+            place for place, step in enumerate(self.plan.inputs)
+            if len(step.leaves) == 1 and isinstance(step.leaves[0], Leaf) and step.leaves[0].layout is torch.strided
+        ]  # fmt: skip
+        rest = [place for place in range(len(self.plan.inputs)) if place not in set(self.tensors)]
+        self.numbers = [place for place in rest if self.plan.inputs[place].needs]
+        self._inner = {
+            str(node.target): CheckedSubgraph(CheckedGraph(inner, session, f"{path}{node.target}.", device))
+            for node in gm.graph.nodes
+            if node.op == "get_attr" and isinstance(inner := _attribute(gm, str(node.target)), fx.GraphModule)
+        }
+        self._modules: dict[bool, fx.GraphModule] = {}
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        """Runs the graph on flat inputs; findings go to the session."""
+        if any(isinstance(one, _torch.FakeTensor) for one in inputs):
+            return self.gm(*inputs)
+        binding, deep = self._binding(inputs)
+        with self._running(Run(self, binding, deep=deep), inputs) as run:
+            outputs = self._module(deep)(run, *inputs)
+        binding.runs += 1
+        return outputs
+
+    def to_its_end(self, inputs: Sequence[Any]) -> None:
+        """Runs the graph past nodes that fail, with made-up values in their places, for what else there is to find."""
+        with self._running(Run(self, self._binding(inputs)[0], deep=True), inputs) as run:
+            ToItsEnd(self._module(True), self.plan, run).run(run, *inputs)
+
+    @contextlib.contextmanager
+    def _running(self, run: Run, inputs: Sequence[Any]) -> Iterator[Run]:
+        if run.deep or run.binding.known:
+            run.inputs(list(inputs))
+        runs = self.session.runs
+        runs.append(run)
+        try:
+            yield run
+        finally:
+            runs.pop()
+            self.session.found(run.findings)
+
+    def _binding(self, inputs: Sequence[Any]) -> tuple[Binding, bool]:
+        """The binding of these inputs, and whether this is the first run with it."""
+        try:
+            seen: tuple[Any, ...] = tuple([
+                (one.shape, one.stride(), one.dtype, one.device, one.storage_offset())
+                for one in map(inputs.__getitem__, self.tensors)
+            ])  # fmt: skip
+        except (AttributeError, RuntimeError, NotImplementedError):  # not a strided tensor: found when it is compared
+            seen = tuple(str(type(one)) for one in inputs)
+        seen += tuple(map(inputs.__getitem__, self.numbers))
+        outer = self.session.outer(self.plan.free)
+        key = (seen, *outer.items()) if outer else seen
+        if self.last is not None and self.last.seen == key:
+            return self.last, _is_new(self.last)
+        found = self.bindings.get(key)
+        if found is None:
+            found = bind(self.plan, inputs, key, outer, lambda path: _attribute(self.gm, path))
+            self.bindings[key] = found
+            if len(self.bindings) > BINDINGS:
+                self.bindings.popitem(last=False)
+        else:
+            self.bindings.move_to_end(key)
+        self.last = found
+        return found, _is_new(found)
+
+    def _module(self, deep: bool) -> fx.GraphModule:
+        if deep not in self._modules:
+            module = generated(self.gm, self.plan, deep=deep)
+            for path, inner in self._inner.items():
+                _set_attribute(module, path, inner)
+            self._modules[deep] = module
+        return self._modules[deep]
+
+    def unchecked(self) -> list[str]:
+        """Sentences on values that are not checked, here and in subgraphs."""
+        unbound = sorted({name for binding in self.bindings.values() for name in binding.unbound})
+        here = [f"{self.path}{one}" for one in self.plan.unchecked]
+        if unbound:
+            where = self.path or "graph"
+            here.append(f"{where}: no input says what {', '.join(unbound)} is; taken from the first value that does")
+        return here + [one for inner in self._inner.values() for one in inner.checks.unchecked()]
+
+    def values(self) -> int:
+        """How many values are checked, here and in subgraphs."""
+        own = sum(len(step.leaves) for step in self.plan.steps if step.way != "none" or step.node.op == "placeholder")
+        return own + sum(inner.checks.values() for inner in self._inner.values())
+
+
+def _is_new(binding: Binding) -> bool:
+    """Whether a run must be deep: the first on such inputs, and the first for a new collector."""
+    wanted = _COLLECTORS[-1] if _COLLECTORS else None
+    new = binding.runs == 0 or (wanted is not None and binding.told is not wanted)
+    binding.told = wanted
+    return new
+
+
+class CheckedSubgraph(torch.nn.Module):
+    """A subgraph in the place where a higher-order op looks for it; one that looks into it (`.graph`) sees the original."""
+
+    def __init__(self, checks: CheckedGraph) -> None:
+        super().__init__()
+        self.checks = checks
+        self.graph = checks.gm.graph
+        self.meta = checks.gm.meta
+
+    def forward(self, *inputs: Any) -> Any:
+        """Runs the subgraph, checked."""
+        return self.checks(inputs)
+
+
+class Session:
+    """What the graphs of one callable share: the runs in progress on each thread, and the findings."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self.findings: list[Finding] = []
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs in progress on this thread, outermost first."""
+        if not hasattr(self._local, "runs"):
+            self._local.runs = []
+            self._local.last = []
+        return self._local.runs
+
+    def outer(self, names: frozenset[str]) -> dict[str, Any]:
+        """What the calling graphs know of these symbols."""
+        if not names:
+            return {}
+        return {name: run.symbols[name] for run in self.runs for name in sorted(names) if name in run.symbols}
+
+    def found(self, findings: Sequence[Finding]) -> None:
+        """Adds what one run found."""
+        if findings:
+            with self._lock:
+                self._local.last += findings
+                self.findings = merged([*self.findings, *findings])
+
+    def taken(self) -> list[Finding]:
+        """What was found on this thread since this was last asked."""
+        _ = self.runs
+        found, self._local.last = merged(self._local.last), []
+        return found
+
+
+class Checked:
+    """The boxed callable: takes one list, runs the whole graph checked, returns its result.
+
+    `findings` are those of all runs so far. With `raises`, a run that found something ends with MetadataMismatch instead.
+    """
+
+    def __init__(self, gm: fx.GraphModule, *, raises: bool, device: torch.device | None = None) -> None:
+        self._boxed_call = True  # on the instance: who wraps a backward keeps what `functools.wraps` keeps
+        self.__wrapped__ = gm
+        self.raises = raises
+        self.session = Session()
+        self.graph = CheckedGraph(gm, self.session, device=device)
+
+    def __call__(self, args: Sequence[Any]) -> Any:
+        """Runs once. Raises MetadataMismatch after the whole graph ran; also when the graph fails because of what was found."""
+        codegen = self.__wrapped__.graph
+        try:
+            outputs = codegen.process_outputs(self.graph(codegen.process_inputs(*args)))
+        except Exception as error:
+            found = self._take()
+            if found and self.raises and not _COLLECTORS:
+                text = f"{text_report(found)}\nThe graph then failed: {type(error).__name__}: {error}"
+                raise MetadataMismatch(text, found) from error
+            raise
+        found = self._take()
+        if found and self.raises and not _COLLECTORS:
+            raise MetadataMismatch(text_report(found), found)
+        return outputs
+
+    def _take(self) -> list[Finding]:
+        found = self.session.taken()
+        if found and _COLLECTORS:
+            _COLLECTORS[-1][:] = merged([*_COLLECTORS[-1], *found])
+        return found
+
+    @property
+    def findings(self) -> list[Finding]:
+        """One per value, of all runs so far."""
+        return list(self.session.findings)
+
+    def report(self) -> str:
+        """The findings so far as text."""
+        return text_report(self.findings)
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[list[Finding]]:
+    """Inside, no checked graph raises, and what all of them find is in the list that this gives."""
+    found: list[Finding] = []
+    _COLLECTORS.append(found)
+    try:
+        yield found
+    finally:
+        _COLLECTORS.remove(found)
+
+
+def checked(fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None) -> Checked:
+    """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked at;
+    `device`: where a graph that was traced elsewhere has been moved to."""
+    return Checked(fx_g, raises=False, device=device)
+
+
+def _attribute(owner: Any, path: str) -> Any:
+    for part in path.split("."):
+        owner = getattr(owner, part, None)
+    return owner
+
+
+def _set_attribute(owner: Any, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for part in parents:
+        owner = getattr(owner, part)
+    setattr(owner, last, value)

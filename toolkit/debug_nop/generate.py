@@ -1,0 +1,165 @@
+"""The checked module: fx prints the graph, and a check stands after each node's line.
+
+The checks are marker nodes in a copy of the graph, so that fx itself keeps values alive for as long as a check needs them;
+when fx generates code, the line of a marker is rewritten into the comparison. Two forms: `quick` compares layouts, and
+memory where an op may alias, with one tuple comparison per node; `deep` goes through `Run.before` and `Run.after`, which
+also look at storages and contents.
+
+>>> generated(gm, plan, deep=False).code
+    sin = torch.ops.aten.sin.default(x)
+    if (sin.shape, sin.stride(), sin.dtype, sin.device, sin.storage_offset(), ) != graphdbg_k[1]: graphdbg_r.bad(1, sin, x)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from .plan import Plan, Step, parts_sharing
+
+RUN = "graphdbg_run"
+_MARKER = re.compile(r"^(\s*)(\w+) = (?:\w+_)?graphdbg_marker\((\d+)((?:, \w+)*)\)(?:;  (.*))?$")
+
+Template = Callable[[list[str]], str]
+
+
+def graphdbg_marker(number: int, *values: object) -> None:
+    """Stands in the graph where a check will be; never called."""
+    raise AssertionError("a check was not written into the generated code")
+
+
+def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool) -> fx.GraphModule:
+    """A module that takes a Run and the graph's flat inputs, and reports to the Run. Parameters are shared with `gm`."""
+    graph, templates, calls = marked(gm.graph, plan, deep=deep)
+
+    def rewrite(body: list[str]) -> list[str]:
+        lines: list[str] = []
+        for line in "".join(body).split("\n"):
+            found = _MARKER.match(line)
+            if found is None:
+                lines.append(line + "\n")
+                continue
+            indent, own, number, names, deleted = found.groups()
+            lines.append(indent + templates[int(number)](re.findall(r"\w+", names)) + "\n")
+            dead = [name for name in (deleted or "").removesuffix(" = None").split(" = ") if name and name != own]
+            if dead:
+                lines.append(f"{indent}{' = '.join(dead)} = None\n")
+        return lines
+
+    graph.on_generate_code(lambda current: rewrite)
+    module = fx.GraphModule(gm, graph, class_name=f"Checked{type(gm).__name__}")
+    module.meta["graphdbg_calls"] = calls
+    return module
+
+
+class ToItsEnd(fx.Interpreter):
+    """Runs a deep module node by node, past nodes that fail: the Run gives a value in their place. Only after a failure."""
+
+    def __init__(self, module: fx.GraphModule, plan: Plan, run: Any) -> None:
+        super().__init__(module)
+        self.checks = run
+        self.calls: dict[int, Call] = module.meta["graphdbg_calls"]
+        self.steps = {step.name: step for step in plan.steps}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """The node's value; that of a marker is what its check gives."""
+        if n.target is graphdbg_marker:
+            number, *values = self.fetch_args_kwargs_from_env(n)[0]
+            method, index = self.calls.get(number, ("", 0))
+            return getattr(self.checks, method)(index, *values) if method else None
+        try:
+            return super().run_node(n)
+        except Exception as error:  # noqa: BLE001  whatever an op raises, the run goes on
+            step = self.steps[n.name]
+            arguments = [self.env[one] for one in n.all_input_nodes]
+            return self.checks.failed(step, error, dict(zip(step.node.all_input_nodes, arguments, strict=True)))
+
+
+Call = tuple[str, int]
+"""A method of Run, and the index of the step that it is called for."""
+
+
+def marked(graph: fx.Graph, plan: Plan, *, deep: bool) -> tuple[fx.Graph, list[Template], dict[int, Call]]:
+    """A copy of the graph that takes a Run first and has marker nodes; what each marker becomes; which of them are calls."""
+    calls: dict[int, Call] = {}
+    out = fx.Graph()
+    run = out.placeholder(RUN)
+    templates: list[Template] = []
+    copies: dict[fx.Node, fx.Node] = {}
+    begun = False
+
+    def call(method: str, step: Step, *values: fx.Node) -> None:
+        calls[len(templates)] = method, step.index
+        mark(lambda names: f"graphdbg_r.{method}({', '.join([str(step.index), *names])})", *values)
+
+    def mark(template: Template, *values: fx.Node) -> None:
+        templates.append(template)
+        out.call_function(graphdbg_marker, (len(templates) - 1, *values))
+
+    for node in graph.nodes:
+        if node.op != "placeholder" and not begun:
+            begun = True
+            mark(_begin, run)
+        step = plan.by_node[node]
+        arguments = [copies[one] for one in node.all_input_nodes]
+        careful = deep or not step.torchs
+        computed = node.op in ("call_function", "call_method", "call_module")
+        looked_at = computed and (step.way != "none" or step.written is not None)
+        if careful and looked_at and step.written is not None and step.tensors:
+            call("before", step, *(copies[one] for one in step.tensors))
+        copies[node] = copied = out.node_copy(node, copies.__getitem__)
+        copied.type = None
+        if not looked_at and not (step.way != "none" and node.op == "get_attr"):
+            continue
+        if careful or step.way == "several" or step.late:
+            call("after", step, copied, *arguments)
+        elif step.way == "inline":
+            mark(_inline(step), copied, *arguments)
+        elif step.way == "parts":
+            mark(_parts(step, plan), copied, *arguments)
+        elif step.way == "number":
+            mark(_number(step), copied, *arguments)
+    out.lint()
+    return out, templates, calls
+
+
+def _begin(names: list[str]) -> str:
+    return f"graphdbg_r, graphdbg_k, graphdbg_al = {names[0]}, {names[0]}.expected, {names[0]}.is_alias_of"
+
+
+def _number(step: Step) -> Template:
+    index = step.index
+    return lambda names: f"if {names[0]} != graphdbg_k[{index}]: graphdbg_r.bad({', '.join([str(index), *names])})"
+
+
+def _parts(step: Step, plan: Plan) -> Template:
+    index, count, inputs = step.index, len(step.leaves), list(step.node.all_input_nodes)
+    asked = [(part, inputs.index(node) + 1) for part, node in parts_sharing(plan, step)]
+
+    def template(names: list[str]) -> str:
+        v = names[0]
+        looked = ", ".join(_layout(f"{v}[{part}]") for part, leaf in enumerate(step.leaves) if leaf is not None)
+        shared = "".join(f", graphdbg_al({v}[{part}], {names[place]})" for part, place in asked)
+        call = f"graphdbg_r.after({', '.join([str(index), *names])})"
+        return f"if len({v}) != {count} or ({looked}{shared}) != graphdbg_k[{index}]: {call}"
+
+    return template
+
+
+def _layout(v: str) -> str:
+    return f"{v}.shape, {v}.stride(), {v}.dtype, {v}.device, {v}.storage_offset()"
+
+
+def _inline(step: Step) -> Template:
+    index, inputs = step.index, list(step.node.all_input_nodes)
+    asked = [inputs.index(node) + 1 for node in (*step.aliased, *step.apart)]
+
+    def template(names: list[str]) -> str:
+        v = names[0]
+        shared = "".join(f", graphdbg_al({v}, {names[place]})" for place in asked)
+        return f"if ({_layout(v)}{shared}) != graphdbg_k[{index}]: graphdbg_r.bad({', '.join([str(index), *names])})"
+
+    return template

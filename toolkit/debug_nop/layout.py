@@ -1,0 +1,109 @@
+"""What is compared of a value: size, dtype, significant strides, storage offset, device, layout; of a number its value.
+
+Strides count where a dimension has more than one element and the tensor has any; so does the offset of a tensor with
+elements. Must not read data.
+
+>>> differences(Layout((4, 8), (8, 1), torch.float32, cpu, 0), layout_of(torch.ones(8, 4).t()))
+{'stride': ((8, 1), (1, 4))}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Layout(NamedTuple):
+    """The metadata of one tensor. A size, stride or offset of None stands for any: it depends on data."""
+
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    dtype: torch.dtype
+    device: torch.device
+    offset: Any = 0
+    layout: torch.layout = torch.strided
+
+    @property
+    def compared(self) -> tuple[Any, ...]:
+        """What generated code compares of a strided tensor, in its order."""
+        return self[:5]
+
+
+Difference = tuple[Any, Any]
+"""What was expected and what came."""
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    """The layout of a real or fake tensor; one that is not strided has no strides and no offset."""
+    shape = tuple(map(_number, tensor.shape))
+    if tensor.layout is not torch.strided:
+        return Layout(shape, (), tensor.dtype, tensor.device, 0, tensor.layout)
+    try:
+        stride, offset = tuple(map(_number, tensor.stride())), _number(tensor.storage_offset())
+    except (RuntimeError, NotImplementedError):  # a wrapper of vmap, an opaque layout
+        stride, offset = (None,) * len(shape), None
+    return Layout(shape, stride, tensor.dtype, tensor.device, offset)
+
+
+def _number(size: Any) -> Any:
+    if isinstance(size, torch.SymInt):
+        expr = size.node.expr
+        return int(expr) if expr.is_number else None
+    return size
+
+
+def differences(expected: Any, got: Any) -> dict[str, Difference]:
+    """Property -> (expected, got) for two layouts, or two numbers; {} when they agree in all that counts."""
+    if isinstance(expected, Layout) and isinstance(got, Layout):
+        return _of_tensors(expected, got)
+    if isinstance(expected, Layout) or isinstance(got, Layout):
+        return {"kind": (_kind(expected), _kind(got))}
+    if expected is None or got is None or _equal_numbers(expected, got):
+        return {}
+    return {"value": (expected, got)}
+
+
+def _of_tensors(expected: Layout, got: Layout) -> dict[str, Difference]:
+    found: dict[str, Difference] = {}
+    if expected.dtype != got.dtype:
+        found["dtype"] = (expected.dtype, got.dtype)
+    if not same_device(expected.device, got.device):
+        found["device"] = (expected.device, got.device)
+    if expected.layout != got.layout:
+        found["layout"] = (expected.layout, got.layout)
+    if not _same(expected.shape, got.shape):
+        found["size"] = (expected.shape, got.shape)
+    if expected.layout is not torch.strided or got.layout is not torch.strided or 0 in got.shape:
+        return found
+    if len(expected.stride) == len(got.stride):
+        counted = [place for place, size in enumerate(got.shape) if size != 1 and expected.shape[place] != 1]
+        if any(not _same_number(expected.stride[place], got.stride[place]) for place in counted):
+            found["stride"] = (expected.stride, got.stride)
+    if not _same_number(expected.offset, got.offset):
+        found["offset"] = (expected.offset, got.offset)
+    return found
+
+
+def same_device(one: torch.device, other: torch.device) -> bool:
+    """Whether two devices are one; a device without an index is the current one of its kind."""
+    return one.type == other.type and (one.index == other.index or one.index is None or other.index is None)
+
+
+def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return len(one) == len(other) and all(map(_same_number, one, other))
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    return one is None or other is None or one == other
+
+
+def _equal_numbers(one: Any, other: Any) -> bool:
+    if isinstance(one, float) or isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12) or one != one
+    return one == other
+
+
+def _kind(value: Any) -> str:
+    return "a tensor" if isinstance(value, Layout) else "None" if value is None else f"the number {value}"

@@ -1,0 +1,336 @@
+"""What every value of a graph must look like, worked out once from the traced metadata.
+
+A Step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
+arguments it shares memory with, the arguments that its schema writes to. Must not run anything, and must not add guards.
+
+>>> plan = plan_of(fx_g)
+>>> plan.steps[17].leaves[0].shape
+(Expression(text='s0', ...), 64)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from . import _torch
+from .expressions import Expression, evaluate, expression
+from .layout import Layout
+
+Place = tuple[int, int]
+"""Index of a step, index of a leaf in its value."""
+
+
+class Leaf(NamedTuple):
+    """A tensor as traced. `root` is the place of the first value in the same storage; its own place when it begins one."""
+
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    dtype: torch.dtype
+    device: torch.device
+    offset: Any
+    layout: torch.layout
+    root: Place
+
+    def at(self, values: Any, shift: int = 0) -> Layout:
+        """The layout under symbol values; `shift`: how far the storage's root lies from where it was traced."""
+        shape = tuple(evaluate(size, values) for size in self.shape)
+        stride = tuple(evaluate(size, values) for size in self.stride)
+        return Layout(shape, stride, self.dtype, self.device, evaluate(self.offset, values) + shift, self.layout)
+
+
+@dataclass
+class Step:
+    """One node. `leaves`: what its value flattens to (a Leaf, an Expression, a number; None where nothing is known).
+
+    `way`: inline (one strided tensor: one comparison in the generated code), number, parts (a flat tuple of those: one
+    comparison too), several (anything else with a value), or none. `aliased` / `apart`: arguments whose memory the value
+    must (not) share. `torchs`: an op of torch's own. `written`: arguments that its schema writes to; None where it is not
+    known what the op writes to.
+    """
+
+    index: int
+    node: fx.Node
+    leaves: list[Any] = field(default_factory=list)
+    way: str = "none"
+    aliased: tuple[fx.Node, ...] = ()
+    apart: tuple[fx.Node, ...] = ()
+    torchs: bool = True
+    written: frozenset[fx.Node] | None = frozenset()
+    needs: frozenset[str] = frozenset()
+    late: bool = False
+    binds: tuple[tuple[str, Any], ...] = ()
+    tensors: tuple[fx.Node, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+
+@dataclass
+class Plan:
+    """All steps, and how symbols get their numbers: `bound` are those that inputs give, `free` those that nothing gives
+    before the graph runs. `unchecked`: sentences on what is left out."""
+
+    graph: fx.Graph
+    steps: list[Step]
+    by_node: dict[fx.Node, Step]
+    inputs: list[Step]
+    bound: dict[str, Callable[[list[Any]], Any]]
+    free: frozenset[str]
+    unchecked: list[str]
+
+    def source(self, node: fx.Node) -> tuple[Step, int] | None:
+        """The step and leaf that a node's value comes from, through `getitem`s of a checked tuple; None where there is none."""
+        step = self.by_node[node]
+        return (step, 0) if step.leaves and step.way != "none" else self._item(node)
+
+    def leaves(self, node: fx.Node) -> list[Any]:
+        """What was traced of a node's value; of a `getitem`, its part of the tuple."""
+        source = self.source(node)
+        return [source[0].leaves[source[1]]] if source is not None and source[0].node is not node else self.by_node[node].leaves
+
+    def _item(self, node: fx.Node) -> tuple[Step, int] | None:
+        if is_getitem(node) and isinstance(owner := node.args[0], fx.Node):
+            parent = self.by_node[owner]
+            if parent.way in ("several", "parts") and isinstance(owner_value := value_of(owner), (tuple, list)):
+                place = node.args[1]
+                if isinstance(place, int) and all(not isinstance(one, (tuple, list, dict)) for one in owner_value):
+                    return parent, place % max(len(owner_value), 1)
+        return None
+
+
+def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
+    """The plan of one graph; its subgraphs have plans of their own. `device`: where a graph traced elsewhere was moved to."""
+    steps = [Step(index, node) for index, node in enumerate(gm.graph.nodes)]
+    by_node = {step.node: step for step in steps}
+    roots: dict[int, Place] = {}
+    unchecked: list[str] = []
+    reshaped = _reshaped_in_place(gm.graph)
+    for step in steps:
+        value = value_of(step.node)
+        if step.node.op == "output" or (value is None and not _has_value(step.node)):
+            continue
+        if step.node in reshaped:
+            unchecked.append(f"{step.name}: a later node changes its shape in place")
+            continue
+        leaves = [value] if isinstance(value, torch.Tensor) else _torch.tree_leaves(value)
+        step.leaves = [leaf_of(leaf, (step.index, place), roots, device) for place, leaf in enumerate(leaves)]
+        step.needs = frozenset(name for leaf in step.leaves for name in _symbols(leaf))
+    inputs = [step for step in steps if step.node.op == "placeholder"]
+    bound = _bound(inputs)
+    plan = Plan(gm.graph, steps, by_node, inputs, bound, frozenset(), unchecked)
+    known = set(bound)
+    free: set[str] = set()
+    for step in steps:
+        _describe(step, plan)
+        step.binds = _bindings(step.node)
+        known_before = frozenset(known)
+        known |= {name for name, _ in step.binds}
+        step.late = bool(step.needs - set(bound))
+        if step.late:
+            free |= step.needs - known_before
+            known |= step.needs
+    plan.free = frozenset(free)
+    return plan
+
+
+def value_of(node: fx.Node) -> Any:
+    """The traced value of a node: `val` behind AOTAutograd, `example_value` in Dynamo's graphs."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def is_getitem(node: fx.Node) -> bool:
+    """Whether a node takes one value out of a tuple."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem" and len(node.args) == 2
+
+
+def _has_value(node: fx.Node) -> bool:
+    return "val" in node.meta or "example_value" in node.meta
+
+
+def leaf_of(value: Any, place: Place, roots: dict[int, Place], device: torch.device | None = None) -> Any:
+    """A traced value as a Leaf, an Expression or a number; None for what is not looked at. `roots` is filled as values come."""
+    if not isinstance(value, torch.Tensor):
+        plain = expression(value)
+        return plain if isinstance(plain, (Expression, int, float, bool)) else None
+    shape = tuple(expression(size) for size in value.shape)
+    if value.layout is not torch.strided:
+        return Leaf(shape, (), value.dtype, device or value.device, 0, value.layout, place)
+    try:
+        stride, offset = tuple(expression(size) for size in value.stride()), expression(value.storage_offset())
+        root = roots.setdefault(_torch.storage_key(value), place)
+    except (RuntimeError, NotImplementedError):  # wrappers of vmap have no storage
+        return None
+    return Leaf(shape, stride, value.dtype, device or value.device, offset, value.layout, root)
+
+
+def _symbols(leaf: Any) -> Iterator[str]:
+    parts = (*leaf.shape, *leaf.stride, leaf.offset) if isinstance(leaf, Leaf) else (leaf,)
+    for part in parts:
+        if isinstance(part, Expression):
+            yield from part.symbols
+
+
+def _bound(inputs: list[Step]) -> dict[str, Callable[[list[Any]], Any]]:
+    """Symbol -> how to read it off the real inputs. A plain symbol is read; one inside "2*s0 + 1" is solved for, if linear."""
+    found: dict[str, Callable[[list[Any]], Any]] = {}
+    rest: list[tuple[Expression, Callable[[list[Any]], Any]]] = []
+    for place, step in enumerate(inputs):
+        for part, read in _readings(step, place):
+            if not isinstance(part, Expression):
+                continue
+            if part.symbols == {part.text}:
+                found.setdefault(part.text, read)
+            else:
+                rest.append((part, read))
+    for part, read in rest:
+        for name in part.symbols - set(found):
+            if len(part.symbols) == 1 and (solve := _linear(part, name, read)) is not None:
+                found[name] = solve
+    return found
+
+
+def _readings(step: Step, place: int) -> Iterator[tuple[Any, Callable[[list[Any]], Any]]]:
+    if len(step.leaves) != 1:
+        return
+    leaf = step.leaves[0]
+    if not isinstance(leaf, Leaf):
+        yield leaf, lambda values: values[place]
+        return
+    for dim, size in enumerate(leaf.shape):
+        yield size, lambda values, dim=dim: values[place].shape[dim]
+    for dim, size in enumerate(leaf.stride):
+        yield size, lambda values, dim=dim: values[place].stride(dim)
+
+
+def _linear(part: Expression, name: str, read: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any] | None:
+    try:
+        low, high, middle = (part.at({name: value}) for value in (64, 192, 128))
+    except (ArithmeticError, ValueError, KeyError):
+        return None
+    if high == low or (low + high) != 2 * middle or (high - low) % 128:
+        return None
+    slope = (high - low) // 128
+    return lambda values: (read(values) - low) // slope + 64
+
+
+def _bindings(node: fx.Node) -> tuple[tuple[str, Any], ...]:
+    bindings = node.meta.get("unbacked_bindings") or {}
+    return tuple((symbol.name, path) for symbol, path in bindings.items())
+
+
+def _describe(step: Step, plan: Plan) -> None:
+    """How a step is checked, and what its schema says."""
+    node = step.node
+    step.tensors = tuple(one for one in node.all_input_nodes if one.op != "output" and _holds_tensor(plan, one))
+    step.torchs, step.written = _schema(node)
+    if node.op in ("placeholder", "output"):
+        return
+    if is_getitem(node) and plan._item(node) is not None:
+        step.leaves = []
+        return
+    if not step.leaves:
+        return
+    only = step.leaves[0] if len(step.leaves) == 1 and not isinstance(value_of(node), (tuple, list, dict)) else None
+    if isinstance(only, Leaf) and only.layout is torch.strided:
+        step.way = "inline"
+        _aliases(step, only, plan)
+    elif only is not None and not isinstance(only, Leaf):
+        step.way = "number"
+    else:
+        step.way = "parts" if _is_flat(step) else "several"
+
+
+def _is_flat(step: Step) -> bool:
+    """Whether a value is one list or tuple of strided tensors and what is not looked at."""
+    value = value_of(step.node)
+    return (
+        isinstance(value, (tuple, list))
+        and len(value) == len(step.leaves)
+        and all(leaf is None or (isinstance(leaf, Leaf) and leaf.layout is torch.strided) for leaf in step.leaves)
+        and any(step.leaves)
+    )
+
+
+def _holds_tensor(plan: Plan, node: fx.Node) -> bool:
+    value = value_of(node)
+    return any(isinstance(leaf, torch.Tensor) for leaf in _torch.tree_leaves(value)) if value is not None else False
+
+
+def _aliases(step: Step, leaf: Leaf, plan: Plan) -> None:
+    aliased: list[fx.Node] = []
+    apart: list[fx.Node] = []
+    for node in step.tensors:
+        source = plan.source(node) or ((plan.by_node[node], 0) if plan.by_node[node].leaves else None)
+        traced = source[0].leaves[source[1]] if source is not None else None
+        if isinstance(traced, Leaf) and traced.layout is torch.strided and isinstance(value_of(node), torch.Tensor):
+            (aliased if traced.root == leaf.root else apart).append(node)
+    step.aliased = tuple(aliased)
+    step.apart = tuple(apart) if _may_alias(step.node) or not step.torchs else ()
+
+
+def parts_sharing(plan: Plan, step: Step) -> list[tuple[int, fx.Node]]:
+    """For a value of several parts: (part, argument) where the part was traced to share the argument's memory."""
+    found: list[tuple[int, fx.Node]] = []
+    for node in step.tensors:
+        source = plan.source(node)
+        traced = source[0].leaves[source[1]] if source is not None else None
+        if isinstance(traced, Leaf) and isinstance(value_of(node), torch.Tensor) and traced.layout is torch.strided:
+            parts = [part for part, leaf in enumerate(step.leaves) if isinstance(leaf, Leaf) and leaf.root == traced.root]
+            found += [(part, node) for part in parts]
+    return found
+
+
+def _may_alias(node: fx.Node) -> bool:
+    """Whether an op's result may be its argument's memory by its schema, or has no schema that says."""
+    if not isinstance(node.target, _torch.OpOverload):
+        return node.op != "get_attr"
+    return any(returned.alias_info is not None for returned in node.target._schema.returns)
+
+
+_TORCHS = frozenset({
+    "aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order",
+})  # fmt: skip
+_FUNCTIONAL_HOPS = frozenset({
+    "auto_functionalized", "auto_functionalized_v2", "with_effects", "triton_kernel_wrapper_functional",
+})  # fmt: skip
+
+
+def _schema(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
+    """Whether an op is torch's own, and the argument nodes that its schema writes to."""
+    target = node.target
+    if isinstance(target, _torch.HigherOrderOperator):
+        return target.name() not in _FUNCTIONAL_HOPS, (frozenset() if target.name() in _FUNCTIONAL_HOPS else None)
+    if isinstance(target, _torch.OpOverloadPacket):
+        target = getattr(target, target.overloads()[0]) if len(target.overloads()) == 1 else target
+    if not isinstance(target, _torch.OpOverload):
+        return True, None
+    written: set[fx.Node] = set()
+    for place, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            written.update(one for one in _torch.tree_leaves(given) if isinstance(one, fx.Node))
+    return target.namespace in _TORCHS, frozenset(written)
+
+
+_RESHAPES = frozenset({
+    "unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
+})  # fmt: skip
+
+
+def _reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose traced value was changed in shape by a later node, so that it does not say what it was."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "").partition(".")[0]
+        if name in _RESHAPES and node.args and isinstance(node.args[0], fx.Node):
+            found.add(node.args[0])
+    return found
+
+

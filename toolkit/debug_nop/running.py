@@ -1,0 +1,296 @@
+"""One run of a checked graph: what the generated code calls when a comparison fails, or where one comparison is not enough.
+
+Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being used
+again; contents are compared by bits. Must not change a value, and must not look further unless something differs.
+
+>>> run = Run(owner, binding, deep=True)
+>>> run.after(17, value, x, y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from . import _torch
+from .binding import Binding, at, flat, single
+from .blame import Blame
+from .contents import Contents, contents
+from .findings import Finding
+from .layout import Layout, differences, layout_of
+from .plan import Leaf, Place, Plan, Step, parts_sharing
+
+if TYPE_CHECKING:
+    from .checking import CheckedGraph
+
+
+class Run:
+    """The state of one execution. `expected` and `is_alias_of` are what the generated code reads."""
+
+    def __init__(self, owner: CheckedGraph, binding: Binding, *, deep: bool) -> None:
+        self.owner = owner
+        self.plan: Plan = owner.plan
+        self.binding = binding
+        self.deep = deep
+        self.expected = binding.expected
+        self.is_alias_of = _torch.is_alias_of
+        self.symbols = dict(binding.symbols)
+        self.findings: list[Finding] = []
+        self.wrong: dict[Place, Finding] = {}
+        self.storages: dict[Place, int] = {}
+        self.first: dict[int, Place] = {}
+        self.references: list[Any] = []
+        self.kept: dict[int, list[Contents | None]] = {}
+
+    def inputs(self, values: list[Any]) -> None:
+        """Compares the graph's inputs with what it was traced for, and takes note of their storages."""
+        for step, value in zip(self.plan.inputs, values, strict=True):
+            layouts = self.binding.layouts[step.index]
+            if layouts is not None and len(layouts) == 1 and layouts[0] is not None:
+                found = differences(layouts[0], described(value))
+                found.pop("offset", None)
+                if found:
+                    self._record(step, 0, found, {}, value)
+            if self.deep:
+                self._note_storage(step, 0, value)
+
+    def bad(self, index: int, value: Any, *arguments: Any) -> None:
+        """A comparison of the generated code failed: finds out in what, or lets it pass from now on."""
+        step = self.plan.steps[index]
+        if isinstance(value, _torch.FakeTensor):
+            return
+        given = dict(zip(step.node.all_input_nodes, arguments, strict=True))
+        layouts = self._layouts(step)
+        if layouts is None:
+            return
+        found = differences(layouts[0], described(value))
+        found |= self._memory(step, value, given)
+        if found:
+            self._record(step, 0, found, given, value)
+        elif isinstance(value, torch.Tensor):  # it differs where nothing depends on it: strides of one element
+            self.expected[index] = (*layout_of(value).compared, *self._shared(step, value, given))
+
+    def failed(self, step: Step, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
+        """A node could not be run; says so, and gives a value like the one that was traced so that the run can go on."""
+        first = (str(error).strip().splitlines() or [""])[0][:200]
+        layouts = self._layouts(step)
+        self._record(step, 0, {"run": ("a result", f"{type(error).__name__}: {first}")}, arguments, None)
+        made = [_like(layout) for layout in layouts or ()]
+        return made[0] if single(step) and made else made
+
+    def before(self, index: int, *tensors: Any) -> None:
+        """Keeps what the arguments hold, except those that the op may write to."""
+        step = self.plan.steps[index]
+        written = {
+            _torch.storage_key(one)
+            for node, value in zip(step.tensors, tensors, strict=True)
+            if step.written and node in step.written
+            for one in _tensors(value)
+        }
+        self.kept[index] = [
+            None if _torch.storage_key(one) in written else contents(one) for value in tensors for one in _tensors(value)
+        ]
+
+    def after(self, index: int, value: Any, *arguments: Any) -> None:
+        """Compares every part of a value, and in a deep run its storages and the contents of the arguments."""
+        step = self.plan.steps[index]
+        given = dict(zip(step.node.all_input_nodes, arguments, strict=True))
+        leaves = [value] if isinstance(value, torch.Tensor) else _torch.tree_leaves(value)
+        if any(isinstance(leaf, _torch.FakeTensor) for leaf in leaves):
+            return
+        self._bind(step, value, leaves)
+        changed = self._changed(step, given)
+        layouts = self._layouts(step)
+        if step.leaves and len(leaves) != len(step.leaves):
+            expected = f"{len(step.leaves)} values"
+            self._record(step, 0, {"kind": (expected, f"{len(leaves)} values"), **changed}, given, value)
+            return
+        clean = not changed
+        for place, leaf in enumerate(leaves):
+            found: dict[str, Any] = dict(changed) if place == 0 else {}
+            if layouts is not None and place < len(layouts) and layouts[place] is not None:
+                found |= differences(layouts[place], described(leaf))
+            if single(step):
+                found |= self._memory(step, leaf, given)
+            elif step.way == "parts":
+                found |= self._part(step, place, leaf, given)
+            if (self.deep or not step.torchs) and "alias" not in found:
+                found |= self._storage(step, place, leaf, given)
+            if found:
+                clean = False
+                self._record(step, place, found, given, leaf)
+        if clean and step.way == "parts" and not step.late:
+            real = [layout_of(leaf) for traced, leaf in zip(step.leaves, leaves, strict=True) if traced is not None]
+            self.expected[index] = flat(self.plan, step, real)
+
+    def _layouts(self, step: Step) -> list[Any] | None:
+        found = self.binding.layouts[step.index]
+        if found is not None or not step.leaves:
+            return found
+        key = (step.index, *(self.symbols.get(name) for name in sorted(step.needs)))
+        known = self.binding.late.get(key)
+        if known is None:
+            known = at(step, self.symbols, self.binding.shifts)
+            if known is not None and len(self.binding.late) < 100_000:
+                self.binding.late[key] = known
+        return known
+
+    def _bind(self, step: Step, value: Any, leaves: list[Any]) -> None:
+        """Gives the symbols that begin at this step their numbers; one that nothing binds is taken from where it stands alone."""
+        for name, path in step.binds:
+            try:
+                self.symbols[name] = int(_torch.key_get(value, path))
+            except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+                continue
+        for name in step.needs - self.symbols.keys():
+            for traced, leaf in zip(step.leaves, leaves, strict=False):
+                if isinstance(traced, Leaf) and isinstance(leaf, torch.Tensor) and len(traced.shape) == leaf.dim():
+                    for size, real in zip(traced.shape, leaf.shape, strict=True):
+                        if getattr(size, "text", None) == name:
+                            self.symbols.setdefault(name, real)
+                elif getattr(traced, "text", None) == name and isinstance(leaf, (int, float)):
+                    self.symbols.setdefault(name, leaf)
+
+    def _shared(self, step: Step, value: Any, given: Mapping[fx.Node, Any]) -> list[bool]:
+        return [_aliases(value, given[node]) for node in (*step.aliased, *step.apart)]
+
+    def _memory(self, step: Step, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+        """Whether a value shares memory with its arguments as it was traced to."""
+        if not isinstance(value, torch.Tensor) or 0 in value.shape:
+            return {}
+        for node in step.aliased:
+            if not _aliases(value, given[node]):
+                return {"alias": (f"the memory of `{node.name}`", "memory of its own")}
+        for node in step.apart:
+            joined = any(_aliases(given[one], given[node]) for one in step.aliased)
+            if _aliases(value, given[node]) and not joined:
+                return {"alias": ("memory of its own", f"the memory of `{node.name}`")}
+        return {}
+
+    def _part(self, step: Step, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+        """Whether one part of a tuple shares memory with the arguments that it was traced to share it with."""
+        for part, node in parts_sharing(self.plan, step):
+            if part == place and 0 not in value.shape and not _aliases(value, given[node]):
+                return {"alias": (f"the memory of `{node.name}`", "memory of its own")}
+        return {}
+
+    def _storage(self, step: Step, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+        """Whether a value lies in the storage that it was traced in, among all storages seen so far."""
+        leaf = step.leaves[place] if place < len(step.leaves) else None
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not isinstance(leaf, Leaf):
+            return {}
+        key = self._note_storage(step, place, value)
+        if 0 in value.shape or leaf.layout is not torch.strided or key is None:
+            return {}
+        own = (step.index, place)
+        if leaf.root != own:
+            there = self.storages.get(leaf.root)
+            if there is None or there == key:
+                return {}
+            return {"alias": (f"the memory of `{self._named(leaf.root)}`", self._whose(key, own, given))}
+        first = self.first[key]
+        if first == own:
+            return {}
+        return {"alias": ("memory of its own", self._whose(key, own, given))}
+
+    def _note_storage(self, step: Step, place: int, value: Any) -> int | None:
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            return None
+        try:
+            storage = value.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            return None
+        key = storage._cdata
+        self.storages[step.index, place] = key
+        if key not in self.first:
+            self.first[key] = (step.index, place)
+            self.references.append(_torch.StorageWeakRef(storage))
+        return key
+
+    def _whose(self, key: int, own: Place, given: Mapping[fx.Node, Any]) -> str:
+        for node, value in given.items():
+            if any(one.layout is torch.strided and _torch.storage_key(one) == key for one in _tensors(value)):
+                return f"the memory of `{node.name}`"
+        first = self.first[key]
+        return "memory of its own" if first == own else f"the memory of `{self._named(first)}`"
+
+    def _named(self, place: Place) -> str:
+        return self.plan.steps[place[0]].name
+
+    def _changed(self, step: Step, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+        """Whether an argument that the op does not say it writes to holds something else than before."""
+        kept = self.kept.pop(step.index, None)
+        if kept is None:
+            return {}
+        pairs = [(node, one) for node in step.tensors for one in _tensors(given[node])]
+        for (node, one), old in zip(pairs, kept, strict=True):
+            if old is not None and not old.same(one):
+                return {"mutation": (f"`{node.name}` left as it is", f"`{node.name}` changed in place")}
+        return {}
+
+    def _record(self, step: Step, place: int, found: dict[str, Any], given: Mapping[fx.Node, Any], value: Any) -> None:
+        """Finds out whose fault it is, once for each way in which a value may be wrong."""
+        key = (step.index, place, *((name, str(pair)) for name, pair in found.items()), *sorted(self._tainted(step)))
+        if key not in self.binding.known:
+            blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path)
+            finding = blame.finding(found, given, value)
+            self.binding.known[key] = None if self._counted_from_storage(step, place, finding) else finding
+        finding = self.binding.known[key]
+        if finding is None:
+            return
+        self.wrong[step.index, place] = finding
+        self.findings.append(finding)
+
+    def _counted_from_storage(self, step: Step, place: int, finding: Finding) -> bool:
+        """Whether an op (as_strided) counts its offset from the start of the storage: an input that lies elsewhere in its
+        storage than when it was traced then moves nothing. The op itself says so."""
+        leaf = step.leaves[place] if place < len(step.leaves) else None
+        moved = isinstance(leaf, Leaf) and leaf.root in self.binding.shifts
+        return moved and all(one.property == "offset" and one.cause == "stale" for one in finding.mismatches)
+
+    def _tainted(self, step: Step) -> dict[str, list[str]]:
+        """The arguments of a step that a finding was made at -> the origins of that finding."""
+        found: dict[str, list[str]] = {}
+        for node in step.node.all_input_nodes:
+            source = self.plan.source(node)
+            places = [(source[0].index, source[1])] if source is not None else []
+            if source is None or source[0].node is node:
+                own = self.plan.by_node[node]
+                places = [(own.index, place) for place in range(max(len(own.leaves), 1))]
+            for place in places:
+                if (finding := self.wrong.get(place)) is not None:
+                    found.setdefault(node.name, [])
+                    names = [finding.node] if finding.origin else []
+                    found[node.name] += [name for name in (*names, *finding.under) if name not in found[node.name]]
+        return found
+
+
+def described(value: Any) -> Any:
+    """The layout of a tensor; a number, or anything else, as it is."""
+    return layout_of(value) if isinstance(value, torch.Tensor) else value
+
+
+def _like(layout: Any) -> Any:
+    if not isinstance(layout, Layout):
+        return layout
+    if layout.layout is not torch.strided:
+        return torch.zeros(layout.shape, dtype=layout.dtype, device=layout.device)
+    return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=layout.device).zero_()
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        yield from (one for one in _torch.tree_leaves(value) if isinstance(one, torch.Tensor))
+
+
+def _aliases(value: Any, other: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    if value.layout is not torch.strided or other.layout is not torch.strided:
+        return False
+    return _torch.is_alias_of(value, other)

@@ -1,0 +1,37 @@
+"""`debug_nop`: the graph as its generated Python code, with every value compared with its traced metadata.
+
+Fails where what torch recorded of a value is not what the value is, before any compiler works on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+from torch.fx.graph import CodeGen
+
+from .._torch import tree_leaves
+from ..debug_nop.checking import Checked
+from ..eager import draw_like_kernels
+from ..spec import ReplaySpec
+from .base import Compiled, Rung
+
+
+class DebugNop(Rung):
+    """Runs the checked module; a mismatch is raised after the whole graph ran."""
+
+    name = "debug_nop"
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        return "moved to another device, a graph has no recorded metadata; see graphdbg check" if spec.device else None
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        gm.graph.set_codegen(CodeGen())
+        draw_like_kernels(gm)
+        checked = Checked(gm, raises=True)
+        return lambda inputs: tree_leaves(checked(inputs), is_leaf=lambda value: value is None)
+
+
+RUNG = DebugNop()
+"""The one instance that the registry hands out."""
