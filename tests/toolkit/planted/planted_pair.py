@@ -18,7 +18,7 @@ class Rewrites(CustomGraphPass):
     def __call__(self, graph: fx.Graph) -> None:
         for node in list(graph.find_nodes(op="call_function", target=aten.mul.Tensor)):
             pair = [arg for arg in node.args if isinstance(arg, fx.Node) and arg.target is aten.sigmoid.default]
-            if not pair or len(pair[0].users) != 1 or WHICH >= 0 and pair[0].name != f"sigmoid_{WHICH}":
+            if not pair or len(pair[0].users) != 1 or (WHICH >= 0 and pair[0].name != f"sigmoid_{WHICH}"):
                 continue
             with graph.inserting_after(node):
                 smaller = graph.call_function(aten.mul.Tensor, (node, 0.98))

@@ -1,0 +1,207 @@
+"""localize on small graphs with faults planted in Inductor: the node is named, with its user line, and compiles are bounded."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.dumps.live import encode, save_graph
+from graphdbg.dumps.schema import Ambient
+from graphdbg.dumps.store import SavedGraph, load_graph, open_run
+from graphdbg.toolkit.blame.departures import departures
+from graphdbg.toolkit.blame.localize import LOCALIZE_PRELOAD, localize
+from graphdbg.toolkit.blame.localized import to_json
+from graphdbg.toolkit.commands.localize import localize as command
+from graphdbg.toolkit.isolation import ForkServer
+
+PLANTED = Path(__file__).resolve().parent.parent / "planted"
+
+SCRIPT = """
+import torch
+torch.manual_seed(0)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.norm = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4), torch.nn.LayerNorm(16)
+    def forward(self, x):
+        h = torch.tanh(self.one(x))
+        return self.two(self.norm(h))
+torch.compile(Net())(torch.randn(6, 8)).square().mean().backward()
+"""
+
+Plant = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("localize")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, warm_inductor_cache: Path) -> Iterator[ForkServer]:
+    sys.path[:0] = added = [str(folder), str(PLANTED)]
+    with ForkServer(warm_inductor_cache, threads=1, preload=LOCALIZE_PRELOAD) as server:
+        server.wait_ready()
+        yield server
+    for path in added:
+        sys.path.remove(path)
+
+
+@pytest.fixture
+def plant(folder: Path) -> Plant:
+    """Writes a module that plants a fault with settings of its own; returns what to import."""
+
+    def make(name: str, **settings: object) -> str:
+        lines = ["import os", *(f"os.environ['PLANTED_{key}'] = '{value}'" for key, value in settings.items()), f"import {name}"]
+        module = f"plants_{len(list(folder.glob('plants_*.py')))}"
+        (folder / f"{module}.py").write_text("\n".join(lines) + "\n")
+        return module
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> Path:
+    (folder / "train.py").write_text(textwrap.dedent(SCRIPT))
+    words = [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--inputs", "first", "train.py"]
+    subprocess.run(words, cwd=folder, check=True, stdin=subprocess.DEVNULL)
+    return folder / "run"
+
+
+def saved(path: Path, function: Callable[..., Any], *inputs: torch.Tensor, **inductor: Any) -> SavedGraph:
+    gm = make_fx(function, tracing_mode="fake")(*inputs)
+    like = encode(gm, id="0_0/inference", stage="inference", ambient=Ambient(grad=False), config={"inductor": inductor})
+    return load_graph(save_graph(gm, list(inputs), path, like=like))
+
+
+def net(x: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:
+    for weight in weights:
+        h = x @ weight
+        x = x + (h * torch.sigmoid(h)).relu() * 0.5
+    return [x]
+
+
+def given(layers: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(4, 8, generator=generator), *(torch.randn(8, 8, generator=generator) / 3 for _ in range(layers))]
+
+
+@pytest.mark.slow
+def test_a_wrong_lowering_in_a_backward_is_named_with_its_forward_node(
+    recorded: Path, server: ForkServer, plant: Plant
+) -> None:
+    run = open_run(recorded)
+    backward = run.graph("0_0/backward")
+    node = [one for one in backward.record.graph.nodes if one.target == "aten.sub.Tensor"][-1]
+    told: list[str] = []
+    found = localize(run.graph("0_0/dynamo"), imports=[plant("planted_node", NODE=node.name)], server=server, tell=told.append)
+    assert found.status == "found"
+    assert found.node is not None
+    assert (found.id, found.node.name, found.alone) == ("0_0/backward", node.name, True)
+    assert found.error == pytest.approx(0.05, rel=0.5)
+    assert found.forward is not None
+    assert found.forward.line.startswith("train.py:")
+    assert "make_fallback(torch.ops.aten.sub.Tensor" in found.work_around
+    assert found.compiles <= found.budget == math.floor(2 * math.log2(found.nodes) + 4)
+    assert sum(line.startswith("compile ") for line in told) == found.compiles + 1  # one for the forward, which is right
+    assert f"`{node.name}`" in found.sentence
+    assert set(to_json(found)) >= {"node", "alone", "compiles", "sentence", "forward"}
+
+
+def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(folder: Path, server: ForkServer, plant: Plant) -> None:
+    graph = saved(folder / "node", net, *given(12))
+    found = localize(graph, imports=[plant("planted_node", NODE="mul_7")], server=server)
+    assert found.node is not None
+    assert (found.status, found.node.name, found.alone, found.compiles) == ("found", "mul_7", True, 4)
+    assert found.node.line.startswith("test_localize.py:")
+    assert "make_fallback(torch.ops.aten.mul.Tensor" in found.work_around
+    assert found.sentence.startswith("First wrong node: `mul_7` (test_localize.py:")
+
+
+def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
+    folder: Path, server: ForkServer, plant: Plant
+) -> None:
+    graph = saved(folder / "pairs", net, *given(4))
+    found = localize(graph, imports=[plant("planted_pair", COUNT=2)], server=server)
+    assert found.status == "found"
+    assert found.node is not None
+    assert found.alone is False
+    assert "sigmoid_2" in {found.node.name, *(one.name for one in found.group)}
+    assert len(found.group) <= 2
+    assert "only fused with" in found.sentence
+    assert found.compiles <= found.budget
+
+
+def test_a_lowering_that_raises_is_named_by_its_exception(folder: Path, server: ForkServer, plant: Plant) -> None:
+    graph = saved(folder / "raises", net, *given(3))
+    found = localize(graph, imports=[plant("planted_op", KIND="raise", NODE="relu_1")], server=server)
+    assert (found.status, found.kind, found.compiles) == ("found", "crash", 1)
+    assert found.node is not None
+    assert found.node.name == "relu_1"
+
+
+@pytest.mark.slow
+def test_code_that_does_not_compile_is_cut_out(folder: Path, server: ForkServer) -> None:
+    def one_relu(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
+        y = x @ w
+        return [(torch.relu(y.sum(0)) * 2).exp() @ w, y.cos()]
+
+    graph = saved(folder / "no_code", one_relu, *given(1), **{"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"})
+    found = localize(graph, server=server)
+    assert found.status == "found"
+    assert found.node is not None
+    assert found.node.name == "relu"
+    assert found.compiles <= found.budget
+
+
+def test_a_nan_of_eagers_own_is_not_the_compilers(folder: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = saved(folder / "nan", lambda x: [torch.log(x - 5).sum(-1) + 1], given(0)[0])
+    found = localize(graph, server=server)
+    assert (found.status, found.exit_code, found.compiles) == ("nothing", 0, 1)
+    assert found.nan_origins[0]["node"] == "log"
+    assert any("eager itself gives NaN, first at `log`" in note for note in found.notes)
+
+
+def test_the_command_prints_one_document(folder: Path, server: ForkServer) -> None:
+    saved(folder / "healthy", lambda x: [x.sin()], given(0)[0])
+    done = CliRunner().invoke(command, [str(folder / "healthy"), "--rung", "nop", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["status"] == "nothing"
+
+
+def test_the_local_test_blames_the_node_and_not_what_comes_after() -> None:
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        return [((x * 3).exp() + 1).log()]
+
+    x = torch.linspace(-1, 1, 32)
+    gm = make_fx(f)(x)
+    wrong = (x * 3).exp() * 1.01
+    got = {"mul": x * 3, "exp": wrong, "add": wrong + 1, "log": (wrong + 1).log()}
+    found = departures(gm, [x], got, seed=0)
+    assert [one.name for one in found] == ["exp"]
+    assert found[0].error == pytest.approx(0.01, rel=0.1)
+    assert departures(gm, [x], {**got, "exp": (x * 3).exp()}, seed=0)[0].name == "add"
+
+
+def test_amplified_rounding_is_no_departure() -> None:
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        return [(x + 1000) - (x + 1000).mean()]
+
+    x = torch.linspace(0, 1e-3, 64)
+    gm = make_fx(f)(x)
+    shifted = x + 1000
+    other = (shifted.double() * (1 + 4e-8)).float()  # another rounding of the sum
+    names = [node.name for node in gm.graph.nodes if node.op == "call_function"]
+    got = {names[-1]: other - shifted.double().mean().float()}
+    assert departures(gm, [x], got, seed=0) == []
