@@ -1,6 +1,6 @@
 """The private names of torch that the debug compilers need, each with the public alternative that is missing.
 
-Read on torch 2.13.0. Importing this module imports torch, not Inductor.
+Read on torch 2.13.0, run on 2.11.0 to 2.15.0. Importing this module imports torch, not Inductor.
 
 >>> fake_mode_of(fx_g).shape_env
 """

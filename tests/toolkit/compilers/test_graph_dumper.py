@@ -156,7 +156,10 @@ def test_two_threads_write_one_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("program", "stages"),
-    [(LIGHT_PROGRAM, ["forward"]), pytest.param(PROGRAM, ["backward", "forward", "joint"], marks=pytest.mark.slow)],
+    [
+        pytest.param(LIGHT_PROGRAM, ["forward"], id="one graph"),
+        pytest.param(PROGRAM, ["backward", "forward", "joint"], id="a training step", marks=pytest.mark.slow),
+    ],
 )
 def test_two_ranks_write_one_run(tmp_path: Path, program: str, stages: list[str]) -> None:
     ranks = [
