@@ -62,17 +62,6 @@ def name_within(path: str, around: str) -> str:
     return path.removeprefix(f"{around}.") if around else path
 
 
-def common(paths: list[Path]) -> Path:
-    """The levels that all of them begin with."""
-    if not paths:
-        return ()
-    first, last = min(paths), max(paths)
-    same = 0
-    while same < min(len(first), len(last)) and first[same] == last[same]:
-        same += 1
-    return first[:same]
-
-
 def _innermost(path: Path, kept: Mapping[Path, Cluster]) -> Path:
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in kept), ())
 

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 
 from ...dumps.errors import UsageError
 from . import LARGE
-from .framing import Path, common, frames, unframed
+from .framing import Path, frames, unframed
 from .model import Box, Cluster, Edge, View
-from .source import DrawnGraph, DrawnNode, shorten
+from .source import DrawnGraph, DrawnNode, common, shorten
 
 MOST_OUTPUT_EDGES = 8
 """A graph with more outputs has them marked on the boxes that make them: so many edges to one box say nothing."""
+
+MOST_SIZE_EDGES = 3
+"""A size that more nodes use has no edges: they would cross the whole picture and say little."""
 
 _LONGEST_TITLE, _LONGEST_LINE = 36, 40
 
@@ -91,9 +94,12 @@ def part_of(
             Box(box_id, shorten(node.name, _LONGEST_TITLE), [shorten(line, _LONGEST_LINE) for line in lines if line], node.family,
                 home.cluster, False, [node.name], hidden, index == focus, node.detail)
         )  # fmt: skip
+    spread = {i for i in part.home if graph.nodes[i].scalar and len(graph.nodes[i].users) > MOST_SIZE_EDGES and i != focus}
+    if spread:
+        part.notes.append(f"sizes that more than {MOST_SIZE_EDGES} nodes use are drawn without edges to them")
     for index in part.home:
         for used in graph.nodes[index].inputs:
-            if used in part.home:
+            if used in part.home and used not in spread:
                 label = _edge_text(graph.nodes[used], graph.nodes[index])
                 part.edges.append(Edge(part.home[used], part.home[index], label))
     return part

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from . import grouping
 from .families import WEIGHT, heaviest
-from .framing import Path, common, frames, name_within
+from .framing import Path, frames, name_within
 from .grouping import Group
 from .model import Box, Edge, View
 from .nodes import MOST_OUTPUT_EDGES, Part
-from .source import DrawnGraph, DrawnNode, shorten
+from .source import DrawnGraph, DrawnNode, common, shorten
 
 MOST = 150
 """No overview has more boxes."""
@@ -153,10 +153,13 @@ def _fold_inputs(
     """Puts inputs that one box uses into that box; the others get boxes of their own, one for all inputs with the same users."""
     folded: dict[str, list[int]] = {}
     shared: dict[tuple[str, ...], list[int]] = {}
+    sizes = False
     for node in graph.nodes:
         if node.is_input and (only is None or node.index in only):
             users = tuple(sorted({part.home[user] for user in node.users if user in part.home}))
-            if len(users) == 1 and node.family != "input":
+            if node.scalar:
+                sizes = True
+            elif len(users) == 1 and node.family != "input":
                 folded.setdefault(users[0], []).append(node.index)
             elif users:
                 shared.setdefault((*users, node.family), []).append(node.index)
@@ -166,6 +169,8 @@ def _fold_inputs(
         part.home.update(dict.fromkeys(indices, f"{prefix}i{number}"))
     for box, indices in folded.items():
         part.home.update(dict.fromkeys(indices, box))
+    if sizes:
+        part.notes.append("sizes that are handed in, and edges along which sizes are passed, are not drawn")
     left = sum(len(indices) for _, indices in kept[_MOST_INPUT_BOXES:])
     if left:
         part.notes.append(f"{left} inputs that several boxes use are not drawn")
@@ -248,7 +253,7 @@ def _edges(graph: DrawnGraph, part: Part, groups: set[str]) -> list[Edge]:
             continue
         for used in node.inputs:
             source = part.home.get(used)
-            if source is not None and source != target:
+            if source is not None and source != target and not graph.nodes[used].scalar:
                 label = node.value if node.base == "getitem" and node.value else graph.nodes[used].value
                 values.setdefault((source, target), {})[used] = label
     return [

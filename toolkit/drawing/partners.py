@@ -102,11 +102,12 @@ def side_by_side(forward: Side, backward: Side, joined: list[Link], *, by_module
     both = forward.graph.id
     if forward.graph is not backward.graph:
         both += f" and {backward.graph.id.rpartition('/')[2]}"
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
     total = len(forward.chosen) + len(backward.chosen)
     return View(
         f"{both}: {total} nodes" + (" by module" if collapsed else ""), "by-module" if collapsed else "nodes",
         [box for part in parts for box in part.boxes], frames + [cluster for part in parts for cluster in part.clusters],
-        [edge for part in parts for edge in part.edges] + edges, [what, *(note for part in parts for note in part.notes)],
+        [edge for part in parts for edge in part.edges] + edges, [what, *notes],
     )  # fmt: skip
 
 

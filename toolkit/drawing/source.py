@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...dumps.schema import ConstValue, GraphRecord, SequenceValue, SymValue, TensorValue, Value
+from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
 from ...dumps.sidecar import Table, build, references
 from ...dumps.tables import one_line, plain
 from .families import base_name, family
@@ -53,8 +53,8 @@ class DrawnNode:
     """One node. `inputs` and `users` are positions; `value` is "f32[8, 64]", `arguments` what is not a node: "[1, 0]".
 
     `frames` are the user's lines from the outermost call to the innermost; `source` is where an input comes from
-    ("blocks.0.up.weight"); `backward` marks what a joint graph computes for its gradients, `recomputed` what a backward graph
-    computes a second time.
+    ("blocks.0.up.weight"). `scalar` marks a symbol, mostly a size; `backward` what is computed for gradients; `recomputed` what a
+    backward graph computes a second time.
     """
 
     index: int
@@ -75,6 +75,7 @@ class DrawnNode:
     size_bytes: int | None = None
     source: str = ""
     detail: str = ""
+    scalar: bool = False
     backward: bool = False
     recomputed: bool = False
 
@@ -125,7 +126,8 @@ def of_record(record: GraphRecord, title: str = "", table: Table | None = None) 
         if node.module not in modules:
             modules[node.module] = levels(row.module)
         if node.stack not in frames:
-            frames[node.stack] = _frames(record.strings[node.stack] if 0 <= node.stack < len(record.strings) else "")
+            stack = record.strings[node.stack] if 0 <= node.stack < len(record.strings) else ""
+            frames[node.stack] = _frames(stack)
         is_input = node.op == "placeholder"
         nodes.append(
             DrawnNode(
@@ -137,15 +139,43 @@ def of_record(record: GraphRecord, title: str = "", table: Table | None = None) 
             )
         )  # fmt: skip
     for node, recorded in zip(nodes, record.graph.nodes, strict=True):
+        node.scalar = isinstance(recorded.value, SymValue)
         node.detail = _detail(node, table)
         for used in node.inputs:
             nodes[used].users.append(node.index)
         node.recomputed = "backward" in record.stage and recorded.meta.get("partitioner_tag") == "is_forward"
-        if record.stage in JOINT and node.op != "output":
-            made_so = recorded.meta.get("autograd_backward") is True or node.family == "tangent"
-            node.backward = made_so or any(nodes[used].backward for used in node.inputs)
+        node.backward = node.op != "output" and _is_backward(record.stage, node, recorded, nodes)
+    _place_gradients(nodes)
     outputs = _outputs(record, {node.name: node.index for node in nodes})
     return DrawnGraph(title or record.id, record.stage, nodes, outputs, len(record.graph.subgraphs))
+
+
+def _is_backward(stage: str, node: DrawnNode, recorded: NodeRecord, nodes: list[DrawnNode]) -> bool:
+    if stage not in JOINT:
+        return "backward" in stage and not node.recomputed
+    made_so = recorded.meta.get("autograd_backward") is True or node.family == "tangent"
+    return made_so or any(nodes[used].backward for used in node.inputs)
+
+
+def _place_gradients(nodes: list[DrawnNode]) -> None:
+    """Gives the sums of gradients, which autograd notes no module on, the module that used the value several times: that of the
+    newest summand, as deep as the noted line lies in calls (the first of them is the root module's)."""
+    for node in nodes:
+        if node.backward and not node.modules and not node.is_input:
+            known = [nodes[other].modules for other in sorted(node.inputs, reverse=True) if nodes[other].modules]
+            if known:
+                node.modules = known[0][: len(node.frames) - 1] if node.frames else common(known)
+
+
+def common(paths: list[tuple[Level, ...]]) -> tuple[Level, ...]:
+    """The levels that all of them begin with."""
+    if not paths:
+        return ()
+    first, last = min(paths), max(paths)
+    same = 0
+    while same < min(len(first), len(last)) and first[same] == last[same]:
+        same += 1
+    return first[:same]
 
 
 def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph:
@@ -250,7 +280,10 @@ def _arguments(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
 def _plain_argument(arg: Any) -> str:
     if isinstance(arg, list):
         texts = [_plain_argument(item) for item in arg]
-        return f"[{', '.join(texts)}]" if all(texts) else ""
+        if not any(texts):
+            return ""
+        named = [text or next(references(item), "None") for text, item in zip(texts, arg, strict=True)]
+        return f"[{', '.join(named)}]"
     if isinstance(arg, dict):
         tag, body = next(iter(arg.items()), ("", ""))
         if tag in ("dtype", "device", "layout", "memory_format"):

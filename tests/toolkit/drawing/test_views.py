@@ -13,7 +13,7 @@ from graphdbg.dumps.store import Run
 from graphdbg.toolkit.drawing import grouping, nodes, overview, partners, picture
 from graphdbg.toolkit.drawing.families import family
 from graphdbg.toolkit.drawing.framing import frames
-from graphdbg.toolkit.drawing.model import View
+from graphdbg.toolkit.drawing.model import Edge, View
 from graphdbg.toolkit.drawing.source import (
     DrawnGraph,
     Level,
@@ -265,6 +265,50 @@ def test_the_halves_of_a_joint_graph_are_its_forward_and_its_backward(real_run: 
     assert all(a in set(forward.chosen) and b in set(backward.chosen) for a, b in joined)
     view = picture.view_of(of_saved(real_run.graph("0_0/joint")), picture.Wanted(by_module=True))
     assert {cluster.label for cluster in view.clusters} >= {"forward", "backward"}
+
+
+def test_sizes_have_no_edges_to_everything_that_uses_them() -> None:
+    uses = "\n".join(f"v{i} = aten.full.default([n, 2], 1.0) [n, 2]" for i in range(6))
+    drawn = of_record(graph(f"n: n\n{uses}\nt = aten.cat.default([v0, v1, v2, v3, v4, v5]) [n, 12]\nreturn t"))
+    view = nodes.whole(drawn)
+    assert [edge for edge in view.edges if edge.source == "n0"] == []
+    assert any("sizes that more than" in note for note in view.notes)
+    assert next(box for box in view.boxes if box.title == "v3").lines[0] == "aten.full [n, 2], 1"
+    assert "n0" in {edge.source for edge in nodes.around(drawn, "n", 1).edges}
+    few = of_record(graph("n: n\nv = aten.full.default([n, 2], 1.0) [n, 2]\nreturn v"))
+    assert nodes.whole(few).edges[0] == Edge("n0", "n1", "Sym(n)")
+    by_module = overview.overview(drawn)
+    assert "n" not in named(by_module)
+    assert any("sizes that are handed in" in note for note in by_module.notes)
+
+
+GRADIENTS = """
+tangents_1: [4]
+q = aten.sin.default(tangents_1) [4] @ model.py:17
+k = aten.cos.default(tangents_1) [4] @ model.py:17
+total = aten.add.Tensor(q, k) [4] @ model.py:17
+more = aten.add.Tensor(tangents_1, total) [4] @ model.py:17
+rest = aten.exp.default(more) [4]
+return rest
+"""
+
+
+@pytest.mark.parametrize(("stage", "modules"), [("backward", [Level("layers.1", "Layer")]), ("forward", [])])
+def test_sums_of_gradients_lie_in_the_module_that_used_the_value_twice(stage: str, modules: list[Level]) -> None:
+    """Autograd notes on them the user's line and no module; in a forward graph no module means the root."""
+    record = graph(GRADIENTS, f"0_0/{stage}")
+    frames = ((30, "layer(x)"), (17, "q + k"))
+    record.strings.append("".join(f'  File "/me/model.py", line {at}, in forward\n    {code}\n' for at, code in frames))
+    for node in record.graph.nodes:
+        if node.stack >= 0:
+            node.stack = len(record.strings) - 1
+        if node.name in "qk":
+            node.module = len(record.strings)
+            record.strings.append(f"L['self'].layers.1: model.Layer\nL['self'].layers.1.{node.name}: torch.nn.Linear")
+    drawn = {node.name: node for node in of_record(record).nodes}
+    assert list(drawn["total"].modules) == modules
+    assert list(drawn["more"].modules) == modules
+    assert [level.path for level in drawn["q"].modules] == ["layers.1", "layers.1.q"]
 
 
 def test_small_graphs_are_drawn_whole_and_large_ones_by_module() -> None:
