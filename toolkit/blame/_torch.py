@@ -197,11 +197,19 @@ def _origin(name: str) -> str:
 
 
 def _pattern_name(entry: Any) -> str:
-    name = getattr(entry, "pattern_name", None)
-    handler = getattr(entry, "handler", None)
+    """What a pattern is called: its own name, its handler, or the function that it was traced from."""
+    check = getattr(entry, "extra_check", None)
+    traced = dict(
+        zip(getattr(check, "__code__", _NONE).co_freevars, getattr(check, "__closure__", None) or (), strict=False)
+    )
+    handler = getattr(entry, "handler", None) or (traced["search_fn"].cell_contents if "search_fn" in traced else None)
     while isinstance(handler, functools.partial):
         handler = handler.func
-    return str(name or getattr(handler, "__name__", None) or type(entry).__name__)
+    return str(getattr(entry, "pattern_name", None) or getattr(handler, "__name__", None) or type(entry).__name__)
+
+
+_NONE = compile("", "", "exec")
+"""The code of nothing, with no free variables."""
 
 
 def _line(node: Any) -> str:

@@ -47,10 +47,10 @@ def narrow(
             if _off(asking, [*off, one], rung) == "gone":
                 return [_finding(asking, [*off, one], alone=True)]
         off += [one for one in rest if one.name == rest[found.high - 1].name]
-        verdict = _off(asking, off, rung)
+        verdict = _named(asking, off, rung)
         if verdict == "gone":
             return [_finding(asking, off, alone=True)]
-        if verdict == "other":
+        if verdict == "other" or len(off) == len(free):
             break
     return [_finding(asking, off[-1:], alone=False)] if off else []
 
@@ -123,6 +123,13 @@ def _off(asking: Asking, group: Sequence[Application], rung: str) -> Verdict:
     names = list(dict.fromkeys(one.subsystem for one in group))
     off = [Off(name, off=[one.key for one in group if one.subsystem == name]) for name in names]
     return asking.probe(Trial(f"only {words.listed(group)} off", off, rung=rung))
+
+
+def _named(asking: Asking, group: Sequence[Application], rung: str) -> Verdict:
+    """These off, and what has their names and comes up only when they are off."""
+    names = list(dict.fromkeys((one.subsystem, one.name) for one in group))
+    off = [Off(one, names=[name for of, name in names if of == one]) for one in dict.fromkeys(of for of, _ in names)]
+    return asking.probe(Trial(f"every {', '.join(name for _, name in names)} off", off, rung=rung))
 
 
 def _finding(asking: Asking, off: list[Application], *, alone: bool) -> Finding:

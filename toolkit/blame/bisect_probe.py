@@ -93,9 +93,7 @@ class _Asked:
 
     def __init__(self, trial: Trial, write: Callable[[bytes], Any]) -> None:
         self.write = write
-        self.rules = {
-            one.subsystem: (frozenset(one.off), None if one.keep is None else frozenset(one.keep)) for one in trial.off
-        }
+        self.rules = {one.subsystem: one for one in trial.off}
         self.known: set[str] = set()
         self.begin()
 
@@ -130,8 +128,10 @@ class _Asked:
             self.write(msgspec.json.encode(made) + b"\n")
         if required or asked.subsystem not in self.rules:
             return False
-        off, keep = self.rules[asked.subsystem]
-        return key in off or (keep is not None and key not in keep)
+        rule = self.rules[asked.subsystem]
+        if rule.keep is not None:
+            return key not in rule.keep
+        return key in rule.off or asked.name in rule.names
 
 
 def subsystems(_payload: dict[str, Any]) -> list[str]:

@@ -31,10 +31,11 @@ class Application(msgspec.Struct, omit_defaults=True):
 
 
 class Off(msgspec.Struct, omit_defaults=True):
-    """What is off in one subsystem: the applications in `off`, or with `keep` all but those."""
+    """What is off in one subsystem: the applications in `off`, all of a name in `names`, or with `keep` all but those."""
 
     subsystem: str
     off: list[str] = []
+    names: list[str] = []
     keep: list[str] | None = None
 
 
