@@ -107,10 +107,15 @@ def min_cut_partition(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -
 
 
 def storage_size(value: torch.Tensor) -> tuple[int, int]:
-    """(identity, bytes) of a tensor's storage. A fake tensor has no data_ptr; a symbolic number counts as its hint (2.13.0)."""
+    """(identity, bytes) of a tensor's storage; a fake tensor has no data_ptr (2.13.0).
+
+    A symbolic number counts as what it was when it was traced, one that only the data will tell as 0.
+    """
     storage = value.untyped_storage()
     size: Any = storage.nbytes()
-    return storage._cdata, int(size.node.hint if isinstance(size, torch.SymInt) else size)
+    if isinstance(size, torch.SymInt):
+        size = size.node.hint if size.node.has_hint() else 0
+    return storage._cdata, int(size)
 
 
 OpOverload = torch._ops.OpOverload  # the type of torch.ops.aten.sin.default; torch.ops gives instances only (2.13.0)

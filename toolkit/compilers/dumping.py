@@ -10,6 +10,7 @@ cannot be saved is told at the end and does not stop the program. Must not keep 
 from __future__ import annotations
 
 import atexit
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..recorder import roles
 from ..recorder.flight import Flight, Graph, flying
 from ..recorder.observe import watch_callable
 from ..recorder.options import Options, checked
+from ..recorder.origin import rank_and_restart
 from ..recorder.session import Session
 from . import _torch
 from .boxed import boxed_call
@@ -40,6 +42,7 @@ class Dumping:
         self.path = path
         self.example_inputs = example_inputs
         self.unnamed = unnamed
+        self.rank, _ = rank_and_restart()
         self.session = Session(options, join=False, job=job, wanted=str(path))
         self._names: dict[int, str] = {}
         self._joints: dict[int, JointInputs] = {}
@@ -100,7 +103,9 @@ class Dumping:
         return graph
 
     def close(self) -> None:
-        """Ends the journal, and says what was not saved."""
+        """Ends the journal, and says where the graphs are and what was not saved."""
+        if self.path.is_dir() and not self.rank:
+            say(f"graphdbg: graphs are saved in {self.path}; list them with graphdbg ls {shlex.quote(str(self.path))}")
         for text, count in self.session.errors.items():
             say(f"graphdbg: not saved, {text}" + (f" ({count} times)" if count > 1 else ""))
         self.session.close()

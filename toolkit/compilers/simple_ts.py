@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from . import _torch
 from .boxed import boxed
 from .torchscript import returning, script
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
 @boxed
 def simple_ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
     """Compiles with TorchScript and no optimisation but freezing. Raises UnscriptableError (a GraphdbgError)."""
-    with _torch.torchscript_alone():
-        return returning(fx_g, torch.jit.freeze(script(fx_g, inps).eval()))
+    return returning(fx_g, script(fx_g, inps))
 
 
 def nnc_jit(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 Must not change the caller's graph. TorchScript's own autocast is off meanwhile: the graph has its casts already.
 
->>> script(fx_g, inps)
+>>> script(fx_g, inps, torch.jit.freeze)
 RecursiveScriptModule(original_name=GraphModule)
 """
 
@@ -39,15 +39,17 @@ class UnscriptableError(GraphdbgError):
         super().__init__(what, why, "use another rung or backend for this graph, or decompose the operator")
 
 
-def script(fx_g: fx.GraphModule, inps: Sequence[Any]) -> torch.jit.ScriptModule:
-    """The scripted copy of a graph. Raises UnscriptableError."""
+def script(
+    fx_g: fx.GraphModule, inps: Sequence[Any], finish: Callable[[torch.jit.ScriptModule], Any] = torch.jit.freeze
+) -> torch.jit.ScriptModule:
+    """The scripted copy of a graph, in evaluation mode, after the passes of `finish`. Raises UnscriptableError."""
     for node in _nodes(fx_g):
         if node.op == "call_function" and _torch.is_higher_order(node.target) and not _torch.is_rng_wrapper(node.target):
             raise UnscriptableError("it runs subgraphs, which TorchScript has no form for", node.name, *_told(node))
     gm = scriptable(fx_g, inps)
     try:
         with _torch.torchscript_alone():
-            return torch.jit.script(gm)
+            return finish(torch.jit.script(gm).eval())
     except (RuntimeError, TypeError, NotImplementedError, ValueError, OSError, FrontendError) as error:
         raise _explained(error, fx_g, gm) from error
 

@@ -26,12 +26,15 @@ from .torchscript import returning, script
 def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
     """Compiles with TorchScript; the first run is now unless an input is fake. Raises UnscriptableError (a GraphdbgError)."""
     with _torch.torchscript_alone():
-        scripted = script(fx_g, inps)
-        _torch.remove_mutation(scripted)
-        frozen = torch.jit.optimize_for_inference(torch.jit.freeze(scripted.eval()))
+        frozen = script(fx_g, inps, _optimised)
         if not any(_torch.is_fake(value) or isinstance(value, torch.SymInt) for value in inps):
             _run_once(frozen, inps)
     return returning(fx_g, frozen)
+
+
+def _optimised(scripted: torch.jit.ScriptModule) -> Any:
+    _torch.remove_mutation(scripted)
+    return torch.jit.optimize_for_inference(torch.jit.freeze(scripted))
 
 
 def _run_once(frozen: Any, inps: Sequence[Any]) -> None:

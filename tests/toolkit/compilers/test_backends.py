@@ -112,3 +112,18 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         _ = compilers.nope
     assert set(compilers.__all__) <= set(dir(compilers))
+
+
+@pytest.mark.parametrize("name", ["nop", "simple_ts_compile", "ts_compile"])
+def test_compilers_work_in_aot_function_and_aot_module(name: str) -> None:
+    from functorch.compile import aot_function, aot_module
+
+    from graphdbg.toolkit import compilers
+
+    compiler = getattr(compilers, name)
+    model, inputs = built("bags")
+    torch.testing.assert_close(step(model, aot_module(model, compiler), inputs), step(model, model, inputs))
+    x, y = (torch.linspace(0, 1, 8).requires_grad_() for _ in range(2))
+    aot_function(lambda x: (x * x.shape[0]).sin().sum(), fw_compiler=compiler, dynamic=True)(x).backward()
+    (y * 8).sin().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
