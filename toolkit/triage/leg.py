@@ -1,10 +1,10 @@
 """In the user's own process, while a script is triaged: notes at its end how much was compiled, for whom compares the runs.
 
-Called by torch's plug-in group at `import torch` (see `recorder.autoload`); changes nothing, and must never raise into the
-program.
+Called by torch's plug-in group at `import torch` (see `recorder.autoload`). Changes one setting, where asked to: compiled code
+then draws the random numbers that eager draws. Must never raise into the program.
 
 >>> GRAPHDBG_LEG=note.jsonl python train.py; cat note.jsonl
-{"graphs": 3, "backends": true, "settings": true}
+{"graphs": 3, "backends": true}
 """
 
 from __future__ import annotations
@@ -14,13 +14,26 @@ import contextlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "GRAPHDBG_LEG"
+RANDOM_VARIABLE = "GRAPHDBG_LEG_RANDOM"
+"""Set: Inductor falls back to torch's own random functions. The variable of torch that overrides settings hands them to
+backends that take none, and those fail."""
 
 
 def start(note: str) -> None:
     """Will add a line to the note when this process ends; a fork of it adds none."""
     atexit.register(_write, Path(note), os.getpid())
+    if os.environ.get(RANDOM_VARIABLE):
+        from ..recorder._torch import CONFIGS
+        from ..recorder.importhook import watch
+
+        watch({CONFIGS["inductor"]: _draw_like_eager})
+
+
+def _draw_like_eager(config: Any) -> None:
+    config.fallback_random = True
 
 
 def _write(note: Path, owner: int) -> None:
@@ -32,7 +45,6 @@ def _write(note: Path, owner: int) -> None:
         line = {
             "graphs": counter("stats", "unique_graphs"),
             "backends": has_dynamo_setting("debug_backend_override"),
-            "settings": has_dynamo_setting("debug_inductor_config_override"),
         }
         with note.open("a") as file:
             file.write(json.dumps(line) + "\n")

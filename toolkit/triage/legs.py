@@ -26,7 +26,6 @@ from . import leg as inside
 LEGS = ("eager", "eager again", "aot_eager", "aot_eager_decomp_partition", "as written")
 """In order; "eager again" shows what differs from run to run by itself."""
 
-_SAME_RANDOM = ">=0:fallback_random=True"
 _GRACE_S = 3.0
 
 
@@ -43,7 +42,6 @@ class Leg(msgspec.Struct):
     hang: bool = False
     graphs: int | None = None
     overridden: bool = True
-    same_random: bool = True
 
     @property
     def stdout(self) -> str:
@@ -68,10 +66,7 @@ def environment(name: str) -> dict[str, str]:
     """What a leg's environment has beyond the user's own."""
     backend = {"eager again": "eager", "as written": ""}.get(name, name)
     chosen = {"TORCH_COMPILE_OVERRIDE_BACKENDS": f">=0:{backend}"} if backend else {}
-    if name in ("aot_eager_decomp_partition", "as written"):
-        theirs = os.environ.get("TORCH_COMPILE_OVERRIDE_INDUCTOR_CONFIGS", "")
-        chosen["TORCH_COMPILE_OVERRIDE_INDUCTOR_CONFIGS"] = f"{theirs};{_SAME_RANDOM}" if theirs else _SAME_RANDOM
-    return chosen
+    return chosen | ({inside.RANDOM_VARIABLE: "1"} if name in ("aot_eager_decomp_partition", "as written") else {})
 
 
 def run_leg(name: str, command: Sequence[str], folder: Path, limit_s: float) -> Leg:
@@ -101,7 +96,6 @@ def run_leg(name: str, command: Sequence[str], folder: Path, limit_s: float) -> 
         leg.graphs = sum(line["graphs"] for line in lines)
         using = [line for line in lines if line["graphs"]]
         leg.overridden = all(line["backends"] for line in using)
-        leg.same_random = all(line["settings"] for line in using)
     note.unlink(missing_ok=True)
     return leg
 

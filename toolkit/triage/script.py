@@ -227,10 +227,11 @@ def _meaning(leg: str) -> str:
 
 def _notes(work: _Work) -> list[str]:
     notes = ["only the last leg has the mode and options of the script's torch.compile"]
-    if any(not leg.same_random for leg in work.legs.values()):
-        notes.append("this torch cannot be told to draw eager's random numbers, so dropout may differ")
-    elif "as written" in work.legs:
+    compiled = [leg for leg in work.legs.values() if leg.name in ("aot_eager_decomp_partition", "as written")]
+    if any(leg.graphs is not None for leg in compiled):
         notes.append("the compiled legs draw eager's random numbers (fallback_random)")
+    elif compiled:
+        notes.append("nothing is known of what the compiled legs did, so random numbers may differ from eager's")
     noisy = sorted({place for one in work.compared.values() for place in one.noisy})
     if noisy:
         notes.append(f"eager itself differs from run to run at: {'; '.join(place[:60] for place in noisy[:4])}")
