@@ -124,10 +124,16 @@ def _cuda() -> Finding:
 
 
 def _graphviz() -> Finding:
-    path = shutil.which("dot")
-    return Finding(
-        "graphviz", path is not None, False, path or "no dot on PATH", "needed for pictures only: install graphviz"
-    )
+    from ..dumps.errors import GraphdbgError
+    from .drawing import render
+
+    fix = "needed for pictures only: pip install pygraphviz, or install Graphviz"
+    try:
+        _, renderer = render.rendered("digraph { a -> b }", "svg", 20.0)
+    except GraphdbgError as error:
+        return Finding("graphviz", False, False, error.why, fix)
+    found = shutil.which("dot") if renderer == "dot" else f"that of pygraphviz {importlib.metadata.version(renderer)}"
+    return Finding("graphviz", True, False, found or renderer)
 
 
 def _cache() -> Finding:

@@ -9,6 +9,7 @@ backward graph says by `seq_nr` of which forward op it is the gradient. A joint 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -54,6 +55,8 @@ def of(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
         raise UsageError(f"{saved.path} has no partner", "it is a case folder: one graph alone", "name a graph of a run")
     wanted = there.join(saved.id.rsplit(here, 1))
     graphs = {graph.id: graph for graph in saved.run.graphs()}
+    if wanted not in graphs:  # a second backward of one forward
+        wanted = re.sub(r"\.\d+$", "", wanted)
     if wanted not in graphs:
         raise UsageError(f"{saved.id} has no partner", f"{saved.run.path} holds no {wanted}", "draw it without --with-backward")
     pair = {saved.stage: of_saved(saved), graphs[wanted].stage: of_saved(graphs[wanted])}
@@ -136,5 +139,7 @@ def _name_gradients(forward: Side, backward: Side, part: Part) -> None:
             continue
         if node.recomputed:
             box.lines.append("recomputed")
+        elif node.summed:
+            box.lines.append("sum of gradients")
         elif node.seq_nr in names:
             box.lines.append(f"gradient of {shorten(names[node.seq_nr], 28)}")

@@ -32,7 +32,10 @@ SHORT = {
 JOINT = ("joint", "joint_passed")
 """Stages whose graphs hold forward and backward in one."""
 
-_LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 30
+_LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 80
+_SUMMED = "Gradient addition node"
+"""How torch begins the note on a node that adds up the gradients of a value that was used several times."""
+
 _ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
 _KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
 _WRAPPED = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
@@ -54,7 +57,7 @@ class DrawnNode:
 
     `frames` are the user's lines from the outermost call to the innermost; `source` is where an input comes from
     ("blocks.0.up.weight"). `scalar` marks a symbol, mostly a size; `backward` what is computed for gradients; `recomputed` what a
-    backward graph computes a second time.
+    backward graph computes a second time; `summed` a sum of gradients.
     """
 
     index: int
@@ -78,6 +81,7 @@ class DrawnNode:
     scalar: bool = False
     backward: bool = False
     recomputed: bool = False
+    summed: bool = False
 
     @property
     def is_input(self) -> bool:
@@ -111,15 +115,16 @@ class DrawnGraph:
 
 def of_saved(saved: SavedGraph) -> DrawnGraph:
     """A saved graph, read from its files. Raises UnreadableError."""
-    return of_record(saved.record, saved.id, saved.table)
+    return of_record(saved.record, saved.id)
 
 
-def of_record(record: GraphRecord, title: str = "", table: Table | None = None) -> DrawnGraph:
-    """A graph in memory; `table` spares making it again."""
-    table = table or build(record)
+def of_record(record: GraphRecord, title: str = "") -> DrawnGraph:
+    """A graph in memory."""
+    table = build(record)
     roles = {item.name: (item.role, _source(item.source, item.role)) for item in record.inputs}
     modules: dict[int, tuple[Level, ...]] = {}
     frames: dict[int, tuple[Level, ...]] = {}
+    sums: set[int] = set()
     nodes: list[DrawnNode] = []
     for row, node in zip(table.rows(), record.graph.nodes, strict=True):
         role, source = roles.get(node.name, ("", ""))
@@ -128,6 +133,8 @@ def of_record(record: GraphRecord, title: str = "", table: Table | None = None) 
         if node.stack not in frames:
             stack = record.strings[node.stack] if 0 <= node.stack < len(record.strings) else ""
             frames[node.stack] = _frames(stack)
+            if _SUMMED in stack:
+                sums.add(node.stack)
         is_input = node.op == "placeholder"
         nodes.append(
             DrawnNode(
@@ -144,6 +151,7 @@ def of_record(record: GraphRecord, title: str = "", table: Table | None = None) 
         for used in node.inputs:
             nodes[used].users.append(node.index)
         node.recomputed = "backward" in record.stage and recorded.meta.get("partitioner_tag") == "is_forward"
+        node.summed = recorded.stack in sums
         node.backward = node.op != "output" and _is_backward(record.stage, node, recorded, nodes)
     _place_gradients(nodes)
     outputs = _outputs(record, {node.name: node.index for node in nodes})

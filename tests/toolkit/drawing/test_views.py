@@ -253,6 +253,9 @@ def test_gradients_name_the_forward_op_and_recomputed_nodes_say_so(real_run: Run
     gradients = {name: line.removeprefix("gradient of ") for name, line in marked}
     assert len(gradients) > 10
     assert {graph_of[name].base for name, of in gradients.items() if of == "relu"} >= {"where"}
+    summed = {name for name, said in lines.items() if "sum of gradients" in said}
+    assert summed
+    assert all(graph_of[name].base == "add" for name in summed)
     recomputed = {name for name, said in lines.items() if "recomputed" in said}
     assert recomputed == {name for name, node in graph_of.items() if node.recomputed and not node.is_input}
 
