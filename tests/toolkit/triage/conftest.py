@@ -1,0 +1,46 @@
+"""One recorded run and one fork server for all tests of this folder; the planted faults can be imported by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.replay import PRELOAD
+
+PLANTED = Path(__file__).parents[1] / "planted"
+
+SCRIPT = """
+import torch
+torch.manual_seed(0)
+@torch.compile
+def f(x, w): return torch.tanh(torch.nn.functional.silu(x @ w)) * 1.25
+with torch.no_grad(): f(torch.randn(4, 8), torch.randn(8, 8))
+"""
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("triage")
+    (folder / "train.py").write_text(textwrap.dedent(SCRIPT))
+    subprocess.run(
+        [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--inputs", "first", "train.py"],
+        cwd=folder, check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
+    sys.path.append(str(PLANTED))  # the server searches where we search
+    try:
+        with ForkServer(warm_inductor_cache, threads=2, preload=PRELOAD) as server:
+            server.wait_ready()
+            yield server
+    finally:
+        sys.path.remove(str(PLANTED))
