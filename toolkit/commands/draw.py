@@ -50,6 +50,8 @@ def draw(
         emit(drawn.fixed(), as_json=True)
         return
     boxes = f"{drawn.boxes} boxes for {drawn.nodes} nodes" if drawn.boxes != drawn.nodes else f"{drawn.nodes} nodes"
+    for note in drawn.notes:
+        say(note)
     say(f"{saved.id}: {boxes}, {drawn.edges} edges, {drawn.seconds:.1f} s")
     emit(drawn.path, as_json=False)
 

@@ -153,7 +153,7 @@ def _fold_inputs(
     """Puts inputs that one box uses into that box; the others get boxes of their own, one for all inputs with the same users."""
     folded: dict[str, list[int]] = {}
     shared: dict[tuple[str, ...], list[int]] = {}
-    sizes = False
+    sizes, unused = False, 0
     for node in graph.nodes:
         if node.is_input and (only is None or node.index in only):
             users = tuple(sorted({part.home[user] for user in node.users if user in part.home}))
@@ -161,7 +161,9 @@ def _fold_inputs(
                 sizes = True
             elif len(users) == 1 and node.family != "input":
                 folded.setdefault(users[0], []).append(node.index)
-            elif users:
+            elif not users:
+                unused += 1
+            else:
                 shared.setdefault((*users, node.family), []).append(node.index)
     kept = sorted(shared.items(), key=lambda item: (graph.nodes[item[1][0]].family != "input", len(item[0])))
     for number, (_, indices) in enumerate(kept[:_MOST_INPUT_BOXES]):
@@ -169,6 +171,8 @@ def _fold_inputs(
         part.home.update(dict.fromkeys(indices, f"{prefix}i{number}"))
     for box, indices in folded.items():
         part.home.update(dict.fromkeys(indices, box))
+    if unused:
+        part.notes.append(f"{unused} input{'s' * (unused != 1)} that nothing is computed from: not drawn")
     if sizes:
         part.notes.append("sizes that are handed in, and edges along which sizes are passed, are not drawn")
     left = sum(len(indices) for _, indices in kept[_MOST_INPUT_BOXES:])

@@ -99,8 +99,9 @@ def finish(view: View, path: Path, started: float, limit_s: float = render.LIMIT
     from . import dot  # late: pydot
 
     renderer = render.write(dot.source(view), path, limit_s=limit_s)
+    notes = [*view.notes, *(["it was too large for a .png and was made smaller: try .svg"] if render.was_scaled(path) else [])]
     nodes = sum(len(box.nodes) for box in view.boxes)
     return Drawn(
         str(path), view.kind, renderer, nodes, len(view.boxes), len(view.edges), len(view.clusters),
-        round(time.perf_counter() - started, 3), view.notes,
+        round(time.perf_counter() - started, 3), notes,
     )  # fmt: skip

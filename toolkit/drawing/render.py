@@ -24,6 +24,8 @@ from ...dumps.tables import one_line
 FORMATS = ("svg", "png", "pdf", "dot")
 LIMIT_S = 60.0
 _PNG_DPI = "110"
+_MOST_PIXELS = 32767
+"""Cairo's limit for a side of a bitmap."""
 
 
 class LayoutTimeoutError(EnvironmentLackError):
@@ -96,6 +98,15 @@ def rendered(text: str, wanted: str, limit_s: float = LIMIT_S) -> tuple[bytes, s
     raise EnvironmentLackError(
         f"cannot draw a {wanted}", "; ".join(failures), "ask for a .dot file, which needs no Graphviz"
     )
+
+
+def was_scaled(path: Path) -> bool:
+    """Whether a picture was too large for its format, so that Graphviz made everything in it smaller."""
+    if format_of(path) != "png":
+        return False
+    with path.open("rb") as file:
+        head = file.read(24)
+    return max(int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) >= _MOST_PIXELS
 
 
 def _command(renderer: str, wanted: str) -> list[str]:

@@ -189,6 +189,17 @@ def test_a_graph_of_10000_nodes_is_drawn_by_module_in_time(large_run: Path, tmp_
     assert (tmp_path / "x.svg").stat().st_size < 2e6
 
 
+def test_a_picture_too_large_for_png_says_that_it_was_made_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_graph_folder(tmp_path / "long", chain(nodes=299))
+    write_graph_folder(tmp_path / "short", chain(nodes=9))
+    for name in ("long", "short"):
+        assert command(["draw", name, "-o", f"{name}.png"]) == 0
+        assert ("made smaller" in capsys.readouterr().err) is (name == "long")
+
+
 def test_forward_and_backward_of_a_run_are_drawn_in_one_picture(
     real_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
