@@ -42,7 +42,7 @@ class Block(nn.Module):
 @cache
 def _training(layers: int, width: int, dtype: torch.dtype) -> dict[str, Made]:
     torch.manual_seed(0)
-    model = nn.Sequential(*[Block(width) for _ in range(layers)], nn.LayerNorm(width)).to(dtype)
+    model = nn.Sequential(*[Block(width) for _ in range(layers)], nn.LayerNorm(width), nn.Linear(width, 8)).to(dtype)
     found: dict[str, Made] = {}
 
     def keep(name: str) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..debug_nop.checking import Checked, checked, collecting
 from ..debug_nop.findings import Finding, MetadataMismatch
+from .label import label
 
 if TYPE_CHECKING:
     from torch import fx
@@ -26,7 +27,12 @@ __all__ = ["Checked", "Finding", "MetadataMismatch", "checked", "collecting", "d
 
 def debug_nop(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Checked:
     """The graph as a boxed callable that raises MetadataMismatch after a run with a mismatch. `inps` are not looked at."""
-    return Checked(fx_g, raises=True)
+    return Checked(fx_g, raises=True, where=str(label(fx_g)))
+
+
+def quiet(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Checked:
+    """The same, never raising: the findings are in `.findings` of the callable, and in `collecting()`."""
+    return Checked(fx_g, raises=False, where=str(label(fx_g)))
 
 
 debug_nop.checked = checked  # type: ignore[attr-defined]
@@ -35,5 +41,5 @@ debug_nop.collecting = collecting  # type: ignore[attr-defined]
 
 def backend_arguments(raises: bool = True) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_debug_nop`; with `raises` false the findings are for `collecting()` only."""
-    compiler: Callable[..., Checked] = debug_nop if raises else checked
+    compiler: Callable[..., Checked] = debug_nop if raises else quiet
     return {"fw_compiler": compiler}

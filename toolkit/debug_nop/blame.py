@@ -24,6 +24,8 @@ from .layout import differences, layout_of
 from .plan import Leaf, Place, Plan, Step
 
 SHOWN_SYMBOLS = 8
+_SIZED = {"size", "stride", "offset", "value"}
+"""Properties that symbols say something about."""
 
 
 class Blame:
@@ -56,7 +58,7 @@ class Blame:
         return Finding(
             node=step.name, op=op_name(step.node), mismatches=mismatches,
             output=self.place if len(step.leaves) > 1 else -1, graph=self.path, line=line, code=code, near=near,
-            module=module_of(step.node), symbols=self._symbols(),
+            module=module_of(step.node), symbols=self._symbols() if {one.property for one in mismatches} & _SIZED else {},
             under=sorted({name for names in self.tainted.values() for name in names}) if inherits else [],
         )  # fmt: skip
 

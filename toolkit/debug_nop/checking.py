@@ -22,7 +22,7 @@ from torch import fx
 
 from . import _torch
 from .binding import Binding, bind
-from .findings import Finding, MetadataMismatch, merged
+from .findings import Finding, MetadataMismatch, joined, merged
 from .generate import ToItsEnd, generated
 from .plan import Leaf, plan_of
 from .report import text_report
@@ -58,6 +58,7 @@ class CheckedGraph:
             if node.op == "get_attr" and isinstance(inner := _attribute(gm, str(node.target)), fx.GraphModule)
         }
         self._modules: dict[bool, fx.GraphModule] = {}
+        self.careful: set[int] = set()
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Runs the graph on flat inputs; findings go to the session."""
@@ -85,6 +86,9 @@ class CheckedGraph:
         finally:
             runs.pop()
             self.session.found(run.findings)
+            if run.odd - self.careful:
+                self.careful |= run.odd
+                self._modules.pop(False, None)
 
     def _binding(self, inputs: Sequence[Any]) -> tuple[Binding, bool]:
         """The binding of these inputs, and whether this is the first run with it."""
@@ -113,7 +117,7 @@ class CheckedGraph:
 
     def _module(self, deep: bool) -> fx.GraphModule:
         if deep not in self._modules:
-            module = generated(self.gm, self.plan, deep=deep)
+            module = generated(self.gm, self.plan, deep=deep, careful=self.careful)
             for path, inner in self._inner.items():
                 _set_attribute(module, path, inner)
             self._modules[deep] = module
@@ -157,9 +161,10 @@ class CheckedSubgraph(torch.nn.Module):
 
 
 class Session:
-    """What the graphs of one callable share: the runs in progress on each thread, and the findings."""
+    """What the graphs of one callable share: its id in the compile, the runs in progress on each thread, and the findings."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str = "") -> None:
+        self.where = where
         self._local = threading.local()
         self._lock = threading.Lock()
         self.findings: list[Finding] = []
@@ -198,11 +203,11 @@ class Checked:
     `findings` are those of all runs so far. With `raises`, a run that found something ends with MetadataMismatch instead.
     """
 
-    def __init__(self, gm: fx.GraphModule, *, raises: bool, device: torch.device | None = None) -> None:
+    def __init__(self, gm: fx.GraphModule, *, raises: bool, device: torch.device | None = None, where: str = "") -> None:
         self._boxed_call = True  # on the instance: who wraps a backward keeps what `functools.wraps` keeps
         self.__wrapped__ = gm
         self.raises = raises
-        self.session = Session()
+        self.session = Session(where)
         self.graph = CheckedGraph(gm, self.session, device=device)
 
     def __call__(self, args: Sequence[Any]) -> Any:
@@ -211,8 +216,13 @@ class Checked:
         try:
             outputs = codegen.process_outputs(self.graph(codegen.process_inputs(*args)))
         except Exception as error:
+            careful = len(self.graph.careful)
+            with contextlib.suppress(Exception):
+                self.graph.to_its_end(codegen.process_inputs(*args))
+            if isinstance(error, AttributeError) and len(self.graph.careful) > careful:
+                return self(args)  # a check itself fell over a value that is no tensor, and is careful from now on
             found = self._take()
-            if found and self.raises and not _COLLECTORS:
+            if self.raises and not _COLLECTORS and any(finding.of_metadata for finding in found):
                 text = f"{text_report(found)}\nThe graph then failed: {type(error).__name__}: {error}"
                 raise MetadataMismatch(text, found) from error
             raise
@@ -224,7 +234,7 @@ class Checked:
     def _take(self) -> list[Finding]:
         found = self.session.taken()
         if found and _COLLECTORS:
-            _COLLECTORS[-1][:] = merged([*_COLLECTORS[-1], *found])
+            _COLLECTORS[-1][:] = joined(_COLLECTORS[-1], found)
         return found
 
     @property
@@ -248,10 +258,12 @@ def collecting() -> Iterator[list[Finding]]:
         _COLLECTORS.remove(found)
 
 
-def checked(fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None) -> Checked:
+def checked(
+    fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None, where: str = ""
+) -> Checked:
     """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked at;
-    `device`: where a graph that was traced elsewhere has been moved to."""
-    return Checked(fx_g, raises=False, device=device)
+    `device`: where a graph that was traced elsewhere has been moved to; `where`: what findings call the graph."""
+    return Checked(fx_g, raises=False, device=device, where=where)
 
 
 def _attribute(owner: Any, path: str) -> Any:

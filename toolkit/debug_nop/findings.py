@@ -37,6 +37,7 @@ class Mismatch(msgspec.Struct, omit_defaults=True):
 class Finding(msgspec.Struct, omit_defaults=True):
     """All mismatches of one value of one node. `output`: which of a tuple's values; -1 for a single one.
 
+    `graph` is the path of a subgraph ("true_graph_0."), `where` the graph's id in a live compile ("0_0/backward").
     `line` is the user's ("model.py:52"), or that of the nearest node before it (`near`). `under` are the names of the
     origins that an inherited finding follows from. `times`: in how many runs it was seen.
     """
@@ -46,6 +47,7 @@ class Finding(msgspec.Struct, omit_defaults=True):
     mismatches: list[Mismatch]
     output: int = -1
     graph: str = ""
+    where: str = ""
     line: str = ""
     code: str = ""
     near: bool = False
@@ -60,9 +62,24 @@ class Finding(msgspec.Struct, omit_defaults=True):
         return any(mismatch.cause != "inherited" for mismatch in self.mismatches)
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        """What makes two findings one: graph, node, value."""
-        return self.graph, self.node, self.output
+    def key(self) -> tuple[str, str, str, int]:
+        """What makes two findings one: graph, subgraph, node, value."""
+        return self.where, self.graph, self.node, self.output
+
+    @property
+    def name(self) -> str:
+        """The node's name with that of the subgraph that it is in."""
+        return f"{self.graph}{self.node}"
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether it is an input of the graph that was wrong when it came."""
+        return self.op == "placeholder" and all(mismatch.cause == "input" for mismatch in self.mismatches)
+
+    @property
+    def of_metadata(self) -> bool:
+        """Whether it is more than a node that could not be run."""
+        return any(mismatch.property != "run" for mismatch in self.mismatches)
 
     @property
     def own(self) -> list[Mismatch]:
@@ -72,11 +89,12 @@ class Finding(msgspec.Struct, omit_defaults=True):
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
     """One finding per value, in order of first appearance; properties that other runs add are added."""
-    found: dict[tuple[str, str, int], Finding] = {}
+    found: dict[tuple[str, str, str, int], Finding] = {}
     for finding in findings:
         known = found.get(finding.key)
         if known is None:
-            found[finding.key] = msgspec.structs.replace(finding, mismatches=list(finding.mismatches))
+            copies = [msgspec.structs.replace(mismatch) for mismatch in finding.mismatches]
+            found[finding.key] = msgspec.structs.replace(finding, mismatches=copies, under=list(finding.under))
             continue
         known.times += finding.times
         seen = {(mismatch.property, mismatch.cause) for mismatch in known.mismatches}
@@ -94,8 +112,32 @@ def folded(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
     """Each origin with the findings that follow from it; what follows from several stands under each."""
     rest = [finding for finding in findings if not finding.origin]
     return [
-        (origin, [one for one in rest if one.graph == origin.graph and origin.node in one.under]) for origin in origins(findings)
+        (origin, [one for one in rest if one.where == origin.where and origin.name in one.under]) for origin in origins(findings)
     ]
+
+
+def joined(known: Sequence[Finding], more: Sequence[Finding]) -> list[Finding]:
+    """The findings of a further graph added to those of graphs that ran before it.
+
+    What a backward was given wrong comes from its forward: a saved value by its name, a tangent by the property.
+    """
+    before = [finding for finding in known if not finding.from_outside]
+    for finding in more:
+        if not finding.from_outside or not before:
+            continue
+        tangent = finding.node.startswith("tangents_")
+        wrong = {mismatch.property for mismatch in finding.mismatches}
+        owners = [
+            one for one in before
+            if one.where != finding.where
+            and (wrong & {mismatch.property for mismatch in one.mismatches} if tangent else one.node == finding.node)
+        ]  # fmt: skip
+        names = [name for one in owners for name in ([one.node] if one.origin else one.under)]
+        if names:
+            finding.under = list(dict.fromkeys(names))
+            for mismatch in finding.mismatches:
+                mismatch.cause, mismatch.why = "inherited", f"from {owners[0].where}"
+    return merged([*known, *more])
 
 
 class MetadataMismatch(AssertionError):

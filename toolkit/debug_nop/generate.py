@@ -13,7 +13,7 @@ also look at storages and contents.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from torch import fx
@@ -31,9 +31,12 @@ def graphdbg_marker(number: int, *values: object) -> None:
     raise AssertionError("a check was not written into the generated code")
 
 
-def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool) -> fx.GraphModule:
-    """A module that takes a Run and the graph's flat inputs, and reports to the Run. Parameters are shared with `gm`."""
-    graph, templates, calls = marked(gm.graph, plan, deep=deep)
+def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool, careful: Collection[int] = ()) -> fx.GraphModule:
+    """A module that takes a Run and the graph's flat inputs, and reports to the Run. Parameters are shared with `gm`.
+
+    `careful`: steps whose values have turned out to be no tensors, so that generated code cannot ask them for a layout.
+    """
+    graph, templates, calls = marked(gm.graph, plan, deep=deep, careful=careful)
 
     def rewrite(body: list[str]) -> list[str]:
         lines: list[str] = []
@@ -82,7 +85,9 @@ Call = tuple[str, int]
 """A method of Run, and the index of the step that it is called for."""
 
 
-def marked(graph: fx.Graph, plan: Plan, *, deep: bool) -> tuple[fx.Graph, list[Template], dict[int, Call]]:
+def marked(
+    graph: fx.Graph, plan: Plan, *, deep: bool, careful: Collection[int] = ()
+) -> tuple[fx.Graph, list[Template], dict[int, Call]]:
     """A copy of the graph that takes a Run first and has marker nodes; what each marker becomes; which of them are calls."""
     calls: dict[int, Call] = {}
     out = fx.Graph()
@@ -105,16 +110,16 @@ def marked(graph: fx.Graph, plan: Plan, *, deep: bool) -> tuple[fx.Graph, list[T
             mark(_begin, run)
         step = plan.by_node[node]
         arguments = [copies[one] for one in node.all_input_nodes]
-        careful = deep or not step.torchs
+        careful_here = deep or not step.torchs or step.index in careful
         computed = node.op in ("call_function", "call_method", "call_module")
         looked_at = computed and (step.way != "none" or step.written is not None)
-        if careful and looked_at and step.written is not None and step.tensors:
+        if careful_here and looked_at and step.written is not None and step.tensors:
             call("before", step, *(copies[one] for one in step.tensors))
         copies[node] = copied = out.node_copy(node, copies.__getitem__)
         copied.type = None
         if not looked_at and not (step.way != "none" and node.op == "get_attr"):
             continue
-        if careful or step.way == "several" or step.late:
+        if careful_here or step.way == "several" or step.late:
             call("after", step, copied, *arguments)
         elif step.way == "inline":
             mark(_inline(step), copied, *arguments)

@@ -23,9 +23,9 @@ def text_report(findings: Sequence[Finding]) -> str:
     lines = [headline(findings)]
     for origin, rest in folded(findings):
         lines += ["", sentence(origin), *_details(origin, rest)]
-    lost = [one for one in findings if not one.origin and not any(one.graph == of.graph and of.node in one.under for of in first)]
+    lost = [one for one in findings if not one.origin and not any(one.where == of.where and of.name in one.under for of in first)]
     if lost:
-        lines += ["", "Inherited, with no origin in this graph:", *(f"  {sentence(one)}" for one in lost[:SHOWN])]
+        lines += ["", "Inherited from another graph:", *(f"  {sentence(one)}" for one in lost[:SHOWN])]
     return "\n".join(lines)
 
 
@@ -47,8 +47,9 @@ def sentence(finding: Finding) -> str:
 def place(finding: Finding) -> str:
     """Node and user line: "`view_7` (model.py:52)"."""
     where = f"near {finding.line}" if finding.near else finding.line or "no user line"
+    where += f", {finding.where}" if finding.where else ""
     output = f", output {finding.output}" if finding.output >= 0 else ""
-    return f"`{finding.graph}{finding.node}` ({where}{output})"
+    return f"`{finding.name}` ({where}{output})"
 
 
 def fault(finding: Finding, mismatch: Mismatch) -> str:
@@ -89,7 +90,7 @@ def _details(origin: Finding, rest: Sequence[Finding]) -> list[str]:
         lines.append(f"   line: {origin.code}")
     lines += [f"   why: {one.why}" for one in origin.own if one.why]
     if rest:
-        names = ", ".join(f"`{one.graph}{one.node}`" for one in rest[:SHOWN])
+        names = ", ".join(f"`{one.name}`" for one in rest[:SHOWN])
         lines.append(f"   {len(rest)} inherited: {names}{', ...' if len(rest) > SHOWN else ''}")
     lines.append(f"   next: {next_step(origin)}")
     return lines

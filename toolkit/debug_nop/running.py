@@ -43,6 +43,7 @@ class Run:
         self.storages: dict[Place, int] = {}
         self.first: dict[int, Place] = {}
         self.references: list[Any] = []
+        self.odd: set[int] = set()
         self.kept: dict[int, list[Contents | None]] = {}
 
     def inputs(self, values: list[Any]) -> None:
@@ -234,9 +235,12 @@ class Run:
     def _record(self, step: Step, place: int, found: dict[str, Any], given: Mapping[fx.Node, Any], value: Any) -> None:
         """Finds out whose fault it is, once for each way in which a value may be wrong."""
         key = (step.index, place, *((name, str(pair)) for name, pair in found.items()), *sorted(self._tainted(step)))
+        if found.keys() & {"kind", "layout"}:
+            self.odd.add(step.index)
         if key not in self.binding.known:
             blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path)
             finding = blame.finding(found, given, value)
+            finding.where = self.owner.session.where
             self.binding.known[key] = None if self._counted_from_storage(step, place, finding) else finding
         finding = self.binding.known[key]
         if finding is None:
@@ -263,7 +267,7 @@ class Run:
             for place in places:
                 if (finding := self.wrong.get(place)) is not None:
                     found.setdefault(node.name, [])
-                    names = [finding.node] if finding.origin else []
+                    names = [finding.name] if finding.origin else []
                     found[node.name] += [name for name in (*names, *finding.under) if name not in found[node.name]]
         return found
 

@@ -1,0 +1,95 @@
+"""Metadata that a pass left behind: values of a captured graph are altered, and each is found as an origin of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import graphdbg
+from graphdbg.toolkit.debug_nop import checked
+
+
+def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a = torch.relu(x @ w)
+    b = a.t()
+    c = a[1:] + 1
+    d = torch.sin(c)
+    return b, d, torch.cos(d)
+
+
+def captured(mode: str) -> tuple[fx.GraphModule, list[torch.Tensor]]:
+    inputs = [torch.randn(6, 4), torch.randn(4, 5)]
+    return make_fx(function, tracing_mode=mode)(*inputs), inputs
+
+
+def _alter(gm: fx.GraphModule, target: str, change: Callable[[Any], Any]) -> str:
+    node = next(node for node in gm.graph.nodes if node.op == "call_function" and str(node.target).startswith(f"aten.{target}"))
+    value = node.meta["val"]
+    with value.fake_mode:
+        node.meta["val"] = change(value)
+    return node.name
+
+
+ALTERED: list[tuple[str, str, Callable[[Any], Any]]] = [
+    ("size", "sin", lambda v: v.new_empty(v.shape[0] + 1, v.shape[1])),
+    ("dtype", "sin", lambda v: v.to(torch.float64)),
+    ("stride", "sin", lambda v: torch.empty_strided(v.shape, (1, v.shape[0]))),
+    ("offset", "t", lambda v: v.as_strided((3, 4), (1, 5), 2)),
+    ("device", "sin", lambda v: torch.empty_like(v, device="meta")),
+    ("alias", "t", lambda v: torch.empty_strided(v.shape, v.stride())),
+    ("alias", "slice", lambda v: torch.empty_strided(v.shape, v.stride())),
+]
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize(("name", "target", "change"), ALTERED, ids=[f"{row[0]}-{row[1]}" for row in ALTERED])
+def test_an_altered_value_is_the_one_origin(name: str, target: str, change: Callable[[Any], Any], mode: str) -> None:
+    gm, inputs = captured(mode)
+    altered = _alter(gm, target, change)
+    run = checked(gm, inputs)
+    outputs = run(list(inputs))
+    assert all(torch.equal(one, other) for one, other in zip(outputs, function(*inputs), strict=True))
+    origins = [finding for finding in run.findings if finding.origin]
+    assert [finding.node for finding in origins] == [altered]
+    assert name in {mismatch.property for mismatch in origins[0].own}
+    assert {mismatch.cause for mismatch in origins[0].own} == {"stale"}
+
+
+def test_two_in_a_row_are_two_origins() -> None:
+    gm, inputs = captured("symbolic")
+    first = _alter(gm, "sin", lambda v: v.to(torch.float64))
+    second = _alter(gm, "cos", lambda v: torch.empty_strided(v.shape, (1, v.shape[0])))
+    run = checked(gm, inputs)
+    run(list(inputs))
+    assert [finding.node for finding in run.findings if finding.origin] == [first, second]
+
+
+def test_what_follows_from_a_stale_value_is_folded_under_it(tmp_path: Any) -> None:
+    gm, inputs = captured("fake")
+    relu = _alter(gm, "relu", lambda v: v.to(torch.float64))
+    for node in gm.graph.nodes:  # a pass that propagates from there makes its users wrong as well
+        if node.op == "call_function" and str(node.target).startswith(("aten.t", "aten.slice", "aten.add", "aten.sin", "aten.cos")):
+            node.meta["val"] = node.meta["val"].to(torch.float64) if "aten.t" not in str(node.target) else node.meta["val"]
+    run = checked(gm, inputs)
+    run(list(inputs))
+    origins = [finding for finding in run.findings if finding.origin]
+    assert relu in [finding.node for finding in origins]
+    inherited = [finding for finding in run.findings if not finding.origin]
+    assert inherited
+    assert all(finding.under for finding in inherited)
+
+
+def test_a_saved_graph_keeps_what_is_wrong_with_it(tmp_path: Any) -> None:
+    from graphdbg.toolkit.debug_nop.saved import task
+
+    gm, inputs = captured("symbolic")
+    altered = [_alter(gm, "t", ALTERED[5][2]), _alter(gm, "sin", ALTERED[2][2])]
+    graphdbg.save_graph(gm, inputs, tmp_path / "case")
+    found = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
+    origins = [row["node"] for row in found["findings"] if any(one["cause"] != "inherited" for one in row["mismatches"])]
+    assert origins == altered
