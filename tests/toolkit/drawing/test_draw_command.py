@@ -169,18 +169,16 @@ def test_no_renderer_at_all_is_said_with_what_to_install(
     assert command(["draw", "case", "-o", "x.dot"]) == 0
 
 
-def test_a_graph_of_10000_nodes_is_drawn_by_module_in_time(large_run: Path, tmp_path: Path) -> None:
-    """In a process of its own, without `dot` on PATH; torch is not imported."""
+def test_a_graph_of_10000_nodes_is_drawn_by_module(large_run: Path, tmp_path: Path) -> None:
+    """In a process of its own, without `dot` on PATH; torch is not imported. How long it takes is for the benchmark to say."""
     program = (
         "import sys; from graphdbg.cli import run; code = run(sys.argv[1:]); assert 'torch' not in sys.modules; sys.exit(code)"
     )
     (tmp_path / "bin").mkdir()
     words = [sys.executable, "-c", program, "draw", f"{large_run}/0_0/forward", "-o", "x.svg", "--json"]
     environment: dict[str, Any] = {**os.environ, "PATH": str(tmp_path / "bin")}
-    started = time.monotonic()
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - started < 10
     assert "too large to be drawn node by node" in done.stderr
     said = json.loads(done.stdout)
     assert (said["view"], said["renderer"]) == ("by-module", "pygraphviz")
