@@ -1,7 +1,7 @@
 """functorch's boxed convention: a compiled graph takes one list of flat inputs and says so with `_boxed_call`.
 
-The list is left as it is, so that a debugging session can call the same graph again with the same list.
-Must not look into the graph or the inputs.
+The list is left as it is, so that a debugging session can call the same graph again with the same list. Separate arguments are
+taken too, as Dynamo gives them to a compiler that is its backend with no AOTAutograd between. Must not look into the graph.
 
 >>> @boxed
 ... def nop(fx_g, inps): return fx_g
@@ -23,13 +23,15 @@ class BoxedCallable(Protocol):
 
     __wrapped__: Any
 
-    def __call__(self, args: list[Any], /) -> Any: ...
+    def __call__(self, *args: Any) -> Any: ...
 
 
 def boxed_call(function: Callable[..., Any]) -> BoxedCallable:
-    """A callable that takes one list and calls `function(*list)`."""
+    """A callable that takes one list and calls `function(*list)`; no graph has a list among its flat inputs."""
 
-    def call(args: list[Any]) -> Any:
+    def call(*args: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], list):
+            return function(*args[0])
         return function(*args)
 
     made: Any = call

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from graphdbg import GraphdbgError, load_graph, open_run
+from graphdbg.dumps.schema import FORMAT, RunRecord
+from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit.compilers import get_inputs, graph_dumper_aot
 from graphdbg.toolkit.compilers.backends import Backend
-from graphdbg.toolkit.compilers.boxed import boxed_call
 
 from .models import built, step
 
@@ -125,8 +126,9 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, trained: Path) -> 
     assert again.path == trained  # this process's own
     with pytest.raises(GraphdbgError, match="is written with dump_example_input=True"):
         graph_dumper_aot("net", trained.parent)
-    program = subprocess.run([sys.executable, "-c", PROGRAM, trained.parent], capture_output=True, text=True, timeout=120)
-    assert "it is there already" in program.stderr
+    RunWriter.create(tmp_path / "other", RunRecord(format=FORMAT, command=["train.py"]))
+    with pytest.raises(GraphdbgError, match="it is there already"):
+        graph_dumper_aot("other", tmp_path)
 
 
 def test_two_threads_write_one_run(tmp_path: Path) -> None:
@@ -178,11 +180,3 @@ def test_two_ranks_write_one_run(tmp_path: Path, program: str, stages: list[str]
     assert sorted(row.id for row in rows) == [f"{rank}:{name}/{stage}" for rank in (0, 1) for stage in stages]
     assert {row.status for row in rows if row.stage != "joint"} == {"ran"}
     assert load_graph(tmp_path / "net" / f"1:{name}" / "forward").rank == 1
-
-
-def test_the_convention_is_boxed() -> None:
-    call = boxed_call(lambda x, y: (x + y,))
-    args = [1, 2]
-    assert call(args) == (3,)
-    assert args == [1, 2]
-    assert call._boxed_call  # type: ignore[attr-defined]
