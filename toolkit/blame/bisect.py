@@ -84,9 +84,12 @@ def _search(asking: Asking, result: Bisection) -> None:
     for finding in result.findings:
         worked_around(asking, finding)
     if before or any(one.workaround and one.workaround.verified and one.kind != "lowering" for one in result.findings):
+        reason = "not tried: what was found explains the failure"
+        result.rows += [Row("fusion", 0, None, reason), Row("settings", 0, None, reason)]
         return
     lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
-    result.findings += _fusion(asking, result) + setting_finding(asking, generated_code=lowered)
+    result.findings += _fusion(asking, result)
+    result.findings += setting_finding(asking, generated_code=lowered)
 
 
 def _backend(asking: Asking, result: Bisection) -> list[Finding]:

@@ -84,7 +84,8 @@ def finding_text(kind: str, off: Sequence[Application], made: Sequence[Applicati
         if len({each.name for each in off}) > 1:
             what = f"{what}, together with {listed(off[1:])}"
         elif len(off) > 1:
-            what = f"{what}, and its {len(off) - 1} other application{'s' if len(off) > 2 else ''}"
+            others = "other application" if len(off) == 2 else f"{len(off) - 1} other applications"
+            what = f"{what}, and its {others}"
     return what if alone else f"{what}, which is not alone: with only it off the failure stays"
 
 
