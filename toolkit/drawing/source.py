@@ -32,7 +32,7 @@ SHORT = {
 JOINT = ("joint", "joint_passed")
 """Stages whose graphs hold forward and backward in one."""
 
-_LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 80
+_LONGEST_VALUE, _LONGEST_ARGUMENTS, _LONGEST_DETAIL = 34, 80, 300
 _SUMMED = "Gradient addition node"
 """How torch begins the note on a node that adds up the gradients of a value that was used several times."""
 
@@ -313,4 +313,4 @@ def _detail(node: DrawnNode, table: Table) -> str:
         f"{node.where}  {node.code}" if node.where else "",
         f"seq_nr {node.seq_nr}" if node.seq_nr >= 0 else "",
     ]
-    return "\n".join(plain(part) for part in parts if part)
+    return "\n".join(shorten(plain(part), _LONGEST_DETAIL) for part in parts if part)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from functorch.compile import aot_function
+from functorch.compile import aot_function, aot_module
 
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.toolkit.compilers import draw_graph_compile
@@ -38,6 +38,17 @@ def test_forward_and_backward_are_drawn_and_the_result_is_eagers(
     told = capsys.readouterr()
     assert told.out == ""
     assert "fw.svg" in told.err
+
+
+def test_a_module_is_drawn_through_aot_module(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    forward, backward = draw_graph_compile(tmp_path / "fw.svg"), draw_graph_compile(tmp_path / "bw.pdf")
+    x = torch.randn(2, 4)
+    wrapped = aot_module(model, fw_compiler=forward, bw_compiler=backward)
+    torch.testing.assert_close(wrapped(x), model(x))
+    wrapped(x).sum().backward()
+    assert "aten.relu" in (tmp_path / "fw.svg").read_text()
+    assert (tmp_path / "bw.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("clear_meta", [True, False])
