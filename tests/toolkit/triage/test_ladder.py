@@ -1,0 +1,160 @@
+"""The ladder names the rung that a planted fault belongs to, and says of every other one why it was not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import graphdbg
+from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.toolkit.commands import triage as command
+from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.outcome import Outcome, OutputError
+from graphdbg.toolkit.rungs.names import BUILT, NAMES
+from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.triage.ladder import Ladder
+from graphdbg.toolkit.triage.ranking import GraphRow, rank
+from graphdbg.toolkit.triage.records import Row, Triage, row_of, skipped
+from graphdbg.toolkit.triage.run import triage_run
+from graphdbg.toolkit.triage.words import concluded
+
+CHEAP = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
+
+
+@pytest.mark.parametrize(
+    ("fault", "first"),
+    [
+        ("planted_decomposition", "decomposed"),
+        ("planted_joint_pass", "inductor"),
+        ("planted_post_grad_pass", "inductor"),
+        ("planted_lowering", "inductor_nofuse"),
+        ("planted_codegen", "inductor_nofuse"),
+        pytest.param("planted_builtin_pass", "inductor", marks=pytest.mark.slow),
+    ],
+)
+def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: str, first: str) -> None:
+    found = graphdbg.triage(load_graph(recorded / "0_0/dynamo"), imports=[fault], server=server)
+    assert found.first_failing == first, found
+    assert [row.rung for row in found.rows] == list(NAMES)
+    place = NAMES.index(first)
+    for row in found.rows[:place]:
+        assert row.passed or (row.verdict == "skipped" and row.reason), row
+    assert all(found.row(name).passed for name in CHEAP[: CHEAP.index(first)])
+    row = found.row(first)
+    assert row.verdict in ("wrong", "NaN")
+    assert row.seconds > 0
+    assert row.peak_bytes > 0
+    assert all(later.verdict == "skipped" for later in found.rows[place + 1 :])
+    built = [later for later in found.rows[place + 1 :] if later.rung in BUILT]
+    assert all(later.reason == f"{first} failed (--all runs it all the same)" for later in built if later.rung in BUILT)
+    assert fault in found.summary
+    assert f"`{first}`" in found.summary
+    assert "recorded inputs" in found.summary
+
+
+def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: ForkServer) -> None:
+    found = triage_run(open_run(recorded), imports=["planted_decomposition"], server=server)
+    assert [(row.id, row.verdict) for row in found.graphs] == [("0_0/dynamo", "wrong"), ("0_0/inference", "ok")]
+    assert found.boundaries == [
+        "0_0/dynamo fails, 0_0/inference in itself right: "
+        "the fault lies between (a decomposition, a joint pass or the partition)."
+    ]
+    assert found.ladders[0].first_failing == "decomposed"
+    assert "2 graphs were judged, 1 fail" in found.summary
+
+
+def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
+    with ForkServer(warm="nothing") as bare:
+        found = triage_run(open_run(recorded), server=bare, max_time_s=0.5)
+    assert [row.verdict for row in found.graphs] == ["not judged"]
+    assert not found.failed
+    assert "Nothing was judged" in found.summary
+    assert "1 not judged for lack of time (0_0/dynamo)" in found.summary
+
+
+def test_a_graph_without_time_is_skipped_and_never_ok(recorded: Path) -> None:
+    with ForkServer(warm="nothing") as bare:
+        ladder = Ladder(load_graph(recorded / "0_0/dynamo"), bare, max_time_s=0.5)
+        rows = [ladder.climb(name, all=True) for name in NAMES]
+        found = ladder.found()
+    assert {row.verdict for row in rows} == {"skipped"}
+    assert not found.judged
+    assert found.summary.startswith("Nothing was judged: the time was over")
+
+
+def test_the_command_prints_a_table_a_sentence_and_json(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, server: ForkServer
+) -> None:
+    seen: list[dict[str, object]] = []
+
+    def climb(saved: object, **options: object) -> Triage:
+        seen.append(options)
+        rows = [Row("eager", "ok", 1e-7, 0.1, eager_error=1e-7), Row("inductor", "wrong", 0.03, 1.0, eager_error=1e-7)]
+        rows[1].signature = Signature("accuracy", "compare", size=0.03)
+        return concluded(Triage(rows, "inductor", inputs="recorded inputs"), load_graph(recorded / "0_0/dynamo"))
+
+    monkeypatch.setattr("graphdbg.toolkit.triage.ladder.triage", climb)
+    graph = str(recorded / "0_0/dynamo")
+    done = CliRunner().invoke(command.triage, [graph, "--all", "--seed", "3", "--limit", "9", "--import", "math"])
+    assert done.exit_code == 1
+    assert seen[0]["all"] is True
+    assert (seen[0]["seed"], seen[0]["limit_s"], seen[0]["imports"]) == (3, 9.0, ("math",))
+    assert "`eager` is right, `inductor` is wrong (error 0.03; eager's own 1e-07)" in done.stdout
+    assert f"Next: graphdbg bisect {graph}" in done.stdout
+    found = json.loads(CliRunner().invoke(command.triage, [graph, "--json"]).stdout)
+    assert found["first_failing"] == "inductor"
+    assert [row["rung"] for row in found["rows"]] == ["eager", "inductor"]
+    assert set(found["rows"][0]) >= {"rung", "verdict", "error", "seconds", "eager_error", "peak_bytes", "reason", "signature"}
+
+
+def test_two_names_are_refused() -> None:
+    assert isinstance(CliRunner().invoke(command.triage, ["one", "two"]).exception, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (Outcome(True, verdict="ok", errors=[OutputError("0", 2e-7, 1e-7), OutputError("1", 1e-8, 1e-8)]), "ok"),
+        (Outcome(True, verdict="skipped, because there is no CUDA device here"), "skipped"),
+        (Outcome(True, verdict="no reference: node rand does not run in float64"), "no reference"),
+        (Outcome(False, Signature("accuracy", "compare", size=0.1), verdict="wrong numbers: output 0"), "wrong"),
+        (Outcome(False, Signature("nan", "compare", detail="nan"), verdict="nan that eager does not have: output 0"), "NaN"),
+        (Outcome(False, Signature("signal", "run", detail="SIGSEGV"), verdict="signal in run: SIGSEGV"), "signal"),
+        (Outcome(False, Signature("hang", "compile"), verdict="hang in compile"), "hang"),
+        (Outcome(False, Signature("memory", "eager"), verdict="cannot judge: memory in eager"), "cannot judge"),
+        (Outcome(False, Signature("nondeterministic", "eager"), verdict="cannot judge: eager differs"), "cannot judge"),
+        (Outcome(False, Signature("metadata", "compare", detail="stride"), verdict="metadata: output 0: stride"), "metadata"),
+    ],
+)
+def test_each_verdict_has_its_word(outcome: Outcome, verdict: str) -> None:
+    row = row_of(outcome, "inductor")
+    assert row.verdict == verdict
+    assert row.failed == (verdict in ("wrong", "NaN", "signal", "hang", "metadata"))
+    if verdict == "ok":
+        assert (row.error, row.eager_error) == (2e-7, 1e-7)
+
+
+def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: ForkServer) -> None:
+    ladder = Ladder(load_graph(recorded / "0_0/inference"), server, max_time_s=0.5)
+    ladder.rows = {
+        "eager": Row("eager", "ok"), "torchscript": Row("torchscript", "wrong", 0.5), "inductor": Row("inductor", "ok", 1e-7),
+        "lazy": skipped("lazy", "not built yet"),
+    }  # fmt: skip
+    assert ladder.climb("aot_inductor", all=False).verdict == "skipped"
+    found = ladder.found()
+    assert found.first_failing is None
+    assert "`torchscript` is wrong" in found.summary
+
+
+def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
+    rows = [
+        GraphRow("fine", "inference", "ok", 1e-7, 1e-7), GraphRow("rough", "inference", "ok", 9e-7, 1e-7),
+        GraphRow("large", "forward", "wrong", 3.0, signature=Signature("accuracy", size=3.0)),
+        GraphRow("late", "dynamo", "not judged"), GraphRow("dead", "dynamo", "signal"),
+        GraphRow("small", "forward", "wrong", 0.1, signature=Signature("accuracy", size=0.1)),
+    ]  # fmt: skip
+    assert [row.id for row in sorted(rows, key=rank)] == ["dead", "large", "small", "rough", "fine", "late"]
