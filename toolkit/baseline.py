@@ -23,6 +23,9 @@ import torch
 from .execution import Execution
 from .float64 import NoReference
 
+MOST_BYTES = 4 << 30
+"""Above this it is quicker to compute again than to write and read."""
+
 
 @dataclass
 class Baseline:
@@ -35,8 +38,15 @@ class Baseline:
     left_out: set[int] = field(default_factory=set)
     truth: list[Any] | NoReference = field(default_factory=lambda: NoReference("numbers were not asked for"))
 
+    def bytes(self) -> int:
+        """What the file would hold."""
+        kept = [*self.eager.outputs, *self.eager.gradients, *([] if isinstance(self.truth, NoReference) else self.truth)]
+        return sum(value.numel() * value.element_size() for value in kept if isinstance(value, torch.Tensor))
+
     def save(self, path: Path) -> None:
         """Writes the file whole or not at all; what cannot be stored is computed again by each query."""
+        if self.bytes() > MOST_BYTES:
+            return
         part = path.with_suffix(".part")
         inputs = [value if index in self.changed else None for index, value in enumerate(self.eager.inputs)]
         parts = _bare([self.eager.outputs, self.eager.gradients, inputs])

@@ -114,6 +114,8 @@ def _run(run: Run, as_json: bool, options: dict[str, Any]) -> int:
         parts = [run_table(found)]
         parts += [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in _pairs(found)]
         emit("\n\n".join([*parts, closing(found.summary, found.next)]), as_json=False)
+    if found.interrupted:
+        return 130
     return 1 if found.failed or not any(row.judged for row in found.graphs) else 0
 
 

@@ -18,14 +18,11 @@ from ..isolation import ForkServer
 from ..replay import replay, server_for
 from ..rungs.names import BUILT, NAMES
 from .given import inputs_given
-from .records import Row, Triage, row_of, skipped
+from .records import SIDE, Row, Triage, row_of, skipped
 from .words import concluded
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-
-SIDE = frozenset({"torchscript"})
-"""Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
 
 GOES_ON = SIDE | {"debug_nop"}
 DEFAULT_LIMIT_S = 300.0
@@ -48,6 +45,7 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
             row = ladder.climb(rung, all=all)
             if told is not None:
                 told(row)
+        ladder.forget()
         return ladder.found()
 
 
@@ -100,6 +98,10 @@ class Ladder:
         first = next((row.rung for row in rows if row.failed and row.rung not in SIDE), None)
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.imports, self.eager_nan)
+
+    def forget(self) -> None:
+        """Removes what its rungs shared: eager's results and float64's can be large."""
+        self._shared.unlink(missing_ok=True)
 
     def _left_s(self) -> float:
         return float("inf") if self.max_time_s is None else self.began + self.max_time_s - time.monotonic()

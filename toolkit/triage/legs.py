@@ -75,7 +75,9 @@ def run_leg(name: str, command: Sequence[str], folder: Path, limit_s: float) -> 
     note = folder / f"{leg.file_name}.note"
     began = time.monotonic()
     outputs = [(folder / f"{leg.file_name}.{stream}").open("wb") for stream in ("stdout", "stderr")]
-    kept = {key: value for key, value in os.environ.items() if key not in ("GRAPHDBG", "TORCH_COMPILE_OVERRIDE_BACKENDS")}
+    kept = {
+        key: value for key, value in os.environ.items() if key not in ("GRAPHDBG", "TORCH_COMPILE_OVERRIDE_BACKENDS")
+    }
     with contextlib.ExitStack() as stack:
         for file in outputs:
             stack.enter_context(file)

@@ -72,6 +72,7 @@ class RunTriage(msgspec.Struct):
     summary: str = ""
     next: str = ""
     seconds: float = 0.0
+    interrupted: bool = False
 
     @property
     def failed(self) -> bool:
@@ -83,6 +84,7 @@ class RunTriage(msgspec.Struct):
         return {
             "run": self.run, "graphs": msgspec.to_builtins(self.graphs), "ladders": [one.plain() for one in self.ladders],
             "boundaries": self.boundaries, "summary": self.summary, "next": self.next, "seconds": self.seconds,
+            "interrupted": self.interrupted,
         }  # fmt: skip
 
 

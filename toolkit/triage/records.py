@@ -21,6 +21,9 @@ WORDS = {
 
 FAILURES = frozenset({"crash", "signal", "hang", "memory", "NaN", "wrong", "metadata"})
 
+SIDE = frozenset({"torchscript"})
+"""Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
+
 
 class Row(msgspec.Struct, omit_defaults=True):
     """One rung.

@@ -43,14 +43,20 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
                told: Told = lambda text: None) -> RunTriage:  # fmt: skip
     """Judges the graphs of a run under Inductor and explains the worst failures.
 
-    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then. Raises
-    EnvironmentLackError when the fork server cannot live here.
+    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then. After Ctrl-C
+    what was found so far is returned, `interrupted`. Raises EnvironmentLackError when the fork server cannot live here.
     """
     with opened(server) as used:
         work = _Work(run, used, seed, device, limit_s, list(imports), max_time_s, told)
-        work.screen()
-        work.explain(all)
-        return run_concluded(work.result(), run, imports)
+        interrupted = False
+        try:
+            work.screen()
+            work.explain(all)
+        except KeyboardInterrupt:
+            interrupted = True
+        found = run_concluded(work.result(), run, imports)
+        found.interrupted = interrupted
+        return found
 
 
 class _Work:
@@ -112,6 +118,8 @@ class _Work:
         self.ladders[graph.id] = ladder
         if row.verdict == "skipped" and "--max-time" in row.reason:
             row.verdict = "not judged"
+        if not row.failed:
+            ladder.forget()
         self.told(f"{graph.id}: {row.verdict}")
         return self._row(graph, row, ladder.fidelity or "")
 
@@ -134,20 +142,19 @@ class _Work:
         inner = [self.judge(one) for one in inner_graphs(self.run, graph)]
         self.rows += [one for one in inner if one.id not in {known.id for known in self.rows}]
         worse = sorted((one for one in inner if one.failed), key=rank)
+        boundary = ""
         if worse:
             graph = self.run.graph(worse[0].id)
-            self.boundaries.append(f"{row.id} fails, and so does {worse[0].id} in itself.")
-        elif inner and graph.stage != "backward":
-            right = " and ".join(one.id for one in inner if one.verdict == "ok")
-            between = f"{right} in itself right: the fault lies between (a decomposition, a joint pass or the partition)"
-            self.boundaries.append(f"{row.id} fails, {between if right else 'the graphs inside it could not be judged'}.")
-        else:
-            self.boundaries.append("")
+            boundary = f"{row.id} fails, and so does {worse[0].id} by itself."
+        elif inner:
+            boundary = _between(row.id, [one.id for one in inner if one.verdict == "ok"])
         ladder = self.ladders[graph.id]
         ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
         for rung in NAMES:
             ladder.climb(rung, all=all)
+        ladder.forget()
         self.found.append(ladder.found())
+        self.boundaries.append(boundary)
 
     def result(self) -> RunTriage:
         return RunTriage(
@@ -164,3 +171,10 @@ class _Work:
     def _blank(self, graph: SavedGraph, verdict: str, reason: str) -> GraphRow:
         return GraphRow(graph.id, graph.stage, verdict, reason=reason, status=graph.status, recorded=graph.error or "",
                         address=address(graph))  # fmt: skip
+
+
+def _between(wide: str, right: Sequence[str]) -> str:
+    if not right:
+        return f"{wide} fails; the graphs inside it could not be judged."
+    sound = f"{right[0]} is right in itself" if len(right) == 1 else f"{' and '.join(right)} are right in themselves"
+    return f"{wide} fails, {sound}: the fault lies between (a decomposition, a joint pass or the partition)."

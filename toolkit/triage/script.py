@@ -135,12 +135,18 @@ class _Work:
     def _judge(self, row: LegRow, leg: Leg, *, cut: bool, limit: float) -> None:
         eager = self.legs["eager"]
         if leg.hang and (cut or leg.name.startswith("eager")):
-            row.verdict, row.reason = "cannot judge", f"{limit:.0f} s were not enough (see {'--max-time' if cut else '--limit'})"
+            row.verdict, row.reason = (
+                "cannot judge",
+                f"{limit:.0f} s were not enough (see {'--max-time' if cut else '--limit'})",
+            )
         elif leg.hang:
             row.verdict, row.reason = "hang", f"still running after {limit:.0f} s, eager took {eager.seconds:.0f} s"
         elif leg is eager:
             if leg.exit_code:
-                row.verdict, row.reason = "cannot judge", f"eager itself ends with code {leg.exit_code}: {leg.stderr_end[:160]}"
+                row.verdict, row.reason = (
+                    "cannot judge",
+                    f"eager itself ends with code {leg.exit_code}: {leg.stderr_end[:160]}",
+                )
         elif leg.exit_code != eager.exit_code:
             row.verdict = "signal" if leg.exit_code > 128 else "crash"
             row.reason = f"exit code {leg.exit_code}: {leg.stderr_end[:200]}"
@@ -166,7 +172,9 @@ def _folder(output: Path | None) -> Path:
         try:
             output.mkdir(parents=True)
         except FileExistsError as error:
-            raise UsageError(f"{output} exists", "what is there is never overwritten", "give another name to -o") from error
+            raise UsageError(
+                f"{output} exists", "what is there is never overwritten", "give another name to -o"
+            ) from error
         return output
     for number in count(1):
         path = Path(f"graphdbg-triage-{number}")
@@ -189,7 +197,11 @@ def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
     elif eager.graphs == 0:
         found.summary = "torch.compile was never called by this command, so there is nothing to compare."
     elif failing is not None:
-        right = [row.leg for row in found.rows[: found.rows.index(failing)] if row.verdict == "ok" and row.leg != "eager again"]
+        right = [
+            row.leg
+            for row in found.rows[: found.rows.index(failing)]
+            if row.verdict == "ok" and row.leg != "eager again"
+        ]
         agree = f"{' and '.join(right)} agree; " if len(right) > 1 else ""
         found.summary = f"{agree}{_named(failing.leg)} {_departs(failing)}. {_meaning(failing.leg)}"
         found.next = f"graphdbg dump --inputs last -- {command}; graphdbg triage RUN"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..recorder.summary import shown_path
 from .given import REAL
-from .records import Row, Triage
+from .records import SIDE, Row, Triage
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -62,7 +62,9 @@ def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eag
     if eager_nan:
         places = ", ".join(eager_nan[:6])
         found.summary = f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(found)}"
-    elif not found.judged:
+        found.next = f"graphdbg localize {found.graph}{with_imports}"
+        return found
+    if not found.judged:
         found.summary = f"Nothing was judged: {_most_said(found)}."
     else:
         found.summary = _all_right(found)
@@ -106,9 +108,9 @@ def phrase(row: Row) -> str:
 
 
 def _failing(found: Triage, row: Row) -> str:
-    before = [other for other in found.rows[: found.rows.index(row)] if other.passed]
+    before = [other for other in found.rows[: found.rows.index(row)] if other.passed and other.rung not in SIDE]
     right = f"`{before[-1].rung}` is right, " if before else ""
-    sides = [other for other in found.rows if other.rung == "torchscript" and other.failed]
+    sides = [other for other in found.rows if other.rung in SIDE and other.failed]
     aside = " (`torchscript` fails too; it is no step towards Inductor)" if sides else ""
     return f"{right}`{row.rung}` {phrase(row)} at {found.graph}, on {found.inputs}.{aside}"
 
@@ -129,7 +131,7 @@ def _all_right(found: Triage) -> str:
     unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.verdict == "no reference"]
     if unjudged:
         text += f" Numbers could not be judged under {', '.join(unjudged[:2])}."
-    sides = [row for row in found.rows if row.rung == "torchscript" and row.failed]
+    sides = [row for row in found.rows if row.rung in SIDE and row.failed]
     if sides:
         text += f" `torchscript` {phrase(sides[0])}; it is no step towards Inductor."
     return text

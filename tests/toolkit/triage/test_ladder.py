@@ -60,7 +60,7 @@ def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: For
     found = triage_run(open_run(recorded), imports=["planted_decomposition"], server=server)
     assert [(row.id, row.verdict) for row in found.graphs] == [("0_0/dynamo", "wrong"), ("0_0/inference", "ok")]
     assert found.boundaries == [
-        "0_0/dynamo fails, 0_0/inference in itself right: "
+        "0_0/dynamo fails, 0_0/inference is right in itself: "
         "the fault lies between (a decomposition, a joint pass or the partition)."
     ]
     assert found.ladders[0].first_failing == "decomposed"
