@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from .levels import Level, Path
 from .model import Cluster
-from .source import Level, shorten
-
-Path = tuple[Level, ...]
+from .texts import shorten
 
 
 class Home(NamedTuple):

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from ...dumps.errors import UsageError
 from . import LARGE
-from .framing import Path, frames, unframed
+from .framing import frames, unframed
+from .levels import Path, common
 from .model import Box, Cluster, Edge, View
-from .source import DrawnGraph, DrawnNode, common, shorten
+from .source import DrawnGraph, DrawnNode
+from .texts import shorten
 
 MOST_OUTPUT_EDGES = 8
 """A graph with more outputs has them marked on the boxes that make them: so many edges to one box say nothing."""

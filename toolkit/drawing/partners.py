@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...dumps.errors import UsageError
-from . import LARGE, nodes, overview
+from . import LARGE, nodes, overview, plan
 from .families import heaviest
 from .model import Cluster, Edge, View
 from .nodes import Part
-from .source import JOINT, DrawnGraph, DrawnNode, of_saved, shorten
+from .source import JOINT, DrawnGraph, DrawnNode, of_saved
+from .texts import shorten
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -119,8 +120,8 @@ def _whole(side: Side, prefix: str, depth: int | None) -> Part:
 
 
 def _collapsed(side: Side, prefix: str, depth: int | None) -> Part:
-    plan = overview.plan_of(side.graph, depth, only=side.chosen, wanted=overview.WANTED // 2)
-    return overview.part_of(side.graph, plan, prefix=prefix, side=f"{prefix}side", only=side.chosen)
+    groups = plan.plan_of(side.graph, depth, only=side.chosen, wanted=plan.WANTED // 2)
+    return overview.part_of(side.graph, groups, prefix=prefix, side=f"{prefix}side", only=side.chosen)
 
 
 def _name_gradients(forward: Side, backward: Side, part: Part) -> None:

@@ -9,47 +9,25 @@ Made from a record and its table, so it needs no torch; a live graph is encoded 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
+from ...dumps.schema import GraphRecord, NodeRecord, SymValue
 from ...dumps.sidecar import Table, build, references
 from ...dumps.tables import one_line, plain
 from .families import base_name, family
+from .levels import Path, common, frames_of, input_source, levels
+from .texts import arguments_text, shorten, value_text
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-SHORT = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "int16": "i16",
-    "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8e4m3",
-    "float8_e5m2": "f8e5m2",
-}  # fmt: skip
-"""How dtypes are written on edges, as in torch's own readable graphs."""
-
 JOINT = ("joint", "joint_passed")
 """Stages whose graphs hold forward and backward in one."""
 
-_LONGEST_VALUE, _LONGEST_ARGUMENTS, _LONGEST_DETAIL = 34, 80, 300
+_LONGEST_DETAIL = 300
 _SUMMED = "Gradient addition node"
 """How torch begins the note on a node that adds up the gradients of a value that was used several times."""
-
-_ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
-_KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
-_WRAPPED = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
-_FRAME = re.compile(r'^\s*File "([^"\n]*)", line (\d+)(?:, in (\S+))?', re.MULTILINE)
-_SLASH = re.compile(r"[/\\]")
-_TORCH_FRAME = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
-
-
-class Level(NamedTuple):
-    """One frame around a node: a module by its path and class, or a line of the user's code that called it."""
-
-    path: str
-    kind: str = ""
-
 
 @dataclass
 class DrawnNode:
@@ -69,8 +47,8 @@ class DrawnNode:
     value: str = ""
     inputs: list[int] = field(default_factory=list)
     users: list[int] = field(default_factory=list)
-    modules: tuple[Level, ...] = ()
-    frames: tuple[Level, ...] = ()
+    modules: Path = ()
+    frames: Path = ()
     arguments: str = ""
     where: str = ""
     code: str = ""
@@ -121,9 +99,9 @@ def of_saved(saved: SavedGraph) -> DrawnGraph:
 def of_record(record: GraphRecord, title: str = "") -> DrawnGraph:
     """A graph in memory."""
     table = build(record)
-    roles = {item.name: (item.role, _source(item.source, item.role)) for item in record.inputs}
-    modules: dict[int, tuple[Level, ...]] = {}
-    frames: dict[int, tuple[Level, ...]] = {}
+    roles = {item.name: (item.role, input_source(item.source, item.role)) for item in record.inputs}
+    modules: dict[int, Path] = {}
+    frames: dict[int, Path] = {}
     sums: set[int] = set()
     nodes: list[DrawnNode] = []
     for row, node in zip(table.rows(), record.graph.nodes, strict=True):
@@ -132,7 +110,7 @@ def of_record(record: GraphRecord, title: str = "") -> DrawnGraph:
             modules[node.module] = levels(row.module)
         if node.stack not in frames:
             stack = record.strings[node.stack] if 0 <= node.stack < len(record.strings) else ""
-            frames[node.stack] = _frames(stack)
+            frames[node.stack] = frames_of(stack)
             if _SUMMED in stack:
                 sums.add(node.stack)
         is_input = node.op == "placeholder"
@@ -141,7 +119,7 @@ def of_record(record: GraphRecord, title: str = "") -> DrawnGraph:
                 row.index, plain(row.name), row.op, plain(row.target), plain(base_name(row.target)),
                 family(row.op, row.target, role, is_scalar=isinstance(node.value, SymValue)), value_text(node.value),
                 list(row.inputs), [], modules[node.module], frames[node.stack],
-                "" if is_input or node.op == "output" else _arguments(node.args, node.kwargs),
+                "" if is_input or node.op == "output" else arguments_text(node.args, node.kwargs),
                 plain(row.where), one_line(row.code, 80), row.seq_nr, row.size_bytes, plain(source) if is_input else "",
             )
         )  # fmt: skip
@@ -173,17 +151,6 @@ def _place_gradients(nodes: list[DrawnNode]) -> None:
             known = [nodes[other].modules for other in sorted(node.inputs, reverse=True) if nodes[other].modules]
             if known:
                 node.modules = known[0][: len(node.frames) - 1] if node.frames else common(known)
-
-
-def common(paths: list[tuple[Level, ...]]) -> tuple[Level, ...]:
-    """The levels that all of them begin with."""
-    if not paths:
-        return ()
-    first, last = min(paths), max(paths)
-    same = 0
-    while same < min(len(first), len(last)) and first[same] == last[same]:
-        same += 1
-    return first[:same]
 
 
 def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph:
@@ -219,89 +186,6 @@ def _outputs(record: GraphRecord, position: dict[str, int]) -> list[Output]:
 def _word(record: GraphRecord, word: Any) -> str:
     number = word.get("string") if isinstance(word, dict) else None
     return record.strings[number] if isinstance(number, int) and 0 <= number < len(record.strings) else str(word)
-
-
-def value_text(value: Value | None, longest: int = _LONGEST_VALUE) -> str:
-    """A value on an edge: "f32[8, s0]", "Sym(s0)", "3 values"; "" for none."""
-    text = ""
-    if isinstance(value, TensorValue):
-        text = f"{SHORT.get(value.dtype, value.dtype)}[{', '.join(map(str, value.shape))}]"
-    elif isinstance(value, SymValue):
-        text = f"Sym({value.expr})"
-    elif isinstance(value, SequenceValue):
-        text = value_text(value.items[0]) if len(value.items) == 1 else f"{len(value.items)} values"
-    elif isinstance(value, ConstValue) and isinstance(value.value, int | float | str):
-        text = str(value.value)
-    return shorten(plain(text), longest)
-
-
-def shorten(text: str, longest: int) -> str:
-    """The text cut in its middle, so that both ends can be read."""
-    if len(text) <= longest:
-        return text
-    tail = (longest - 1) // 3
-    return f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
-
-
-def module_path(text: str) -> str:
-    """The path of a module or parameter as people write it: "blocks.0.up.weight"; "" for the root module itself."""
-    path = _ROOT.sub("", text)
-    for container in ("_modules", "_parameters", "_buffers"):
-        path = re.sub(rf"(?:^|\.){container}(?=\[|\.|$)", "", path)
-    return _WRAPPED.sub("", _KEYED.sub(r".\1", path).strip(".")).strip(".")
-
-
-def _source(text: str, role: str) -> str:
-    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed in."""
-    if role in ("parameter", "buffer") and (path := module_path(text)):
-        return path
-    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", text)
-
-
-def levels(text: str) -> tuple[Level, ...]:
-    """The modules around a node, from a record's text of one "path: class" a line. The root module is left out."""
-    found: list[Level] = []
-    for line in text.splitlines():
-        path, _, kind = line.rpartition(": ")
-        path = plain(module_path(path))
-        if path and (not found or found[-1].path != path):
-            found.append(Level(path, plain(kind.rpartition(".")[2])))
-    return tuple(found)
-
-
-def _frames(stack: str) -> tuple[Level, ...]:
-    found = [
-        Level(plain(f"{_SLASH.split(frame[1])[-1]}:{frame[2]}"), plain(f"in {frame[3]}" if frame[3] else ""))
-        for frame in _FRAME.finditer(stack)
-        if not _TORCH_FRAME.search(frame[1])
-    ]
-    return tuple(found)
-
-
-def _arguments(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    """The arguments that are no nodes, as they would be typed; lists that hold nodes are left out."""
-    texts = [_plain_argument(arg) for arg in args]
-    texts += [f"{key}={text}" for key, value in kwargs.items() if (text := _plain_argument(value))]
-    return shorten(plain(", ".join(filter(None, texts))), _LONGEST_ARGUMENTS)
-
-
-def _plain_argument(arg: Any) -> str:
-    if isinstance(arg, list):
-        texts = [_plain_argument(item) for item in arg]
-        if not any(texts):
-            return ""
-        named = [text or next(references(item), "None") for text, item in zip(texts, arg, strict=True)]
-        return f"[{', '.join(named)}]"
-    if isinstance(arg, dict):
-        tag, body = next(iter(arg.items()), ("", ""))
-        if tag in ("dtype", "device", "layout", "memory_format"):
-            return SHORT.get(str(body), str(body))
-        if tag in ("tuple", "size"):
-            return _plain_argument(body)
-        return {"float": str(body), "ellipsis": "..."}.get(tag, "")
-    if isinstance(arg, float):
-        return f"{arg:.4g}"
-    return "" if arg is None or arg == [] else str(arg)
 
 
 def _detail(node: DrawnNode, table: Table) -> str:

@@ -13,17 +13,11 @@ from graphdbg.dumps.store import Run
 from graphdbg.toolkit.drawing import grouping, nodes, overview, partners, picture
 from graphdbg.toolkit.drawing.families import family
 from graphdbg.toolkit.drawing.framing import frames
+from graphdbg.toolkit.drawing.levels import Level, levels, module_path
 from graphdbg.toolkit.drawing.model import Edge, View
-from graphdbg.toolkit.drawing.source import (
-    DrawnGraph,
-    Level,
-    levels,
-    module_path,
-    of_record,
-    of_saved,
-    shorten,
-    value_text,
-)
+from graphdbg.toolkit.drawing.plan import BUNDLES, MOST
+from graphdbg.toolkit.drawing.source import DrawnGraph, of_record, of_saved
+from graphdbg.toolkit.drawing.texts import shorten, value_text
 
 from ...dumps.graph_text import graph, tensor
 from ...dumps.layered import layered
@@ -113,7 +107,7 @@ def named(view: View) -> dict[str, str]:
 def test_an_overview_holds_every_node_in_few_boxes(size: int) -> None:
     drawn = of_record(layered(size))
     view = overview.overview(drawn)
-    assert len(view.boxes) <= overview.MOST
+    assert len(view.boxes) <= MOST
     assert set(named(view)) == {node.name for node in drawn.nodes}
     assert sum(len(box.nodes) for box in view.boxes) == len(drawn.nodes)
     ids = {box.id for box in view.boxes}
@@ -132,7 +126,7 @@ def edges_of(drawn: DrawnGraph, view: View) -> set[tuple[str, str]]:
 
 def test_an_overview_of_many_thousand_alike_modules_bundles_neighbours() -> None:
     view = overview.overview(of_record(layered(10_000)))
-    assert 8 <= len(view.boxes) <= overview.BUNDLES + 1
+    assert 8 <= len(view.boxes) <= BUNDLES + 1
     assert view.boxes[0].title.startswith("blocks.0 … blocks.")
     assert view.boxes[0].lines[0].startswith("Block ×")
 
@@ -143,12 +137,12 @@ def test_an_overview_without_modules_goes_by_lines_then_by_runs() -> None:
         node.modules = ()
     by_line = overview.overview(drawn)
     assert "by line" in by_line.title
-    assert 8 <= len(by_line.boxes) <= overview.MOST
+    assert 8 <= len(by_line.boxes) <= MOST
     for node in drawn.nodes:
         node.frames = ()
     by_run = overview.overview(drawn)
     assert "by runs of nodes" in by_run.title
-    assert 8 <= len(by_run.boxes) <= overview.MOST
+    assert 8 <= len(by_run.boxes) <= MOST
     assert edges_of(drawn, by_run) == {(edge.source, edge.target) for edge in by_run.edges}
 
 
