@@ -45,7 +45,7 @@ def script(
     """The scripted copy of a graph, in evaluation mode, after the passes of `finish`. Raises UnscriptableError."""
     for node in _nodes(fx_g):
         if node.op == "call_function" and _torch.is_higher_order(node.target) and not _torch.is_rng_wrapper(node.target):
-            raise UnscriptableError("it runs subgraphs, which TorchScript has no form for", node.name, *_told(node))
+            raise UnscriptableError("TorchScript has no form for higher-order operators", node.name, *_told(node))
     gm = scriptable(fx_g, inps)
     try:
         with _torch.torchscript_alone():
