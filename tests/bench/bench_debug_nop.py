@@ -1,10 +1,11 @@
-"""debug_nop beside torch's DebugInterpreter and fx.Interpreter on one graph, as ratios to the plain module; alarms on healthy programs.
+"""debug_nop beside torch's DebugInterpreter and fx.Interpreter on one graph, as ratios to the plain module; alarms on
+healthy programs.
 
     python tests/bench/bench_debug_nop.py [--layers 12] [--runs 60] [--skip-healthy]
 
-The graph is the forward of a transformer with dynamic shapes and small sizes, where what is not arithmetic counts most. The ways are
-run in turn, in CPU time of this thread, so that a busy machine shifts all of them. An alarm on a healthy program is confirmed when the
-op's fake function, alone and on the same arguments, says something else than the op does.
+The graph is the forward of a transformer with dynamic shapes and small sizes, where what is not arithmetic counts most.
+The ways are run in turn, in CPU time of this thread, so that a busy machine shifts all of them. An alarm on a healthy
+program is confirmed when the op's fake function, alone and on the same arguments, says something else than the op does.
 """
 
 from __future__ import annotations

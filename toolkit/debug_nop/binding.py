@@ -1,11 +1,11 @@
-"""Symbols bound to the numbers of one set of inputs, and what every value must then be: one comparison tuple per node.
+"""Symbols bound to the numbers of one set of inputs, and what every value must then be: one comparison per node.
 
 A Binding is made once per combination of input layouts, and used for all later runs on such inputs. Sizes that depend on data
 are not in it: a Run binds those as their nodes are computed.
 
 >>> binding = bind(plan, inputs, seen, {}, lambda path: getattr(gm, path))
->>> binding.expected[17]
-(torch.Size([8, 64]), (64, 1), torch.float32, device(type='cpu'), 0, True)
+>>> binding.layouts[17]
+[Layout(shape=(8, 64), stride=(64, 1), dtype=torch.float32, device=device(type='cpu'), offset=0, ...)]
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ import torch
 
 from .expressions import evaluate
 from .findings import Finding
-from .layout import Layout, layout_of
-from .plan import Leaf, Place, Plan, Step, parts_sharing, value_of
+from .layout import layout_of
+from .plan import Leaf, Place, Plan, Step, value_of
 
 
 @dataclass
 class Binding:
-    """`expected[i]` is what generated code compares step i with; `layouts[i]` the same as layouts (None: depends on data).
+    """`layouts[i]` is what step i must be (None: depends on data); `expected[i]` and `offsets[i]` what generated code
+    compares with: a guard made from a value that was found right, or a number.
 
     `runs`: how often it was used; `told`: the collector that a deep run was last made for. `known` remembers what a
-    mismatch was found to be, `accepted` what was compared and let pass, so that repeated runs ask once.
+    mismatch was found to be, so that repeated runs ask once. `guard`: says whether inputs are laid out like these.
     """
 
     seen: tuple[Any, ...]
     symbols: dict[str, Any]
     shifts: dict[Place, int]
     expected: list[Any]
+    offsets: list[Any]
     layouts: list[list[Any] | None]
     runs: int = 0
     known: dict[Any, Finding | None] = field(default_factory=dict)
     late: dict[Any, list[Any]] = field(default_factory=dict)
     unbound: frozenset[str] = frozenset()
     told: list[Finding] | None = None
+    guard: Callable[..., bool] | None = None
 
 
 def bind(
@@ -60,9 +63,11 @@ def bind(
         if step.node.op == "get_attr" and step.leaves:
             _shift(step, attribute(str(step.node.target)), symbols, shifts)
     layouts = [at(step, symbols, shifts) for step in plan.steps]
-    expected = [_tuple(plan, step, found) for step, found in zip(plan.steps, layouts, strict=True)]
+    expected = [
+        found[0] if step.way == "number" and found else differs for step, found in zip(plan.steps, layouts, strict=True)
+    ]
     unbound = frozenset(name for step in plan.steps for name in step.needs) - set(symbols) - _born(plan)
-    return Binding(seen, symbols, shifts, expected, layouts, unbound=unbound)
+    return Binding(seen, symbols, shifts, expected, [None] * len(expected), layouts, unbound=unbound)
 
 
 def at(step: Step, symbols: Mapping[str, Any], shifts: Mapping[Place, int]) -> list[Any] | None:
@@ -94,19 +99,9 @@ def _shift(step: Step, value: Any, symbols: Mapping[str, Any], shifts: dict[Plac
         shifts[leaf.root] = offset - traced
 
 
-def _tuple(plan: Plan, step: Step, layouts: list[Any] | None) -> Any:
-    if layouts is None or not layouts:
-        return None
-    if step.way == "parts":
-        return flat(plan, step, [one for one in layouts if isinstance(one, Layout)])
-    if step.way == "inline" and isinstance(layouts[0], Layout):
-        return (*layouts[0].compared, *(True for _ in step.aliased), *(False for _ in step.apart))
-    return layouts[0] if step.way == "number" else None
-
-
-def flat(plan: Plan, step: Step, layouts: Sequence[Layout]) -> tuple[Any, ...]:
-    """What generated code compares of a value of several parts, all of whose memory is as it was traced."""
-    return (*(part for layout in layouts for part in layout.compared), *(True for _ in parts_sharing(plan, step)))
+def differs(*values: Any) -> bool:
+    """Stands for the comparison of a value that was found wrong: look again."""
+    return False
 
 
 def single(step: Step) -> bool:

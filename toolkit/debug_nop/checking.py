@@ -62,7 +62,7 @@ class CheckedGraph:
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Runs the graph on flat inputs; findings go to the session."""
-        if any(isinstance(one, _torch.FakeTensor) for one in inputs):
+        if _torch.FakeTensor in set(map(type, inputs)):
             return self.gm(*inputs)
         binding, deep = self._binding(inputs)
         with self._running(Run(self, binding, deep=deep), inputs) as run:
@@ -92,21 +92,23 @@ class CheckedGraph:
 
     def _binding(self, inputs: Sequence[Any]) -> tuple[Binding, bool]:
         """The binding of these inputs, and whether this is the first run with it."""
-        try:
-            seen: tuple[Any, ...] = tuple([
-                (one.shape, one.stride(), one.dtype, one.device, one.storage_offset())
-                for one in map(inputs.__getitem__, self.tensors)
-            ])  # fmt: skip
-        except (AttributeError, RuntimeError, NotImplementedError):  # not a strided tensor: found when it is compared
-            seen = tuple(str(type(one)) for one in inputs)
-        seen += tuple(map(inputs.__getitem__, self.numbers))
         outer = self.session.outer(self.plan.free)
-        key = (seen, *outer.items()) if outer else seen
-        if self.last is not None and self.last.seen == key:
-            return self.last, _is_new(self.last)
+        rest = (*map(inputs.__getitem__, self.numbers), *outer.items(), torch.is_grad_enabled())
+        tensors = [inputs[place] for place in self.tensors]
+        try:
+            offsets = [one.storage_offset() for one in tensors]
+            last = self.last
+            if last is not None and last.guard is not None and last.seen[1:] == (offsets, rest) and last.guard(*tensors):
+                return last, _is_new(last)
+            layouts = tuple((one.shape, one.stride(), one.dtype, one.device) for one in tensors)
+            guard = _torch.layout_guard(tensors)
+        except (AttributeError, RuntimeError, NotImplementedError):  # not a strided tensor: found when it is compared
+            layouts, offsets, guard = tuple(str(type(one)) for one in inputs), [], None
+        key = (layouts, tuple(offsets), rest)
         found = self.bindings.get(key)
         if found is None:
-            found = bind(self.plan, inputs, key, outer, lambda path: _attribute(self.gm, path))
+            found = bind(self.plan, inputs, (layouts, offsets, rest), outer, lambda path: _attribute(self.gm, path))
+            found.guard = guard
             self.bindings[key] = found
             if len(self.bindings) > BINDINGS:
                 self.bindings.popitem(last=False)

@@ -7,7 +7,7 @@ also look at storages and contents.
 
 >>> generated(gm, plan, deep=False).code
     sin = torch.ops.aten.sin.default(x)
-    if (sin.shape, sin.stride(), sin.dtype, sin.device, sin.storage_offset(), ) != graphdbg_k[1]: graphdbg_r.bad(1, sin, x)
+    if not graphdbg_k[1](sin) or sin.storage_offset() != graphdbg_o[1]: graphdbg_r.bad(1, sin, x)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import fx
 
-from .plan import Plan, Step, parts_sharing
+from .plan import Plan, Step
 
 RUN = "graphdbg_run"
 _MARKER = re.compile(r"^(\s*)(\w+) = (?:\w+_)?graphdbg_marker\((\d+)((?:, \w+)*)\)(?:;  (.*))?$")
@@ -124,7 +124,7 @@ def marked(
         elif step.way == "inline":
             mark(_inline(step), copied, *arguments)
         elif step.way == "parts":
-            mark(_parts(step, plan), copied, *arguments)
+            mark(_parts(step), copied, *arguments)
         elif step.way == "number":
             mark(_number(step), copied, *arguments)
     out.lint()
@@ -132,7 +132,8 @@ def marked(
 
 
 def _begin(names: list[str]) -> str:
-    return f"graphdbg_r, graphdbg_k, graphdbg_al = {names[0]}, {names[0]}.expected, {names[0]}.is_alias_of"
+    run = names[0]
+    return f"graphdbg_r, graphdbg_k, graphdbg_o, graphdbg_al = {run}, {run}.expected, {run}.offsets, {run}.is_alias_of"
 
 
 def _number(step: Step) -> Template:
@@ -140,31 +141,28 @@ def _number(step: Step) -> Template:
     return lambda names: f"if {names[0]} != graphdbg_k[{index}]: graphdbg_r.bad({', '.join([str(index), *names])})"
 
 
-def _parts(step: Step, plan: Plan) -> Template:
-    index, count, inputs = step.index, len(step.leaves), list(step.node.all_input_nodes)
-    asked = [(part, inputs.index(node) + 1) for part, node in parts_sharing(plan, step)]
+def _parts(step: Step) -> Template:
+    index, count = step.index, len(step.leaves)
 
     def template(names: list[str]) -> str:
         v = names[0]
-        looked = ", ".join(_layout(f"{v}[{part}]") for part, leaf in enumerate(step.leaves) if leaf is not None)
-        shared = "".join(f", graphdbg_al({v}[{part}], {names[place]})" for part, place in asked)
-        call = f"graphdbg_r.after({', '.join([str(index), *names])})"
-        return f"if len({v}) != {count} or ({looked}{shared}) != graphdbg_k[{index}]: {call}"
+        parts = [f"{v}[{part}]" for part, leaf in enumerate(step.leaves) if leaf is not None]
+        offsets = "".join(f"{part}.storage_offset(), " for part in parts)
+        differs = f"not graphdbg_k[{index}]({', '.join(parts)}) or ({offsets}) != graphdbg_o[{index}]"
+        return f"if len({v}) != {count} or {differs}: graphdbg_r.after({', '.join([str(index), *names])})"
 
     return template
 
 
-def _layout(v: str) -> str:
-    return f"{v}.shape, {v}.stride(), {v}.dtype, {v}.device, {v}.storage_offset()"
-
-
 def _inline(step: Step) -> Template:
     index, inputs = step.index, list(step.node.all_input_nodes)
-    asked = [inputs.index(node) + 1 for node in (*step.aliased, *step.apart)]
+    asked = [] if step.by_layout else [inputs.index(node) + 1 for node in (*step.aliased, *step.apart)]
 
     def template(names: list[str]) -> str:
         v = names[0]
         shared = "".join(f", graphdbg_al({v}, {names[place]})" for place in asked)
-        return f"if ({_layout(v)}{shared}) != graphdbg_k[{index}]: graphdbg_r.bad({', '.join([str(index), *names])})"
+        offset = f"({v}.storage_offset(){shared})" if asked else f"{v}.storage_offset()"
+        differs = f"not graphdbg_k[{index}]({v}) or {offset} != graphdbg_o[{index}]"
+        return f"if {differs}: graphdbg_r.bad({', '.join([str(index), *names])})"
 
     return template

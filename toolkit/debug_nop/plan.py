@@ -67,6 +67,12 @@ class Step:
     tensors: tuple[fx.Node, ...] = ()
 
     @property
+    def by_layout(self) -> bool:
+        """Whether the layouts of its arguments decide whose memory its value lies in: ops of torch's own with a schema.
+        Repeated runs on one layout need not ask again."""
+        return self.torchs and isinstance(self.node.target, _torch.OpOverload)
+
+    @property
     def name(self) -> str:
         """The node's name."""
         return self.node.name

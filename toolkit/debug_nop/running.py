@@ -9,14 +9,14 @@ again; contents are compared by bits. Must not change a value, and must not look
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from . import _torch
-from .binding import Binding, at, flat, single
+from .binding import Binding, at, single
 from .blame import Blame
 from .contents import Contents, contents
 from .findings import Finding
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """The state of one execution. `expected` and `is_alias_of` are what the generated code reads."""
+    """The state of one execution. `expected`, `offsets` and `is_alias_of` are what the generated code reads."""
 
     def __init__(self, owner: CheckedGraph, binding: Binding, *, deep: bool) -> None:
         self.owner = owner
         self.plan: Plan = owner.plan
         self.binding = binding
         self.deep = deep
-        self.expected = binding.expected
+        self.expected, self.offsets = binding.expected, binding.offsets
         self.is_alias_of = _torch.is_alias_of
         self.symbols = dict(binding.symbols)
         self.findings: list[Finding] = []
@@ -72,7 +72,7 @@ class Run:
         if found:
             self._record(step, 0, found, given, value)
         elif isinstance(value, torch.Tensor):  # it differs where nothing depends on it: strides of one element
-            self.expected[index] = (*layout_of(value).compared, *self._shared(step, value, given))
+            self._accept(step, [value], given)
 
     def failed(self, step: Step, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
         """A node could not be run; says so, and gives a value like the one that was traced so that the run can go on."""
@@ -123,9 +123,24 @@ class Run:
             if found:
                 clean = False
                 self._record(step, place, found, given, leaf)
-        if clean and step.way == "parts" and not step.late:
-            real = [layout_of(leaf) for traced, leaf in zip(step.leaves, leaves, strict=True) if traced is not None]
-            self.expected[index] = flat(self.plan, step, real)
+        if clean and step.torchs and not step.late and layouts is not None:
+            self._accept(step, leaves, given)
+
+    def _accept(self, step: Step, leaves: Sequence[Any], given: Mapping[fx.Node, Any]) -> None:
+        """What was found right is what the generated code compares with from now on."""
+        if step.way not in ("inline", "parts"):
+            return
+        tensors = [leaf for traced, leaf in zip(step.leaves, leaves, strict=True) if traced is not None]
+        if not all(isinstance(one, torch.Tensor) and one.layout is torch.strided for one in tensors):
+            return
+        offsets = tuple(one.storage_offset() for one in tensors)
+        if step.way == "inline":
+            asked = () if step.by_layout else (*step.aliased, *step.apart)
+            shared = tuple(_aliases(tensors[0], given[node]) for node in asked)
+            self.offsets[step.index] = (*offsets, *shared) if asked else offsets[0]
+        else:
+            self.offsets[step.index] = offsets
+        self.expected[step.index] = _torch.layout_guard(tensors)
 
     def _layouts(self, step: Step) -> list[Any] | None:
         found = self.binding.layouts[step.index]
@@ -154,9 +169,6 @@ class Run:
                             self.symbols.setdefault(name, real)
                 elif getattr(traced, "text", None) == name and isinstance(leaf, (int, float)):
                     self.symbols.setdefault(name, leaf)
-
-    def _shared(self, step: Step, value: Any, given: Mapping[fx.Node, Any]) -> list[bool]:
-        return [_aliases(value, given[node]) for node in (*step.aliased, *step.apart)]
 
     def _memory(self, step: Step, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
         """Whether a value shares memory with its arguments as it was traced to."""
