@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch._higher_order_ops.auto_functionalize  # registers what stands for operators that change arguments (2.13.0)
 import torch._prims.rng_prims  # registers the operators of random state; no public module does (2.13.0)
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no public fake tensors (2.13.0)
@@ -141,6 +142,20 @@ run_and_save_rng_state, run_with_rng_state = (
     getattr(torch._prims.rng_prims, name, None) for name in ("run_and_save_rng_state", "run_with_rng_state")
 )
 """What checkpointing leaves of `preserve_rng_state`; private operators (2.13.0)."""
+
+
+auto_functionalized = getattr(torch._higher_order_ops.auto_functionalize, "auto_functionalized_v2", None)
+"""What AOTAutograd makes of operators that change their arguments; a private operator (2.13.0)."""
+
+
+def arguments_of(op: Any) -> list[tuple[str, bool]]:
+    """(name, whether it is written to) of each argument of an operator; schemas are not public (2.13.0)."""
+    return [(one.name, one.alias_info is not None and one.alias_info.is_write) for one in op._schema.arguments]
+
+
+def number_of_returns(op: Any) -> int:
+    """How many values an operator returns (2.13.0)."""
+    return len(op._schema.returns)
 
 
 def is_rng_wrapper(target: object) -> bool:

@@ -19,7 +19,7 @@ from torch.fx.graph import CodeGen
 from torch.fx.node import map_aggregate
 
 from ..copying import copy_graph
-from . import _torch, rng_ops
+from . import _torch, mutable_ops, rng_ops
 
 aten = torch.ops.aten
 
@@ -54,6 +54,11 @@ def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule
     gm.graph.lint()
     gm.recompile()
     return gm
+
+
+def has_translation(node: fx.Node) -> bool:
+    """Whether a higher-order operator can be written with plain ones."""
+    return _torch.is_rng_wrapper(node.target) or mutable_ops.can_translate(node)
 
 
 def _annotate(graph: fx.Graph, inps: Sequence[Any]) -> None:
@@ -128,6 +133,8 @@ def _translate(graph: fx.Graph, node: fx.Node) -> None:
         node.target = getattr(math, getattr(target, "__name__", "").removeprefix("_sym_"))
     elif target in (_torch.run_and_save_rng_state, _torch.run_with_rng_state):
         rng_ops.translate(graph, node)
+    elif mutable_ops.can_translate(node):
+        mutable_ops.translate(graph, node)
     elif isinstance(target, _torch.OpOverload):
         node.target = target.overloadpacket
 

@@ -20,7 +20,7 @@ from torch.jit.frontend import FrontendError
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import user_frame
 from . import _torch
-from .scriptable import scriptable
+from .scriptable import has_translation, scriptable
 
 _MARK = "<--- HERE"
 _ASSIGNED = re.compile(r"^\s*(?:return\s+)?(\w+)\s*(?::[^=]*)?=", re.MULTILINE)
@@ -44,7 +44,7 @@ def script(
 ) -> torch.jit.ScriptModule:
     """The scripted copy of a graph, in evaluation mode, after the passes of `finish`. Raises UnscriptableError."""
     for node in _nodes(fx_g):
-        if node.op == "call_function" and _torch.is_higher_order(node.target) and not _torch.is_rng_wrapper(node.target):
+        if node.op == "call_function" and _torch.is_higher_order(node.target) and not has_translation(node):
             raise UnscriptableError("TorchScript has no form for higher-order operators", node.name, *_told(node))
     gm = scriptable(fx_g, inps)
     try:

@@ -163,3 +163,39 @@ def test_a_function_compiled_by_nnc_jit_has_gradients() -> None:
     nnc_jit(lambda x: (x.sin() * x.shape[0]).sum())(x).backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, 5 * x.detach().cos())
+
+
+@torch.library.custom_op("graphdbg_tests::increase", mutates_args={"x", "y"})
+def increase(x: torch.Tensor, by: float, y: torch.Tensor | None = None) -> torch.Tensor:
+    x.add_(by)
+    if y is not None:
+        y.mul_(2)
+    return x.sum()
+
+
+@increase.register_fake
+def _(x: torch.Tensor, by: float, y: torch.Tensor | None = None) -> torch.Tensor:
+    return x.new_empty(())
+
+
+@torch.library.custom_op("graphdbg_tests::reset", mutates_args={"x"})
+def reset(x: torch.Tensor) -> None:
+    x.zero_()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_operators_that_change_their_arguments(dynamic: bool) -> None:
+    def function(x: torch.Tensor, z: torch.Tensor) -> Any:
+        y = x * 2
+        total = increase(y[1:], 0.5, z)
+        reset(y[:, 0])
+        return y, total + increase(x.t().contiguous(), 1.0)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="graphdbg_ts", dynamic=dynamic)
+    for rows in (3, 4):
+        for _ in range(3):
+            x, z = torch.linspace(0, 1, 4 * rows).reshape(rows, 4), torch.ones(2)
+            x2, z2 = x.clone(), z.clone()
+            torch.testing.assert_close(compiled(x, z), function(x2, z2))
+            torch.testing.assert_close((x, z), (x2, z2))
