@@ -134,7 +134,7 @@ def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
         # as a table of fixed width: a machine without our fonts reserves as much room as one with them
         width = width_pt(edge.label, EDGE_PT) + 4
         settings["label"] = (
-            f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1"><tr><td width="{width:.0f}" bgcolor="#ffffffb0">'
+            f'<<table border="0" cellborder="0" cellspacing="2" cellpadding="0"><tr><td width="{width:.0f}" bgcolor="#ffffffb0">'
             f"{_escaped(edge.label)}</td></tr></table>>"
         )
     if edge.saved:

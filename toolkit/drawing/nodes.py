@@ -71,7 +71,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
     part = part_of(graph, chosen, focus=centre)
     if len(chosen) < len(distance):
         part.notes.append(f"{len(distance)} nodes are within {hops} hops; these are the nearest {most} of them")
-    title = f"{graph.id}: {len(chosen)} of {len(graph.nodes)} nodes, within {hops} hop{'s' * (hops != 1)} of {name}"
+    title = f"{graph.id}: {len(part.boxes)} of {len(graph.nodes)} nodes, within {hops} hop{'s' * (hops != 1)} of {name}"
     return View(title, "around", part.boxes, part.clusters, part.edges, part.notes)
 
 
