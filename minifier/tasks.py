@@ -9,34 +9,25 @@ Every function takes and returns plain JSON values.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 from torch import fx
 
 from ..dumps import live
-from ..dumps.store import SavedGraph, load_graph
+from ..dumps.store import load_graph
 from ..toolkit import _torch
-from ..toolkit.atoms import Atoms
-from ..toolkit.eager_values import record_values
 from ..toolkit.isolation.child import mark
 from ..toolkit.judge import judge
 from ..toolkit.live_case import live_case
-from ..toolkit.prune import prune
+from ..toolkit.parts import Invalid, atoms_in, keep_values, part_of
 from ..toolkit.spec import FULL_STAGES, ReplaySpec
-from ..toolkit.spill import load_values, save_values
-from ..toolkit.subgraph import build
-from ..toolkit.subspec import candidate_spec
 from ..toolkit.surroundings import in_force
 from ..toolkit.values import input_bytes
 from .fxproblem import loose_outputs
 from .passes import PASSES, Case
 from .problem import Candidate
-
-ATOMS = "atoms.json"
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
@@ -44,12 +35,7 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     mark("eager")
     work = Path(payload["work"])
     case = live_case(load_graph(payload["case"]), seed=payload["seed"])
-    with _torch.settings(case.spec.config), in_force(case.spec):
-        torch.manual_seed(payload["seed"])
-        values = record_values(case.gm, case.inputs, work)
-    atoms = Atoms.of(case.gm, values)
-    save_values(values, work)
-    (work / ATOMS).write_text(json.dumps(atoms.to_json()))
+    atoms = keep_values(case, work, seed=payload["seed"])
     return {
         "atoms": atoms.to_json(),
         "nodes": len(case.gm.graph.nodes),
@@ -73,7 +59,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
     """What a candidate returns, and which of that it could do without (see fxproblem.loose_outputs)."""
     gm, _, _ = _load(payload)
-    returned, loose = loose_outputs(gm, Atoms.from_json(json.loads((Path(payload["work"]) / ATOMS).read_text())))
+    returned, loose = loose_outputs(gm, atoms_in(Path(payload["work"])))
     return {"returned": returned, "loose": loose}
 
 
@@ -96,17 +82,15 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec)}
 
 
-class Invalid(Exception):
-    """A candidate that cannot be built."""
-
-
 def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
     saved = load_graph(payload["case"])
     if payload["candidate"] is None:
         case = live_case(saved, seed=payload["seed"])
         return case.gm, case.inputs, case.spec
     candidate = Candidate.from_json(payload["candidate"])
-    module, inputs, spec = _build(saved, Path(payload["work"]), candidate)
+    module, inputs, spec = part_of(
+        saved, Path(payload["work"]), candidate.keep, bypass=candidate.bypass, returned=candidate.returned
+    )
     case = Case(module, inputs)
     for edit in candidate.edits:
         try:
@@ -129,29 +113,3 @@ class _Renew(fx.Interpreter):
         if n.op != "output":
             n.meta[self.key] = value
         return value
-
-
-def _build(saved: SavedGraph, work: Path, candidate: Candidate) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
-    atoms = Atoms.from_json(json.loads((work / ATOMS).read_text()))
-    values = load_values(work)
-    names = {name for atom in candidate.keep | candidate.bypass for name in atoms.nodes[atom]}
-    returned = {atoms.order[position] for position in candidate.returned or ()}
-    returned |= {name for atom in candidate.keep if (name := atoms.returns[atom]) is not None}
-    record = prune(saved.record, names, returned)
-    gm, _, _ = live.fake_module(record, saved.tensors, where=str(saved.path))
-    values.inputs = [
-        value for node, value in zip(_inputs(saved), values.inputs, strict=True)
-        if any(item.op == "placeholder" and item.name == node for item in record.graph.nodes)
-    ]  # fmt: skip
-    spec = ReplaySpec.of(saved.record)
-    try:
-        module, inputs = build(
-            gm, atoms, values, candidate.keep, bypass=candidate.bypass, returned=candidate.returned, joint=spec.training_joint
-        )
-    except (RuntimeError, ValueError) as error:
-        raise Invalid(str(error)) from error
-    return module, inputs, candidate_spec(spec, _inputs(saved), module)
-
-
-def _inputs(saved: SavedGraph) -> list[str]:
-    return [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]

@@ -230,7 +230,8 @@ class _Builder:
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 KEPT_META = ("val", "example_value", "tensor_meta", "stack_trace", "nn_module_stack", "seq_nr", "original_aten", "from_node")
-POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "val", "example_value", "tensor_meta")
+POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "desc", "val", "example_value", "tensor_meta")
+"""Metadata of the output node that counts outputs: the partitioner drops those beyond the end of `desc`."""
 
 
 def _attribute(gm: torch.nn.Module, target: str) -> Any:

@@ -59,20 +59,17 @@ class Narrowing:
         self._keep(self.window[:high])
 
     def start(self) -> None:
-        """Cuts the beginning off: the latest start that fails."""
-        low, high = 0, len(self.window)
-        if high > 2 * NEAR:
-            if self._fails(self.window[-NEAR:]):
-                low = high - NEAR
+        """Cuts the beginning off: the latest start that fails. Whatever fails is cut down to what its wrong value depends on."""
+        right: int | None = None  # from this atom on nothing is wrong
+        guess = len(self.window) > 2 * NEAR
+        while (starts := [atom for atom in self.window[1:] if right is None or atom < right]):
+            first = starts[max(0, len(starts) - NEAR)] if guess else starts[len(starts) // 2]
+            guess = False
+            cut = [atom for atom in self.window if atom >= first]
+            if self._fails(cut):
+                self._keep(cut)
             else:
-                high = high - NEAR
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._fails(self.window[middle:]):
-                low = middle
-            else:
-                high = middle
-        self.window = self.window[low:]
+                right = first
 
     def path(self) -> None:
         """Drops what does not lie between the first atom of the window and the wrong value, if the failure survives that."""

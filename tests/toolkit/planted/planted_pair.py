@@ -1,4 +1,8 @@
-"""Imported, plants a wrong post-grad pass: a silu-like `mul(x, sigmoid(x))` whose sigmoid has no other user loses 2 per cent."""
+"""Imported, plants a wrong post-grad pass on pairs of nodes: a product of what was computed for it alone loses 2 per cent.
+
+PLANTED_FIRST is what the product is of (aten.sigmoid.default), PLANTED_COUNT which of the pairs, by the number in the name of the
+first node; -1 is all of them.
+"""
 
 import os
 
@@ -8,8 +12,14 @@ from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 aten = torch.ops.aten
-WHICH = int(os.environ.get("PLANTED_COUNT", "-1"))
-"""The number of the pair that is rewritten, in graph order; -1 is all of them."""
+FIRST = os.environ.get("PLANTED_FIRST", "aten.sigmoid.default")
+COUNT = os.environ.get("PLANTED_COUNT", "-1")
+
+
+def _is_first(node: object) -> bool:
+    if not isinstance(node, fx.Node) or str(node.target) != FIRST or len(node.users) != 1:
+        return False
+    return COUNT == "-1" or node.name.rpartition("_")[2] == COUNT
 
 
 class Rewrites(CustomGraphPass):
@@ -17,8 +27,7 @@ class Rewrites(CustomGraphPass):
 
     def __call__(self, graph: fx.Graph) -> None:
         for node in list(graph.find_nodes(op="call_function", target=aten.mul.Tensor)):
-            pair = [arg for arg in node.args if isinstance(arg, fx.Node) and arg.target is aten.sigmoid.default]
-            if not pair or len(pair[0].users) != 1 or (WHICH >= 0 and pair[0].name != f"sigmoid_{WHICH}"):
+            if not any(_is_first(arg) for arg in node.args):
                 continue
             with graph.inserting_after(node):
                 smaller = graph.call_function(aten.mul.Tensor, (node, 0.98))
