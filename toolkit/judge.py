@@ -187,7 +187,7 @@ class _Case:
         gm = copy_graph(self.gm)
         began = self.began = time.perf_counter()
         extra = {"inductor": {"fallback_random": True}} if fallback_random else {}
-        with _torch.settings(extra), self.rung.around(self.spec), nullcontext() if fallback_random else self.watch():
+        with _torch.settings(extra), self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
             fakes = _torch.shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
             compiled = self.rung.build(gm, fakes, self.spec)

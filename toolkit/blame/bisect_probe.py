@@ -80,8 +80,8 @@ class _Counted(Rung):
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return self.inner.notes(gm, spec)
 
-    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
-        return self.inner.around(spec)
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
+        return self.inner.around(gm, spec)
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         self.begin()

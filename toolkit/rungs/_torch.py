@@ -187,12 +187,21 @@ def without_post_grad_passes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unfused() -> Iterator[None]:
+def drawing_like_torch() -> Iterator[None]:
+    """Inductor calls torch's own random functions; `torch.compile(options=...)` is public, but starts from the top."""
+    import torch._inductor.config as inductor_config
+
+    with inductor_config.patch(fallback_random=True):
+        yield
+
+
+@contextlib.contextmanager
+def unfused(*, kernels_draw: bool = False) -> Iterator[None]:
     """Inductor with one loop per node and without its optional passes: what is left is lowering and code generation.
 
     Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting realises each
     node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are drawn by torch
-    itself, because a joint pass would have to replace them. Checked: 2.13.0.
+    itself, because a joint pass would have to replace them; with `kernels_draw` one has. Checked: 2.13.0.
     """
     import torch._inductor.config as inductor_config
     from torch._inductor import graph, ir, scheduler
@@ -211,7 +220,9 @@ def unfused() -> Iterator[None]:
         return optional or skips(self)
 
     off = {name: None for name in _CUSTOM_PASSES if hasattr(inductor_config, name)}
-    settings = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, "fallback_random": True, **off}
+    settings: dict[str, Any] = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, **off}
+    if not kernels_draw:
+        settings["fallback_random"] = True
     graph.GraphLowering.run_node, scheduler.Scheduler.fuse_nodes = run_node, lambda self, nodes: nodes
     Observer._check_disable_pass = skip
     try:

@@ -6,8 +6,8 @@ tensors alone: a graph with sizes among its inputs or results is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -35,8 +35,10 @@ class AotInductor(Inductor):
             return "AOTInductor returns tensors alone, and the graph returns sizes"
         return None
 
-    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
-        return _torch.ahead_of_time()
+    @contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        with super().around(gm, spec), _torch.ahead_of_time():
+            yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library

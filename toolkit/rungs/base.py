@@ -42,7 +42,7 @@ class Rung(ABC):
         """What a reader of the verdict has to know of how the rung runs this graph, in sentences."""
         return []
 
-    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
         """The context of `build` and of the run: a backward is compiled when it first runs."""
         return nullcontext()
 

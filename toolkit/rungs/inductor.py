@@ -9,11 +9,13 @@ only compile decomposed, is traced once through its decompositions first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import fx
 
 from .._torch import has_cpp_compiler, mode_of, tree_leaves
+from ..eager import draws_from_generator
 from ..spec import FULL_STAGES, ReplaySpec
 from . import _torch
 from .base import Compiled, Rung
@@ -38,6 +40,11 @@ class Inductor(Rung):
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return [f"{RETRACED}: {', '.join(ops)}"] if (ops := needs_decomposing(gm, spec)) else []
+
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
+        # A joint pass would have replaced torch's random functions; a graph that enters behind it keeps them.
+        draws = needs_decomposing(gm, spec) and not spec.training_joint and draws_from_generator(gm)
+        return _torch.drawing_like_torch() if draws else nullcontext()
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         mode = mode_of(gm, fake_inputs)

@@ -6,8 +6,8 @@ still in use. The result that is judged is that of the third run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -42,8 +42,10 @@ class InductorCudagraphs(Inductor):
             return "no value of the graph is on a CUDA device"
         return "Inductor makes no CUDA graphs of dynamic sizes" if spec.dynamic else None
 
-    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
-        return _torch.with_cudagraphs()
+    @contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        with super().around(gm, spec), _torch.with_cudagraphs():
+            yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         kwargs = {**spec.compile_kwargs, "cudagraphs": True}

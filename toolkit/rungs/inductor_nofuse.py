@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from torch import fx
+
+from ..eager import has_kernel_draws
 from ..spec import ReplaySpec
 from . import _torch
 from .inductor import Inductor
@@ -17,8 +20,8 @@ class InductorNofuse(Inductor):
 
     name = "inductor_nofuse"
 
-    def around(self, spec: ReplaySpec) -> AbstractContextManager[None]:
-        return _torch.unfused()
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
+        return _torch.unfused(kernels_draw=has_kernel_draws(gm))
 
 
 RUNG = InductorNofuse()
