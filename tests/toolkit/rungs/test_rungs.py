@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.inductor_prims  # registers the operators
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -68,6 +69,25 @@ def test_nofuse_leaves_out_custom_passes_and_keeps_what_lowering_needs() -> None
 def test_nofuse_takes_operators_that_draw_random_numbers() -> None:
     gm = traced(lambda x: [torch.ops.aten.native_dropout.default(x, 0.5, True)[0]], X)
     assert judge(gm, [X], INFERENCE, "inductor_nofuse").ok
+
+
+def kernel_draws(x: torch.Tensor) -> list[torch.Tensor]:
+    seeds = torch.ops.prims.inductor_seeds(1, torch.device("cpu"))
+    return [x * torch.ops.prims.inductor_random([8, 8], torch.ops.prims.inductor_lookup_seed(seeds, 0), "rand")]
+
+
+@pytest.mark.parametrize("name", ["inductor", "inductor_nofuse"])
+def test_operators_that_draw_like_kernels(name: str) -> None:
+    assert judge(traced(kernel_draws, X), [X], INDUCTORS, name).verdict == "ok"
+
+
+@pytest.mark.parametrize("name", ["inductor", "inductor_nofuse"])
+def test_dropout_in_a_graph_of_another_backend(name: str) -> None:
+    def dropout(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.ops.aten.native_dropout.default(one, 0.5, True)[0] for one in layer_norm(x)[:1]]
+
+    outcome = judge(traced(dropout, X), [X], OTHERS, name)
+    assert outcome.verdict == "ok", outcome
 
 
 @pytest.mark.parametrize("name", ["decomposed", "inductor", "inductor_nofuse"])
