@@ -189,7 +189,7 @@ def test_operators_that_change_their_arguments(dynamic: bool) -> None:
         y = x * 2
         total = increase(y[1:], 0.5, z)
         reset(y[:, 0])
-        return y, total + increase(x.t().contiguous(), 1.0)
+        return y, total + increase(x.t().contiguous(), 1.0, z + 1)
 
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="graphdbg_ts", dynamic=dynamic)
