@@ -69,10 +69,10 @@ def ratios(layers: int, runs: int) -> None:
                 run()
                 taken[name].append(time.thread_time() - began)
     plain = statistics.median(taken["plain module"])
-    print(f"{len(gm.graph.nodes)} nodes, dynamic shapes, torch {torch.__version__}; first run with all checks {first * 1e3:.0f} ms")
+    print(f"{len(gm.graph.nodes)} nodes, dynamic shapes, torch {torch.__version__}; first run, all checks: {first * 1e3:.0f} ms")
     for name, times in taken.items():
-        median = statistics.median(times)
-        print(f"  {name:<26} {median * 1e3:8.2f} ms   {median / plain:6.2f} x   (least {min(times) / min(taken['plain module']):.2f} x)")
+        median, least = statistics.median(times), min(times) / min(taken["plain module"])
+        print(f"  {name:<26} {median * 1e3:8.2f} ms   {median / plain:6.2f} x   (least {least:.2f} x)")
     print(f"  {ours.graph.values()} values checked, {len(ours.findings)} mismatches")
 
 
