@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+SHOWN = 6
+"""So many nodes of a group are named in the sentence."""
+
 Status = Literal["found", "nothing", "eager", "unresolved", "metadata", "skipped"]
 
 
@@ -106,7 +109,8 @@ def _alone(found: Localized) -> str:
         return ""
     if found.alone:
         return "; fails alone: yes"
-    names = ", ".join(f"`{one.name}`" for one in found.group if found.node is None or one.name != found.node.name)
+    near = [f"`{one.name}`" for one in found.group if found.node is None or one.name != found.node.name]
+    names = ", ".join(near[:SHOWN]) + (f" and {len(near) - SHOWN} more" if len(near) > SHOWN else "")
     return f"; fails alone: no, only fused with {names}" if names else "; fails alone: no, only inside the whole graph"
 
 

@@ -81,6 +81,8 @@ def recorded(folder: Path) -> Path:
 
 def saved(path: Path, function: Callable[..., Any], *inputs: torch.Tensor, **inductor: Any) -> SavedGraph:
     gm = make_fx(function, tracing_mode="fake")(*inputs)
+    for number, node in enumerate(gm.graph.nodes):
+        node.meta["stack_trace"] = f'  File "model.py", line {number}, in forward\n    line()\n'
     like = encode(gm, id="0_0/inference", stage="inference", ambient=Ambient(grad=False), config={"inductor": inductor})
     return load_graph(save_graph(gm, list(inputs), path, like=like))
 
@@ -124,9 +126,9 @@ def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(folder: Path
     found = localize(graph, imports=[plant("planted_node", NODE="mul_7")], server=server)
     assert found.node is not None
     assert (found.status, found.node.name, found.alone, found.compiles) == ("found", "mul_7", True, 4)
-    assert found.node.line.startswith("test_localize.py:")
+    assert found.node.line.startswith("model.py:")
     assert "make_fallback(torch.ops.aten.mul.Tensor" in found.work_around
-    assert found.sentence.startswith("First wrong node: `mul_7` (test_localize.py:")
+    assert found.sentence.startswith("First wrong node: `mul_7` (model.py:")
 
 
 def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
