@@ -1,7 +1,7 @@
 """The ladder: eleven ways to run one graph, from trusted to clever, one file each.
 
-The registry imports no torch; a rung's module is loaded when it is asked for. `eager`, `nop` and `inductor` are built; the
-others say so as a row.
+The registry imports no torch; a rung's module is loaded when it is asked for. Those that are not built (see `names.BUILT`) say
+so as a row.
 
 >>> rung("inductor").unavailable(spec)          # None: it can run here
 >>> rung("lazy").unavailable(spec)
