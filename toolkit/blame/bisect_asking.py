@@ -10,8 +10,9 @@ computed once and kept in a file of the server.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from ..isolation import ForkServer
 from ..outcome import Outcome
 from ..rungs.names import BUILT
 from ..signature import Signature
+from ..spec import FULL_STAGES
 from . import bisect_settings
 from .bisect_probe import TASK
 from .bisect_records import Application, Bisection, Probe, Trial, Verdict
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 PRELOAD = (*replay.PRELOAD, "graphdbg.toolkit.blame.bisect_probe", "graphdbg.toolkit.blame._torch")
+
+
+_OUTPUT = re.compile(r"output (\d+)\b")
+
+_LIKE, _SMALLER = 10.0, 1e3
+"""An error that is at most ten times what it was, and no less than a thousandth, is the same one."""
 
 
 class OutOfTime(Exception):
@@ -53,6 +61,7 @@ class Asking:
             "shared": str(self._shared),
         }  # fmt: skip
         self._wanted: Signature | None = None
+        self._errors: dict[str, float] = {}
         self._known: dict[bytes, Verdict] = {}
         self.log: list[Application] = []
 
@@ -71,6 +80,7 @@ class Asking:
         self.result.failure = outcome.verdict.splitlines()[0]
         self.result.reproduced = not outcome.ok
         self._wanted = outcome.signature
+        self._errors = {one.name: one.rung for one in outcome.errors if one.rung is not None}
         self._narrate(f"as it is: {self.result.failure} ({outcome.seconds:.1f} s)")
 
     def subsystems(self) -> list[str]:
@@ -81,7 +91,8 @@ class Asking:
         """The settings that this torch has with another value than the one to try."""
         config = {room: dict(values) for room, values in self.saved.record.config.items()}
         rows = self._call(bisect_settings.TASK, {"imports": self._payload["imports"], "config": config})
-        return [Setting(*row) for row in rows]
+        behind = self.saved.stage not in FULL_STAGES | {"joint", "inference"}  # random ops are Inductor's own by then
+        return [Setting(*row) for row in rows if not (behind and row[1] == "fallback_random")]
 
     def applications(self, subsystem: str) -> list[Application]:
         """What the graph's own compile applied, in order."""
@@ -140,7 +151,7 @@ class Asking:
         signature = outcome.signature
         if signature is None:
             return "other", outcome.verdict
-        same = self._wanted is not None and self._wanted.same_as(signature)
+        same = self._wanted is not None and same_failure(self._wanted, self._errors, signature)
         return ("same" if same else "other"), signature.text()
 
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
@@ -160,3 +171,16 @@ class Asking:
             replay.outcome_of(answer, "inductor")  # raises what is the user's to know
             raise RuntimeError(f"{task} ended with {answer.status}: {answer.error}")
         return answer.value
+
+
+def same_failure(wanted: Signature, errors: Mapping[str, float], now: Signature) -> bool:
+    """Whether a probe fails as the graph itself does, whose outputs had these errors.
+
+    With several outputs wrong, only the first is in a signature; one that was about as wrong before, behind it, is the same too.
+    """
+    if wanted.same_as(now):
+        return True
+    found = _OUTPUT.match(now.raw)
+    if found is None or now.size is None or (now.kind, wanted.kind) != ("accuracy", "accuracy"):
+        return False
+    return now.size / _LIKE <= errors.get(found[1], 0.0) <= now.size * _SMALLER

@@ -120,6 +120,8 @@ class _Asked:
             self.under_required = required
         elif asked.subsystem == _torch.PATTERNS:
             required = self.under_required or _torch.required(asked.name)  # a required pass works by matches of its own
+        elif asked.subsystem == "lowerings":
+            required = asked.name.startswith("prims.inductor_")  # eager would draw other random numbers
         if f"{asked.subsystem} {key}" not in self.known:
             self.known.add(f"{asked.subsystem} {key}")
             made = Application(

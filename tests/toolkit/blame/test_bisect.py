@@ -17,9 +17,10 @@ import pytest
 
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.blame.bisect import Interrupted, bisect
-from graphdbg.toolkit.blame.bisect_asking import PRELOAD
+from graphdbg.toolkit.blame.bisect_asking import PRELOAD, same_failure
 from graphdbg.toolkit.blame.bisect_records import Bisection
 from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.signature import Signature
 
 PLANTED = Path(__file__).resolve().parent.parent / "planted"
 
@@ -154,6 +155,21 @@ def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path,
     assert caught.value.found.stopped == "interrupted"
     assert [row.verdict for row in caught.value.found.rows if row.subsystem == "post_grad_passes"] == ["same"]
     assert "before the search ended" in caught.value.found.sentence
+
+
+def test_an_output_that_was_wrong_behind_another_is_the_same_failure() -> None:
+    wanted = Signature("accuracy", "compare", size=3e9, raw="output 10: relative error 3e+09")
+    errors = {"10": 3e9, "14": 0.05, "15": 1e-7}
+    assert same_failure(
+        wanted, errors, Signature("accuracy", "compare", size=1e9, raw="output 10: relative error 1e+09")
+    )
+    assert same_failure(
+        wanted, errors, Signature("accuracy", "compare", size=0.05, raw="output 14: relative error 0.05")
+    )
+    assert not same_failure(
+        wanted, errors, Signature("accuracy", "compare", size=1.3, raw="output 15: relative error 1.3")
+    )
+    assert not same_failure(wanted, errors, Signature("crash", "compile", raw="output 14: no"))
 
 
 def digest(folder: Path) -> dict[str, str]:
