@@ -154,6 +154,16 @@ def test_a_lowering_that_raises_is_named_by_its_exception(folder: Path, server: 
 
 
 @pytest.mark.slow
+def test_a_compiler_that_dies_is_cut_down_to_the_node(folder: Path, server: ForkServer, plant: Plant) -> None:
+    graph = saved(folder / "dies", net, *given(4))
+    found = localize(graph, imports=[plant("planted_op", KIND="segfault", NODE="relu_2")], server=server)
+    assert (found.status, found.kind, found.alone) == ("found", "signal", True)
+    assert found.node is not None
+    assert found.node.name == "relu_2"
+    assert found.compiles <= found.budget
+
+
+@pytest.mark.slow
 def test_code_that_does_not_compile_is_cut_out(folder: Path, server: ForkServer) -> None:
     def one_relu(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
         y = x @ w
