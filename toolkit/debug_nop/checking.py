@@ -129,6 +129,8 @@ class CheckedGraph:
         """Sentences on values that are not checked, here and in subgraphs."""
         unbound = sorted({name for binding in self.bindings.values() for name in binding.unbound})
         here = [f"{self.path}{one}" for one in self.plan.unchecked]
+        if not self.path and (names := self.session.residue):
+            here.append(f"in whose memory {', '.join(names)} lie: a pass replaced what they are views of, and kept their record")
         if unbound:
             where = self.path or "graph"
             here.append(f"{where}: no input says what {', '.join(unbound)} is; taken from the first value that does")
@@ -165,8 +167,10 @@ class CheckedSubgraph(torch.nn.Module):
 class Session:
     """What the graphs of one callable share: its id in the compile, the runs in progress on each thread, and the findings."""
 
-    def __init__(self, where: str = "") -> None:
+    def __init__(self, where: str = "", rewritten: bool = False) -> None:
         self.where = where
+        self.rewritten = rewritten
+        self.residue: list[str] = []
         self._local = threading.local()
         self._lock = threading.Lock()
         self.findings: list[Finding] = []
@@ -205,11 +209,13 @@ class Checked:
     `findings` are those of all runs so far. With `raises`, a run that found something ends with MetadataMismatch instead.
     """
 
-    def __init__(self, gm: fx.GraphModule, *, raises: bool, device: torch.device | None = None, where: str = "") -> None:
+    def __init__(
+        self, gm: fx.GraphModule, *, raises: bool, device: torch.device | None = None, where: str = "", rewritten: bool = False
+    ) -> None:
         self._boxed_call = True  # on the instance: who wraps a backward keeps what `functools.wraps` keeps
         self.__wrapped__ = gm
         self.raises = raises
-        self.session = Session(where)
+        self.session = Session(where, rewritten)
         self.graph = CheckedGraph(gm, self.session, device=device)
 
     def __call__(self, args: Sequence[Any]) -> Any:
@@ -261,11 +267,13 @@ def collecting() -> Iterator[list[Finding]]:
 
 
 def checked(
-    fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None, where: str = ""
-) -> Checked:
+    fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None, where: str = "",
+    rewritten: bool = False,
+) -> Checked:  # fmt: skip
     """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked at;
-    `device`: where a graph that was traced elsewhere has been moved to; `where`: what findings call the graph."""
-    return Checked(fx_g, raises=False, device=device, where=where)
+    `device`: where a graph that was traced elsewhere has been moved to; `where`: what findings call the graph;
+    `rewritten`: passes that replace nodes ran over the graph (see Run)."""
+    return Checked(fx_g, raises=False, device=device, where=where, rewritten=rewritten)
 
 
 def _attribute(owner: Any, path: str) -> Any:

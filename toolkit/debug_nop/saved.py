@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..isolation import Answer, ForkServer, default_memory_bytes
+from ..spec import FULL_STAGES, ReplaySpec
 from .findings import Finding, origins
 from .report import headline, text_report
 
@@ -143,7 +144,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("run")
     began = time.perf_counter()
     with _torch.settings(case.spec.config) as lost, in_force(case.spec):
-        run = checked(gm, device=device)
+        run = checked(gm, device=device, rewritten=rewritten(case.spec))
         for _ in range(2):
             torch.manual_seed(payload["seed"])
             try:
@@ -155,6 +156,11 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     found.seconds = time.perf_counter() - began
     found.notes += lost
     return msgspec.to_builtins(found)
+
+
+def rewritten(spec: ReplaySpec) -> bool:
+    """Whether passes that replace nodes ran over a recorded graph: all that Inductor compiles, and Dynamo's own."""
+    return bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
 
 
 def _values(gm: Any) -> list[tuple[Any, dict[str, Any]]]:

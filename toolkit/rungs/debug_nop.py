@@ -13,6 +13,7 @@ from torch.fx.graph import CodeGen
 
 from .._torch import tree_leaves
 from ..debug_nop.checking import Checked
+from ..debug_nop.saved import rewritten
 from ..eager import draw_like_kernels
 from ..spec import ReplaySpec
 from .base import Compiled, Rung
@@ -29,7 +30,7 @@ class DebugNop(Rung):
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         gm.graph.set_codegen(CodeGen())
         draw_like_kernels(gm)
-        checked = Checked(gm, raises=True)
+        checked = Checked(gm, raises=True, rewritten=rewritten(spec))
         return lambda inputs: tree_leaves(checked(inputs), is_leaf=lambda value: value is None)
 
 

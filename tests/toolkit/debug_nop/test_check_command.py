@@ -36,6 +36,7 @@ def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_a_healthy_graph_exits_with_0(cases: Path) -> None:
     done = check(cases, "healthy")
     said = "No mismatch: all 3 values are what their metadata says."
@@ -55,6 +56,7 @@ def test_a_graph_that_lies_exits_with_1_and_prints_all_findings(cases: Path) -> 
     assert (inherited["op"], inherited["under"]) == ("aten.cos.default", ["stride"])
 
 
+@pytest.mark.slow
 def test_an_op_that_is_not_registered_is_the_users_mistake(cases: Path) -> None:
     done = check(cases, "lies")
     assert done.returncode in (2, 3)

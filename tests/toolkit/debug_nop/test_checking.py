@@ -147,6 +147,20 @@ def test_the_rung_gives_a_metadata_verdict() -> None:
     assert judge(traced(lambda x: [x * 2], x), [x], ReplaySpec("inference"), "debug_nop").verdict == "ok"
 
 
+def test_it_is_a_compiler_of_functorch() -> None:
+    from functorch.compile import aot_function
+
+    from graphdbg.toolkit.compilers import debug_nop
+
+    x = torch.randn(4, 4, requires_grad=True)
+    function = aot_function(lambda x: torch.sin(x).t() * 2, fw_compiler=debug_nop)
+    function(x).sum().backward()
+    assert torch.equal(x.grad, torch.cos(x.detach()) * 2)
+    run = debug_nop.checked(traced(lambda x: OPS.offset(x).cos(), x.detach()), [x])
+    assert torch.equal(run([x.detach()]), x.detach().cos())
+    assert [finding.op for finding in run.findings] == ["lying::offset"]
+
+
 def test_a_graph_under_a_tracer_runs_unchecked() -> None:
     x = torch.randn(4, 4)
     run = checked(traced(lambda x: (OPS.stride(x) * 2,), x))

@@ -60,6 +60,15 @@ def test_an_altered_value_is_the_one_origin(name: str, target: str, change: Call
     assert {mismatch.cause for mismatch in origins[0].own} == {"stale"}
 
 
+def test_behind_passes_a_view_of_a_replaced_node_is_a_note() -> None:
+    gm, inputs = captured("fake")
+    view, sine = _alter(gm, "t", ALTERED[5][2]), _alter(gm, "sin", ALTERED[1][2])
+    run = checked(gm, inputs, rewritten=True)
+    run(list(inputs))
+    assert [finding.node for finding in run.findings if finding.origin] == [sine]
+    assert [note for note in run.graph.unchecked() if view in note]
+
+
 def test_two_in_a_row_are_two_origins() -> None:
     gm, inputs = captured("symbolic")
     first = _alter(gm, "sin", lambda v: v.to(torch.float64))
