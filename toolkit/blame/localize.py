@@ -47,23 +47,23 @@ def localize(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: s
         used = server or stack.enter_context(server_for(rung))
         about = {"rung": rung, "seed": seed, "device": device, "imports": list(imports)}
 
-        def search(graph: SavedGraph) -> Localized:
+        def search(graph: SavedGraph, spent: int) -> Localized:
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-localize-")))
-            return Search(Asking(graph, used, work, about, limit_s, tell)).run()
+            return Search(Asking(graph, used, work, about, limit_s, tell, spent)).run()
 
         family = siblings(saved)
         spent = 0
         for graph in family:
             tell(f"looking at {graph.id}, made of {saved.id}")
-            found = search(graph)
+            found = search(graph, spent)
             if found.status not in ("nothing", "skipped"):
                 found.notes.append(f"found in {graph.id}, which was made of {saved.id}")
                 return found
-            spent += found.compiles
-        found = search(saved)
+            spent = found.compiles
+        found = search(saved, spent)
     if family and found.status != "nothing":
         names = " and ".join(graph.id for graph in family)
         each = "is right in itself" if len(family) == 1 else "are right in themselves"
         found.between = f"{names} {each}: the fault lies between, in a decomposition, a joint-graph pass or the partitioner."
-        found.notes.append(f"{spent} further compiles for {names}")
+        found.notes.append(f"{spent} of the compiles were for {names}")
     return found

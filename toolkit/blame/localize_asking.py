@@ -30,14 +30,15 @@ Tell = Callable[[str], None]
 
 
 class Asking:
-    """The graph, the server, and the record that is being filled."""
+    """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost already."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, work: Path, about: dict[str, Any], limit_s: float, tell: Tell
+        self, saved: SavedGraph, server: ForkServer, work: Path, about: dict[str, Any], limit_s: float, tell: Tell, spent: int = 0
     ) -> None:
         self.saved, self.server, self.limit_s, self.tell = saved, server, limit_s, tell
         self.payload = {**about, "path": str(saved.path.absolute()), "work": str(work)}
         self.found = Localized(saved.id, about["rung"])
+        self.found.compiles = spent
         operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
         self.found.nodes = operations
         self.found.budget = math.floor(2 * math.log2(max(2, operations)) + 4)
