@@ -111,9 +111,9 @@ class _Work:
         )
         try:
             row = ladder.run("inductor")
-        except EnvironmentLackError:
-            raise
         except GraphdbgError as error:
+            if isinstance(error, EnvironmentLackError) or str(error).startswith("cannot import "):
+                raise  # it is the same for every graph
             return self._blank(graph, "cannot judge", str(error))
         self.ladders[graph.id] = ladder
         if row.verdict == "skipped" and "--max-time" in row.reason:

@@ -131,6 +131,9 @@ def _all_right(found: Triage) -> str:
     unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.verdict == "no reference"]
     if unjudged:
         text += f" Numbers could not be judged under {', '.join(unjudged[:2])}."
+    late = [row.rung for row in found.rows if row.verdict == "skipped" and "--max-time" in row.reason]
+    if late:
+        text += f" Not judged for lack of time: {', '.join(late)}."
     sides = [row for row in found.rows if row.rung in SIDE and row.failed]
     if sides:
         text += f" `torchscript` {phrase(sides[0])}; it is no step towards Inductor."

@@ -148,6 +148,7 @@ def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: Fork
     found = ladder.found()
     assert found.first_failing is None
     assert "`torchscript` is wrong" in found.summary
+    assert "Not judged for lack of time: aot_inductor" in found.summary
 
 
 def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
