@@ -21,7 +21,8 @@ from torch.fx.node import map_arg
 from . import _torch
 from .expressions import evaluate
 from .layout import Layout, layout_of
-from .plan import Leaf, Place, Plan, Step, leaf_of, value_of
+from .ops import value_of
+from .plan import Leaf, Place, Plan, Step, leaf_of
 
 
 class Says(NamedTuple):
@@ -50,6 +51,28 @@ def on_traced(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
     """The op's fake function on its arguments as they were recorded, with numbers for symbols."""
     mode = _torch.alone_mode()
     return _run(step, mode, lambda: _recorded(plan, step, values, mode))
+
+
+def really_on_traced(plan: Plan, step: Step, given: Mapping[fx.Node, Any], values: Mapping[str, Any]) -> Says:
+    """What the op itself makes of its arguments when they are laid out as recorded: copies, so that nothing else is changed.
+
+    Not for ops that draw random numbers, for arguments of another size than recorded, or in lists.
+    """
+    target = step.node.target
+    if not isinstance(target, _torch.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
+        return Says([], [], "it is not run a second time")
+    known: dict[fx.Node, Any] = {}
+    for node, value in given.items():
+        leaves = plan.leaves(node)
+        known[node] = value
+        if isinstance(value, (list, tuple)):
+            return Says([], [], "its arguments are not single tensors")
+        if isinstance(value, torch.Tensor):
+            layout = leaves[0].at(values) if len(leaves) == 1 and isinstance(leaves[0], Leaf) else None
+            if layout is None or layout.shape != tuple(value.shape) or value.layout is not torch.strided:
+                return Says([], [], "its arguments have other sizes than recorded")
+            known[node] = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=value.device).copy_(value)
+    return _run(step, None, lambda: known)
 
 
 def on_symbols(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:

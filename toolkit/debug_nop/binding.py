@@ -19,7 +19,8 @@ import torch
 from .expressions import evaluate
 from .findings import Finding
 from .layout import layout_of
-from .plan import Leaf, Place, Plan, Step, value_of
+from .ops import value_of
+from .plan import Leaf, Place, Plan, Step
 
 
 @dataclass

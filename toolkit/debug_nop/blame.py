@@ -17,7 +17,7 @@ from torch import fx
 
 from ...dumps.sidecar import user_frame
 from . import _torch
-from .alone import Says, on_real, on_symbols, on_traced, shared
+from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared
 from .expressions import Expression, text_of
 from .findings import Cause, Finding, Mismatch
 from .layout import differences, layout_of
@@ -84,12 +84,27 @@ class Blame:
                 traced = on_traced(self.plan, self.step, self.symbols)
             off = self._against_record(traced)
             if self.tainted and (traced.error or one.property not in off):
-                one.cause = "inherited"
+                lie = self._lie_on_record(traced, given).get(one.property)
+                one.cause, one.why = ("inherited", "") if lie is None else ("fake", lie)
             elif not self.tainted and not traced.error and self._branches(one.property):
                 one.cause, one.why = "symbolic", "with symbols for sizes it says what was recorded, with numbers what came"
             else:
                 one.cause = "stale"
                 one.why = f"on the recorded arguments the op says {off[one.property]}" if one.property in off else ""
+
+    def _lie_on_record(self, says: Says, given: Mapping[fx.Node, Any]) -> dict[str, str]:
+        """Property -> how the op departs from its fake function on arguments as recorded: a fake function may happen to be right
+        about the wrong arguments that the op got."""
+        if says.error or self.step.torchs:
+            return {}
+        real = really_on_traced(self.plan, self.step, given, self.symbols)
+        if real.error or self.place >= len(real.leaves) or self.place >= len(says.leaves):
+            return {}
+        found = differences(says.leaves[self.place], real.leaves[self.place])
+        return {
+            name: f"on arguments as recorded it says {_text(said)}, and the op makes {_text(made)}"
+            for name, (said, made) in found.items()
+        }
 
     def _against_real(self, says: Says, given: Mapping[fx.Node, Any], value: Any) -> dict[str, str]:
         """Property -> what the fake function says, where that is not what the op did."""
@@ -169,6 +184,8 @@ def op_name(node: fx.Node) -> str:
         return str(target) if target.namespace in ("aten", "prims") else target.name().removesuffix(".default")
     if isinstance(target, _torch.OpOverloadPacket):
         return str(target)
+    if isinstance(target, _torch.HigherOrderOperator) and node.args and isinstance(node.args[0], _torch.OpOverload):
+        return node.args[0].name().removesuffix(".default")  # auto_functionalized(op, ...)
     if isinstance(target, _torch.HigherOrderOperator):
         return f"higher_order.{target.name()}"
     if node.op in ("placeholder", "get_attr", "output"):

@@ -20,6 +20,7 @@ from torch import fx
 from . import _torch
 from .expressions import Expression, evaluate, expression
 from .layout import Layout
+from .ops import is_getitem, may_alias, reshaped_in_place, schema_of, value_of
 
 Place = tuple[int, int]
 """Index of a step, index of a leaf in its value."""
@@ -117,7 +118,7 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
     by_node = {step.node: step for step in steps}
     roots: dict[int, Place] = {}
     unchecked: list[str] = []
-    reshaped = _reshaped_in_place(gm.graph)
+    reshaped = reshaped_in_place(gm.graph)
     for step in steps:
         value = value_of(step.node)
         if step.node.op == "output" or (value is None and not _has_value(step.node)):
@@ -144,16 +145,6 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
             known |= step.needs
     plan.free = frozenset(free)
     return plan
-
-
-def value_of(node: fx.Node) -> Any:
-    """The traced value of a node: `val` behind AOTAutograd, `example_value` in Dynamo's graphs."""
-    return node.meta.get("val", node.meta.get("example_value"))
-
-
-def is_getitem(node: fx.Node) -> bool:
-    """Whether a node takes one value out of a tuple."""
-    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem" and len(node.args) == 2
 
 
 def _has_value(node: fx.Node) -> bool:
@@ -235,7 +226,7 @@ def _describe(step: Step, plan: Plan) -> None:
     """How a step is checked, and what its schema says."""
     node = step.node
     step.tensors = tuple(one for one in node.all_input_nodes if one.op != "output" and _holds_tensor(plan, one))
-    step.torchs, step.written = _schema(node)
+    step.torchs, step.written = schema_of(node)
     if node.op in ("placeholder", "output"):
         return
     if is_getitem(node) and plan._item(node) is not None:
@@ -278,7 +269,7 @@ def _aliases(step: Step, leaf: Leaf, plan: Plan) -> None:
         if isinstance(traced, Leaf) and traced.layout is torch.strided and isinstance(value_of(node), torch.Tensor):
             (aliased if traced.root == leaf.root else apart).append(node)
     step.aliased = tuple(aliased)
-    step.apart = tuple(apart) if _may_alias(step.node) or not step.torchs else ()
+    step.apart = tuple(apart) if may_alias(step.node) or not step.torchs else ()
 
 
 def parts_sharing(plan: Plan, step: Step) -> list[tuple[int, fx.Node]]:
@@ -291,52 +282,3 @@ def parts_sharing(plan: Plan, step: Step) -> list[tuple[int, fx.Node]]:
             parts = [part for part, leaf in enumerate(step.leaves) if isinstance(leaf, Leaf) and leaf.root == traced.root]
             found += [(part, node) for part in parts]
     return found
-
-
-def _may_alias(node: fx.Node) -> bool:
-    """Whether an op's result may be its argument's memory by its schema, or has no schema that says."""
-    if not isinstance(node.target, _torch.OpOverload):
-        return node.op != "get_attr"
-    return any(returned.alias_info is not None for returned in node.target._schema.returns)
-
-
-_TORCHS = frozenset({
-    "aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order",
-})  # fmt: skip
-_FUNCTIONAL_HOPS = frozenset({
-    "auto_functionalized", "auto_functionalized_v2", "with_effects", "triton_kernel_wrapper_functional",
-})  # fmt: skip
-
-
-def _schema(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
-    """Whether an op is torch's own, and the argument nodes that its schema writes to."""
-    target = node.target
-    if isinstance(target, _torch.HigherOrderOperator):
-        return target.name() not in _FUNCTIONAL_HOPS, (frozenset() if target.name() in _FUNCTIONAL_HOPS else None)
-    if isinstance(target, _torch.OpOverloadPacket):
-        target = getattr(target, target.overloads()[0]) if len(target.overloads()) == 1 else target
-    if not isinstance(target, _torch.OpOverload):
-        return True, None
-    written: set[fx.Node] = set()
-    for place, argument in enumerate(target._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-            written.update(one for one in _torch.tree_leaves(given) if isinstance(one, fx.Node))
-    return target.namespace in _TORCHS, frozenset(written)
-
-
-_RESHAPES = frozenset({
-    "unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
-})  # fmt: skip
-
-
-def _reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose traced value was changed in shape by a later node, so that it does not say what it was."""
-    found: set[fx.Node] = set()
-    for node in graph.nodes:
-        name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "").partition(".")[0]
-        if name in _RESHAPES and node.args and isinstance(node.args[0], fx.Node):
-            found.add(node.args[0])
-    return found
-
-

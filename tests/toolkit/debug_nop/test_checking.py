@@ -124,6 +124,21 @@ def test_a_graph_that_fails_is_still_checked_to_its_end() -> None:
         Checked(gm, raises=True)([x, w])
 
 
+def test_a_lie_that_an_earlier_lie_hides_is_an_origin_too() -> None:
+    name = "like"
+    library = torch.library.Library("lying", "FRAGMENT")
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, lambda x: (x + 0).t().contiguous().t(), "CPU")
+    torch.library.register_fake(f"lying::{name}", torch.empty_like, lib=library)
+    like = torch.ops.lying.like
+    gm = traced(lambda x: torch.cos(like(like(x) * 2)), torch.randn(4, 6))
+    run = checked(gm)
+    run([torch.randn(4, 6)])
+    assert [(finding.node, finding.origin) for finding in run.findings] == [
+        ("like", True), ("mul", False), ("like_1", True), ("cos", False),
+    ]  # fmt: skip
+
+
 def test_numbers_are_compared_with_their_expressions() -> None:
     gm = traced(lambda x: x.view(-1, x.shape[1] * 2) * x.shape[0], torch.randn(6, 4))
     run = checked(gm)
