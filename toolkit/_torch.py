@@ -301,3 +301,13 @@ def mode_of(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
     values = [*fakes, *(node.meta.get("val") for node in gm.graph.nodes)]
     found = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
     return FakeTensorMode(allow_non_fake_inputs=True) if found is None else found
+
+
+def kernels_draw_singly() -> bool:
+    """Whether Inductor's Triton kernels draw one random number for each index; later versions draw four at once in some.
+
+    Not public. Read on 2.11.0 (singly) and 2.13.0 (not).
+    """
+    from torch._inductor.codegen.triton import TritonOverrides
+
+    return not hasattr(TritonOverrides, "_can_use_4x_random")

@@ -107,7 +107,9 @@ def recomputes_random(gm: fx.GraphModule) -> bool:
 
 
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and off the CPU."""
+    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and where eager cannot
+    repeat it.
+    """
     draw = _DRAWS.get(str(target))
     return None if draw is None else draw(*args, **kwargs)
 
@@ -115,6 +117,18 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def has_kernel_draws(gm: fx.GraphModule) -> bool:
     """Whether a graph holds Inductor's random prims, whose numbers are those of its kernels."""
     return any(str(node.target) in _DRAWS for node in gm.graph.nodes if node.op == "call_function")
+
+
+def draws_unrepeatably(gm: fx.GraphModule) -> bool:
+    """Whether a graph holds Inductor's random prims for a device whose kernels' numbers eager cannot repeat."""
+    makers = ("prims.inductor_seed.default", "prims.inductor_seeds.default")
+    return any(
+        not philox.repeatable(device)
+        for node in gm.graph.nodes
+        if node.op == "call_function" and str(node.target) in makers
+        for device in (*node.args, *node.kwargs.values())
+        if isinstance(device, torch.device)
+    )
 
 
 def draw_like_kernels(gm: fx.GraphModule) -> None:
@@ -171,20 +185,18 @@ def _fill(value: torch.Tensor) -> None:
 
 
 def _draw_random(size: Sequence[int], seed: torch.Tensor, mode: str, **_: Any) -> torch.Tensor | None:
-    if seed.device.type != "cpu":
+    if not philox.repeatable(seed.device):
         return None
     return philox.rand(size, seed) if mode == "rand" else philox.randn(size, seed)
 
 
-def _on_cpu(device: Any) -> bool:
-    return torch.device(device).type == "cpu"
-
-
 _DRAWS: dict[str, Callable[..., Any]] = {
-    "prims.inductor_seed.default": lambda device: philox.seeds(1)[0] if _on_cpu(device) else None,
-    "prims.inductor_seeds.default": lambda count, device: philox.seeds(count) if _on_cpu(device) else None,
+    "prims.inductor_seed.default": lambda device: philox.seeds(1, device)[0] if philox.repeatable(device) else None,
+    "prims.inductor_seeds.default": lambda count, device: (
+        philox.seeds(count, device) if philox.repeatable(device) else None
+    ),
     "prims.inductor_random.default": _draw_random,
     "prims.inductor_randint.default": lambda low, high, size, seed: (
-        philox.randint(low, high, size, seed) if seed.device.type == "cpu" else None
+        philox.randint(low, high, size, seed) if philox.repeatable(seed.device) else None
     ),
 }

@@ -1,9 +1,10 @@
-"""Inductor's own random numbers on the CPU, computed eagerly, so that a graph with dropout can be judged.
+"""Inductor's own random numbers, computed eagerly, so that a graph with dropout can be judged.
 
 Inductor replaces random ops by prims whose eager implementation draws other numbers than the compiled kernel. These
 functions draw the kernel's: Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011) with the
-low half of the seed as key and the element's linear index as counter. Checked against compiled kernels of 2.13.0, CPU.
-Other devices: not covered.
+element's linear index as counter. C++ kernels take the low half of the seed as key (checked on 2.13.0), Triton's `tl.rand` the
+whole of it, and fold negative words (checked on 2.11.0). Newer Triton kernels draw four numbers at a time where their shape
+allows; `repeatable` says no for those.
 
 >>> rand(3, torch.tensor(7)).shape
 torch.Size([3])
@@ -16,6 +17,8 @@ from collections.abc import Sequence
 
 import torch
 
+from ._torch import kernels_draw_singly
+
 _MASK = 0xFFFFFFFF
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -23,20 +26,28 @@ _TO_UNIT = 4.6566127342e-10
 _ROUNDS = 10
 
 
-def seeds(count: int) -> torch.Tensor:
-    """The seeds that a compiled graph draws from the global generator at its start."""
-    return torch.randint(-(2**63), 2**63 - 1, [count], dtype=torch.int64)
+def repeatable(device: torch.device | str) -> bool:
+    """Whether these functions give what kernels for that device draw."""
+    kind = torch.device(device).type
+    return kind == "cpu" or (kind == "cuda" and torch.version.hip is None and kernels_draw_singly())
+
+
+def seeds(count: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """The seeds that a compiled graph draws from the device's generator at its start."""
+    return torch.randint(-(2**63), 2**63 - 1, [count], dtype=torch.int64, device=device)
 
 
 def rand(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
     """Uniform float32 numbers in [0, 1)."""
-    return _unit(_words(size, seed)[0])
+    return _unit(_words(size, seed)[0], seed)
 
 
 def randn(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
     """Normal float32 numbers, by Box and Muller from the first two words; computed in float64 like the kernel."""
-    words = _words(size, seed)
-    u1, u2 = (1 - _unit(word) for word in words[:2])
+    u1, u2 = (_unit(word, seed) for word in _words(size, seed)[:2])
+    if seed.is_cuda:
+        return (-2.0 * u1.clamp_min(1.0e-7).log()).sqrt() * (2.0 * math.pi * u2).cos()
+    u1, u2 = 1 - u1, 1 - u2
     return ((-2.0 * u1.log().double()).sqrt() * (2.0 * math.pi * u2.double()).cos()).float()
 
 
@@ -50,9 +61,10 @@ def randint(low: int, high: int, size: Sequence[int], seed: torch.Tensor) -> tor
 
 def _words(size: Sequence[int] | int, seed: torch.Tensor) -> list[torch.Tensor]:
     shape = [size] if isinstance(size, int) else list(size)
-    index = torch.arange(math.prod(shape), dtype=torch.int64).reshape(shape)
+    index = torch.arange(math.prod(shape), dtype=torch.int64, device=seed.device).reshape(shape)
     counter = [index & _MASK, index >> 32, torch.zeros_like(index), torch.zeros_like(index)]
-    key = [int(seed) & _MASK, 0]
+    number = int(seed)
+    key = [number & _MASK, (number >> 32) & _MASK if seed.is_cuda else 0]
     for _ in range(_ROUNDS):
         low0, high0 = _multiply(counter[0], _MULTIPLIERS[0])
         low1, high1 = _multiply(counter[2], _MULTIPLIERS[1])
@@ -68,5 +80,7 @@ def _multiply(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
     return ((high_part & 0xFFFF) << 16) | (low_part & 0xFFFF), high_part >> 16
 
 
-def _unit(word: torch.Tensor) -> torch.Tensor:
+def _unit(word: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    if seed.is_cuda:  # as int32, a negative x being folded to -x - 1
+        return torch.where(word > 0x7FFFFFFF, _MASK - word, word).float() * _TO_UNIT
     return (word & 0x7FFFFFFF).float() * _TO_UNIT

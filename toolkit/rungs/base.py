@@ -29,6 +29,8 @@ class Rung(ABC):
     """One way to run a graph."""
 
     name: str
+    compiles_draws: bool = False
+    """Whether Inductor's random prims are compiled into kernels, which draw numbers of their own."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         """Why this rung cannot run here on such a graph, or None when it can."""

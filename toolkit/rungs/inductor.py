@@ -32,6 +32,7 @@ class Inductor(Rung):
     """Compiles with Inductor."""
 
     name = "inductor"
+    compiles_draws = True
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         if spec.stage == "compiled_autograd":
