@@ -30,7 +30,7 @@ from .eager import GraphRunError, Hook, draws_from_generator, draws_unrepeatably
 from .execution import Attributes, Execution, changed_inputs, execute, same_bits
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
-from .numerics import Difference, compare, output_errors, output_lengths
+from .numerics import Difference, compare, output_errors, output_grains, output_lengths
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
@@ -232,7 +232,7 @@ class _Case:
     ) -> Difference | None:
         known = None if isinstance(truth, NoReference) else truth
         strides = self._promised_strides()
-        lengths = output_lengths(self.gm)
+        behind = {"lengths": output_lengths(self.gm), "grains": output_grains(self.gm)}
         counts: list[int] = []
 
         def decided_by_rounding(output: int) -> int:
@@ -243,13 +243,11 @@ class _Case:
             return ALLOWANCE * counts[output]
 
         if not random:
-            return compare(
-                known, wanted, got, strides=strides, check=self.compared, flips=decided_by_rounding, lengths=lengths
-            )
+            return compare(known, wanted, got, strides=strides, check=self.compared, flips=decided_by_rounding, **behind)
         plain = [name for name in self.compared if name == "metadata"]
         first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
         rest = [name for name in self.compared if name != "metadata"]
-        return first or compare(known, wanted, again, check=rest, flips=decided_by_rounding, lengths=lengths)
+        return first or compare(known, wanted, again, check=rest, flips=decided_by_rounding, **behind)
 
     def _looked_at(self, got: Execution, wanted: list[Any], changed: list[int]) -> list[Any]:
         """A rung's results, eager's in the places that are left out."""

@@ -14,7 +14,7 @@ from graphdbg.toolkit.copying import clone_inputs, copy_graph
 from graphdbg.toolkit.eager import GraphRunError, draws_from_generator, has_random, run_graph
 from graphdbg.toolkit.execution import execute
 from graphdbg.toolkit.float64 import NoReference, reference, widen_graph
-from graphdbg.toolkit.numerics import compare, output_errors
+from graphdbg.toolkit.numerics import compare, output_errors, output_grains
 
 
 def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
@@ -290,3 +290,18 @@ def test_rounding_that_is_all_there_is_may_have_another_size() -> None:
     found = compare([truth], [noise], [noise + 1e-3])
     assert found is not None
     assert found.kind == "accuracy"
+
+
+def test_a_float32_result_behind_bfloat16_is_as_good_as_bfloat16() -> None:
+    gm = fx.symbolic_trace(lambda x: (x * 2, x.bfloat16().float() + 1))
+    for node in gm.graph.nodes:
+        if node.op in ("call_function", "call_method", "placeholder"):
+            node.meta["val"] = torch.ones(4, dtype=torch.bfloat16 if node.target == "bfloat16" else torch.float32)
+    fine, coarse = output_grains(gm)
+    assert (fine, coarse) == (torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps)
+    truth = torch.ones(128, dtype=torch.float64)
+    got = torch.ones(128)
+    got[3] += 0.012  # one value, rounded the other way behind the coarse dtype
+    assert compare([truth], [torch.ones(128)], [got], grains=[fine]) is not None
+    assert compare([truth], [torch.ones(128)], [got], grains=[coarse]) is None
+    assert compare([truth], [torch.ones(128)], [got * 1.1], grains=[coarse]) is not None

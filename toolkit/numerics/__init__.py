@@ -14,12 +14,12 @@ from __future__ import annotations
 from ..float64 import NoReference, reference
 from .comparison import Difference, compare, output_errors, significant_strides
 from .measures import Distance, cosine, distance, relative_rmse, ulp_distance
-from .reductions import output_lengths, reduction_length
+from .reductions import output_grains, output_lengths, reduction_length
 from .statistics import NodeStatistics, Streamed, node_statistics
 from .tolerances import TOLERANCE, rounding_bound, tolerance
 
 __all__ = [
     "TOLERANCE", "Difference", "Distance", "NoReference", "NodeStatistics", "Streamed", "compare", "cosine", "distance",
-    "node_statistics", "output_errors", "output_lengths", "reduction_length", "reference", "relative_rmse",
+    "node_statistics", "output_errors", "output_grains", "output_lengths", "reduction_length", "reference", "relative_rmse",
     "rounding_bound", "significant_strides", "tolerance", "ulp_distance",
 ]  # fmt: skip

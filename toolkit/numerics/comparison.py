@@ -9,6 +9,9 @@ The judgement, for each floating-point output with n elements, reference r (floa
 * element by element, so that one wrong value in a large tensor counts: |g_i - r_i| > ELEMENT_FACTOR * max_j |e_j - r_j|
   + ELEMENT_EPS * eps(dtype) * (|r_i| + RMS(r)).
 
+A result computed by way of a coarser dtype (float32 behind a bfloat16 region) may be off by that dtype's eps, an element by
+GRAIN_FACTOR of them: which way a value was rounded there is chance.
+
 Where err(e) >= 1 eager has no digit right (a sum that cancels to nothing, like a bias's gradient before a batch norm): what is
 left is rounding, whose size is chance, and NOISE_FACTOR takes the place of both factors. What is not noise is larger by 1/eps.
 
@@ -36,6 +39,7 @@ ELEMENT_FACTOR = 16.0
 ELEMENT_EPS = 256.0
 HALF_ELEMENT_EPS = 24.0
 NOISE_FACTOR = 256.0
+GRAIN_FACTOR = 4.0
 NO_REFERENCE = 10.0
 
 
@@ -58,9 +62,11 @@ def compare(
     check: Collection[str] = ("metadata", "nan", "accuracy"),
     flips: Callable[[int], int] = lambda output: 0,
     lengths: Sequence[int] = (),
+    grains: Sequence[float] = (),
 ) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
     `flips`: how many elements of a discrete output may differ. `lengths`: the longest reduction behind each output, where known.
+    `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the largest of all.
 
     Metadata is looked at first, then NaN and Inf that eager does not have, then numbers.
     """
@@ -81,7 +87,8 @@ def compare(
     for index, (want, have) in enumerate(zip(eager, got, strict=True)):
         truth = None if reference is None else reference[index]
         length = lengths[index] if index < len(lengths) else 1
-        if difference := _numbers(index, truth, want, have, flips, length):
+        grain = grains[index] if index < len(grains) else max(grains, default=0.0)
+        if difference := _numbers(index, truth, want, have, flips, length, grain):
             found.append(difference)
     return max(found, key=lambda one: one.size or 0.0, default=None)
 
@@ -137,7 +144,7 @@ def _not_finite(index: int, want: Any, have: Any) -> Difference | None:
 
 
 def _numbers(
-    index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int], length: int
+    index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int], length: int, grain: float
 ) -> Difference | None:
     if not isinstance(want, torch.Tensor):
         if not isinstance(want, (int, float)) or want == have or want != want:
@@ -152,8 +159,8 @@ def _numbers(
         return None
     if not _is_float(want):
         return _integers(index, truth, want, have, flips)
-    rung, own, wrong = _errors(want if truth is None else truth, want, have)
-    allowed = tolerance(want.dtype, length)
+    rung, own, wrong = _errors(want if truth is None else truth, want, have, grain)
+    allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
     limit = NO_REFERENCE * allowed if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + allowed
     if rung <= limit and not wrong:
         return None
@@ -173,7 +180,9 @@ def _integers(
     return Difference("accuracy", index, "integers", wrong / want.numel(), text)
 
 
-def _errors(truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor) -> tuple[float, float, int]:
+def _errors(
+    truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor, grain: float = 0.0
+) -> tuple[float, float, int]:
     """err(got), err(eager), and the number of elements that are far off, over the elements where all three are finite."""
     r, e, g = (wide(one) for one in (truth, eager, got))
     finite = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
@@ -190,7 +199,9 @@ def _errors(truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor) -> tupl
         if eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
         else HALF_ELEMENT_EPS
     )
-    floor = per_eps * torch.finfo(eager.dtype).eps * (r.abs() + scale)
+    own_eps = torch.finfo(eager.dtype).eps
+    share = max(per_eps * own_eps, GRAIN_FACTOR * grain if grain > own_eps else 0.0)
+    floor = share * (r.abs() + scale)
     factor = ELEMENT_FACTOR if own < scale else NOISE_FACTOR
     wrong = int(((g - r).abs() > factor * (e - r).abs().max() + floor).sum())
     return rung / scale, own / scale, wrong

@@ -1,4 +1,5 @@
-"""How many terms the reductions of a graph add up: per node, and the longest on the way to each output.
+"""How many terms the reductions of a graph add up, per node and the longest on the way to each output; the coarsest
+rounding on that way.
 
 The length is the number of input elements per output element, for a product of matrices its inner dimension. It comes from
 recorded metadata alone (`meta["val"]`), with symbols at their hints; without metadata it is 1, and the fixed part of a
@@ -67,6 +68,27 @@ def output_lengths(gm: fx.GraphModule) -> list[int]:
         own = reduction_length(node) if node.op in ("call_function", "call_method") else 1
         longest[node.name] = max([own, *(longest.get(arg.name, 1) for arg in node.all_input_nodes)])
     return [] if output is None else [longest.get(getattr(leaf, "name", ""), 1) for leaf in _flat(output.args[0])]
+
+
+def output_grains(gm: fx.GraphModule) -> list[float]:
+    """For each flat output the largest eps of a floating-point value that is computed on the way to it; 0 where nothing is known.
+
+    A float32 result behind a region in bfloat16 is as good as bfloat16.
+    """
+    coarsest: dict[str, float] = {}
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            return [coarsest.get(getattr(leaf, "name", ""), 0.0) for leaf in _flat(node.args[0])]
+        own = 0.0 if node.op in ("placeholder", "get_attr") else _grain(node)
+        coarsest[node.name] = max([own, *(coarsest.get(arg.name, 0.0) for arg in node.all_input_nodes)])
+    return []
+
+
+def _grain(node: fx.Node) -> float:
+    value = node.meta.get("val", node.meta.get("example_value"))
+    tensors = value if isinstance(value, (list, tuple)) else [value]
+    dtypes = [one.dtype for one in tensors if isinstance(one, torch.Tensor)]
+    return max((torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point or dtype.is_complex), default=0.0)
 
 
 def _inner(node: fx.Node, name: str) -> int:

@@ -262,8 +262,6 @@ def ahead_of_time() -> Iterator[None]:
     from torch._inductor.virtualized import V
 
     settings: dict[str, Any] = {"cpp_wrapper": True, "enable_autograd_for_aot": True, "triton.cudagraphs": False}
-    if hasattr(inductor_config, "triton"):  # the library loads its kernels from files, tuned before
-        settings |= {"triton.store_cubin": True, "triton.autotune_at_compile_time": torch.cuda.is_available()}
     if hasattr(inductor_config.aot_inductor, "compile_wrapper_opt_level"):
         settings["aot_inductor.compile_wrapper_opt_level"] = "O0"
     with V.set_aot_compilation(True), inductor_config.patch(settings):

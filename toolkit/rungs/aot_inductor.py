@@ -1,7 +1,7 @@
 """`aot_inductor`: Inductor's code as one shared library in C++, loaded and run, for graphs of every stage.
 
 Forward and backward graphs are compiled ahead of time each on its own, Dynamo's through AOTAutograd into two libraries. Takes
-tensors alone: a graph with sizes among its inputs or results is skipped.
+tensors alone, on the CPU: a graph with sizes among its inputs or results, or on a GPU, is skipped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import torch
 from torch import fx
 
 from .._torch import is_number, mode_of
@@ -29,6 +30,9 @@ class AotInductor(Inductor):
         return super().unavailable(spec) or _torch.lacks_aot_inductor()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        moved = spec.device is not None and torch.device(spec.device).type != "cpu"
+        if moved or any(value.device.type != "cpu" for value in _tensors(gm)):
+            return "one graph ahead of time is built for the CPU only; on another device AOTInductor needs the whole program"
         if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
@@ -44,6 +48,12 @@ class AotInductor(Inductor):
         mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
         kwargs = {**spec.compile_kwargs, "cpp_wrapper": True, "cudagraphs": False}
         return super().build(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs))
+
+
+def _tensors(gm: fx.GraphModule) -> Iterator[torch.Tensor]:
+    for node in gm.graph.nodes:
+        value = node.meta.get("val", node.meta.get("example_value"))
+        yield from (one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, torch.Tensor))
 
 
 RUNG = AotInductor()
