@@ -9,7 +9,7 @@ recorded arguments either, which makes the record itself wrong. So an origin beh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,8 @@ class Blame:
     """Judges the mismatches of one value of one step."""
 
     def __init__(
-        self, plan: Plan, step: Step, place: int, symbols: Mapping[str, Any], tainted: Mapping[str, list[str]], path: str
+        self, plan: Plan, step: Step, place: int, symbols: Mapping[str, Any], tainted: Mapping[str, list[str]], path: str,
+        stale: Collection[str] = (),
     ) -> None:
         self.plan = plan
         self.step = step
@@ -40,6 +41,7 @@ class Blame:
         self.symbols = symbols
         self.tainted = tainted
         self.path = path
+        self.stale = stale
 
     def finding(self, found: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any) -> Finding:
         """The finding for property -> (expected, got). `given`: the real arguments, still alive."""
@@ -83,7 +85,9 @@ class Blame:
             if traced is None:
                 traced = on_traced(self.plan, self.step, self.symbols)
             off = self._against_record(traced)
-            if self.tainted and (traced.error or one.property not in off):
+            if one.property == "alias" and self._in_replaced_memory(traced):
+                one.cause = "inherited"
+            elif self.tainted and (traced.error or one.property not in off):
                 lie = self._lie_on_record(traced, given).get(one.property)
                 one.cause, one.why = ("inherited", "") if lie is None else ("fake", lie)
             elif not self.tainted and not traced.error and self._branches(one.property):
@@ -133,6 +137,15 @@ class Blame:
         if isinstance(leaf, Leaf) and says.shares[self.place] != self._recorded_sharing(leaf):
             off["alias"] = _sharing(says.shares[self.place])
         return off
+
+    def _in_replaced_memory(self, says: Says) -> bool:
+        """Whether the recorded memory is off only in arguments whose own record is stale: who replaced that record replaced
+        its storage as well, and what was recorded behind it still lies in the old one."""
+        leaf = self.step.leaves[self.place]
+        if says.error or self.place >= len(says.shares) or not isinstance(leaf, Leaf):
+            return False
+        odd = says.shares[self.place] ^ self._recorded_sharing(leaf)
+        return bool(odd) and odd <= set(self.stale)
 
     def _recorded_sharing(self, leaf: Leaf) -> frozenset[str]:
         found: set[str] = set()

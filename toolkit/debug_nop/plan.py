@@ -95,14 +95,15 @@ class Plan:
     def source(self, node: fx.Node) -> tuple[Step, int] | None:
         """The step and leaf that a node's value comes from, through `getitem`s of a checked tuple; None where there is none."""
         step = self.by_node[node]
-        return (step, 0) if step.leaves and step.way != "none" else self._item(node)
+        return (step, 0) if step.leaves and step.way != "none" else self.item(node)
 
     def leaves(self, node: fx.Node) -> list[Any]:
         """What was traced of a node's value; of a `getitem`, its part of the tuple."""
         source = self.source(node)
         return [source[0].leaves[source[1]]] if source is not None and source[0].node is not node else self.by_node[node].leaves
 
-    def _item(self, node: fx.Node) -> tuple[Step, int] | None:
+    def item(self, node: fx.Node) -> tuple[Step, int] | None:
+        """The part of a checked tuple that a `getitem` takes; None for other nodes."""
         if is_getitem(node) and isinstance(owner := node.args[0], fx.Node):
             parent = self.by_node[owner]
             if parent.way in ("several", "parts") and isinstance(owner_value := value_of(owner), (tuple, list)):
@@ -229,8 +230,8 @@ def _describe(step: Step, plan: Plan) -> None:
     step.torchs, step.written = schema_of(node)
     if node.op in ("placeholder", "output"):
         return
-    if is_getitem(node) and plan._item(node) is not None:
-        step.leaves = []
+    if (part := plan.item(node)) is not None and step.leaves in ([], [part[0].leaves[part[1]]]):
+        step.leaves = []  # recorded as the tuple's part is, which is checked; else it is checked for itself
         return
     if not step.leaves:
         return

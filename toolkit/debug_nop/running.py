@@ -250,7 +250,8 @@ class Run:
         if found.keys() & {"kind", "layout"}:
             self.odd.add(step.index)
         if key not in self.binding.known:
-            blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path)
+            stale = {name for name, finding in self._found_at(step) if any(one.cause == "stale" for one in finding.mismatches)}
+            blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path, stale)
             finding = blame.finding(found, given, value)
             finding.where = self.owner.session.where
             finding = self._without_residue(finding)
@@ -281,6 +282,13 @@ class Run:
     def _tainted(self, step: Step) -> dict[str, list[str]]:
         """The arguments of a step that a finding was made at -> the origins of that finding."""
         found: dict[str, list[str]] = {}
+        for name, finding in self._found_at(step):
+            names = found.setdefault(name, [])
+            names += [one for one in (*([finding.name] if finding.origin else []), *finding.under) if one not in names]
+        return found
+
+    def _found_at(self, step: Step) -> Iterator[tuple[str, Finding]]:
+        """The arguments of a step that a finding was made at, with it."""
         for node in step.node.all_input_nodes:
             source = self.plan.source(node)
             places = [(source[0].index, source[1])] if source is not None else []
@@ -289,10 +297,7 @@ class Run:
                 places = [(own.index, place) for place in range(max(len(own.leaves), 1))]
             for place in places:
                 if (finding := self.wrong.get(place)) is not None:
-                    found.setdefault(node.name, [])
-                    names = [finding.name] if finding.origin else []
-                    found[node.name] += [name for name in (*names, *finding.under) if name not in found[node.name]]
-        return found
+                    yield node.name, finding
 
 
 def described(value: Any) -> Any:

@@ -102,3 +102,29 @@ def test_a_saved_graph_keeps_what_is_wrong_with_it(tmp_path: Any) -> None:
     found = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
     origins = [row["node"] for row in found["findings"] if any(one["cause"] != "inherited" for one in row["mismatches"])]
     assert origins == altered
+
+
+def parts(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    q, k = (x @ w).split(3, 1)
+    return q.transpose(0, 1).relu() + 1, torch.cos(k)
+
+
+ITEMS = [row for row in ALTERED if row[1] == "sin"] + [("offset", "", lambda v: v.as_strided(v.shape, (6, 1), 2))]
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize(("name", "_", "change"), ITEMS, ids=[row[0] for row in ITEMS])
+def test_a_part_of_a_tuple_with_a_record_of_its_own(name: str, _: str, change: Callable[[Any], Any], mode: str) -> None:
+    """What was recorded in the memory of what it replaced follows from it."""
+    inputs = [torch.randn(6, 4), torch.randn(4, 6)]
+    gm = make_fx(parts, tracing_mode=mode)(*inputs)
+    item = next(node for node in gm.graph.nodes if node.name.startswith("getitem"))
+    value = item.meta["val"]
+    with value.fake_mode:
+        item.meta["val"] = change(value)
+    run = checked(gm, inputs)
+    run(list(inputs))
+    origins = [finding for finding in run.findings if finding.origin]
+    assert [finding.node for finding in origins] == [item.name]
+    assert name in {mismatch.property for mismatch in origins[0].own}
+    assert all(finding.under == [item.name] for finding in run.findings if not finding.origin)
