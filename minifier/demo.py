@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.errors import GraphdbgError
-from ..dumps.store import SavedGraph, load_graph, open_run
+from ..dumps.store import SavedGraph, load_graph
 from ..examples import path_of
 
 PLANTS = ("accuracy", "compile_error")
@@ -90,23 +90,19 @@ class Demo:
         return Outcome(plant, graph, before, after, written["rate"], report, time.monotonic() - began)
 
     def find(self, run: str, plant: str) -> str:
-        """The id of the failing graph: by the journal if something raised, else by replaying what was compiled."""
-        graphs = [saved for saved in open_run(self.folder / run).graphs() if saved.stage in COMPILED_STAGES]
-        suspects = [saved for saved in graphs if saved.status == "failed"] or graphs
-        if not suspects:
+        """The id of the failing graph nearest to the bug, as triage ranks them."""
+        found = json.loads(self.step(["triage", run, "--json"], (0, 1)))
+        if not found["graphs"]:
             raise DemoFailedError(
                 "the demo recorded no compiled graph", "torch.compile did not run", "see graphdbg doctor"
             )
-        for saved in suspects:
-            found = json.loads(self.step(["replay", f"{run}/{saved.id}", "--json"], (0, 1)))
-            self.narrate(f"-> {saved.id}: {found['verdict'].splitlines()[0]}")
-            signature = found.get("signature")
-            if signature and signature["kind"] == KINDS[plant]:
-                return saved.id
-        ids = ", ".join(saved.id for saved in suspects)
-        raise DemoFailedError(
-            f"the demo's {plant} bug was not found", f"{ids} replay without it", "see graphdbg doctor"
-        )
+        self.narrate(f"-> {found['summary']}")
+        for row in found["graphs"]:
+            signature = row.get("signature")
+            if signature and signature["kind"] == KINDS[plant] and row["id"].endswith(COMPILED_STAGES):
+                return row["id"]
+        ids = ", ".join(f"{row['id']} ({row['verdict']})" for row in found["graphs"])
+        raise DemoFailedError(f"the demo's {plant} bug was not found", f"triage says: {ids}", "see graphdbg doctor")
 
     def nodes(self, path: str) -> int:
         """How many nodes a saved graph has."""

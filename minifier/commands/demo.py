@@ -25,7 +25,7 @@ def demo(output: str | None, plant: str | None, layers: int, device: str, as_jso
 
     \b
     Switches on Inductor's own relu test bug (wrong numbers, then a kernel that does not
-    compile) in a small GPT, and runs dump, ls, replay, minify and report on it.
+    compile) in a small GPT, and runs dump, ls, triage, minify and report on it.
     Takes a few minutes. Exit code: 0 the bugs were found and reduced, 1 a step failed.
     """
     from ...dumps.errors import UsageError
