@@ -95,7 +95,7 @@ class Ladder:
     def found(self) -> Triage:
         """The rows in order, with what they mean."""
         rows = [self.rows[name] for name in NAMES if name in self.rows]
-        first = next((row.rung for row in rows if row.failed and row.rung not in SIDE), None)
+        first = next((row.rung for row in rows if row.blames), None)
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.imports, self.eager_nan)
 

@@ -51,6 +51,11 @@ class Row(msgspec.Struct, omit_defaults=True):
         return self.verdict in FAILURES
 
     @property
+    def blames(self) -> bool:
+        """Whether that failure is a step towards Inductor's: a crash of the checker itself is not, nor is a side rung's."""
+        return self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.verdict != "metadata")
+
+    @property
     def passed(self) -> bool:
         """Whether it was run and seen to be right."""
         return self.verdict == "ok"

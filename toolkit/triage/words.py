@@ -110,8 +110,8 @@ def phrase(row: Row) -> str:
 def _failing(found: Triage, row: Row) -> str:
     before = [other for other in found.rows[: found.rows.index(row)] if other.passed and other.rung not in SIDE]
     right = f"`{before[-1].rung}` is right, " if before else ""
-    sides = [other for other in found.rows if other.rung in SIDE and other.failed]
-    aside = " (`torchscript` fails too; it is no step towards Inductor)" if sides else ""
+    sides = [f"`{other.rung}`" for other in found.rows if other.failed and not other.blames]
+    aside = f" ({' and '.join(sides)} fails too; that is no step towards Inductor)" if sides else ""
     return f"{right}`{row.rung}` {phrase(row)} at {found.graph}, on {found.inputs}.{aside}"
 
 
@@ -134,9 +134,9 @@ def _all_right(found: Triage) -> str:
     late = [row.rung for row in found.rows if row.verdict == "skipped" and "--max-time" in row.reason]
     if late:
         text += f" Not judged for lack of time: {', '.join(late)}."
-    sides = [row for row in found.rows if row.rung in SIDE and row.failed]
-    if sides:
-        text += f" `torchscript` {phrase(sides[0])}; it is no step towards Inductor."
+    for row in found.rows:
+        if row.failed and not row.blames:
+            text += f" `{row.rung}` {phrase(row)}; that is no step towards Inductor."
     return text
 
 
