@@ -16,6 +16,7 @@ from torch.fx.node import map_aggregate
 from ..dumps import live
 from ..dumps.torchside import targets
 from .copying import clone_inputs
+from .relaid import follow_saved
 from .spec import ReplaySpec
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ class LiveCase(NamedTuple):
 def live_case(saved: SavedGraph, *, seed: int, device: str | None = None) -> LiveCase:
     """Loads a saved graph with its inputs; with `device`, moved there."""
     spec = ReplaySpec.of(saved.record, device=device)
-    gm, _, _ = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
+    gm, _, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
     inputs = saved.inputs(seed)
-    notes = [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
+    notes = follow_saved(gm, mode, saved.record)
+    notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
     if device is not None:
         gm, inputs = moved(gm, inputs, torch.device(device))
         spec.dynamic = False
