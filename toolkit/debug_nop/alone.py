@@ -175,8 +175,8 @@ def _recorded(plan: Plan, step: Step, values: Mapping[str, Any], mode: Any) -> M
 
 def _span(layout: Layout) -> int:
     if 0 in layout.shape:
-        return layout.offset
-    return layout.offset + 1 + sum((size - 1) * stride for size, stride in zip(layout.shape, layout.stride, strict=True))
+        return layout.offset or 0
+    return (layout.offset or 0) + 1 + sum((size - 1) * stride for size, stride in zip(layout.shape, layout.stride, strict=True))
 
 
 def _view(leaf: Leaf, layout: Layout, reach: Mapping[Any, int], bases: dict[Any, torch.Tensor]) -> torch.Tensor:
@@ -185,4 +185,4 @@ def _view(leaf: Leaf, layout: Layout, reach: Mapping[Any, int], bases: dict[Any,
     key = leaf.root, leaf.dtype
     if key not in bases:
         bases[key] = torch.empty_strided((reach[key],), (1,), dtype=layout.dtype, device=layout.device)
-    return torch.as_strided(bases[key], layout.shape, layout.stride, layout.offset)
+    return torch.as_strided(bases[key], layout.shape, layout.stride, layout.offset or 0)

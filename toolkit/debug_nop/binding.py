@@ -91,6 +91,8 @@ def _shift(step: Step, value: Any, symbols: Mapping[str, Any], shifts: dict[Plac
     leaf = step.leaves[0] if len(step.leaves) == 1 else None
     if not isinstance(leaf, Leaf) or not isinstance(value, torch.Tensor) or leaf.layout is not torch.strided:
         return
+    if leaf.offset is None:
+        return
     offset = layout_of(value).offset
     try:
         traced = evaluate(leaf.offset, symbols)

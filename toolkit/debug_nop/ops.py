@@ -32,6 +32,13 @@ def may_alias(node: fx.Node) -> bool:
     return any(returned.alias_info is not None for returned in node.target._schema.returns)
 
 
+def is_view(node: fx.Node) -> bool:
+    """Whether an op of torch's own always returns its argument's memory and writes nothing."""
+    if not isinstance(node.target, _torch.OpOverload) or not node.target.is_view:
+        return False
+    return node.target.namespace == "aten" and str(node.target).split(".")[1] not in ("reshape", "contiguous", "to")
+
+
 _TORCHS = frozenset({
     "aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order",
 })  # fmt: skip

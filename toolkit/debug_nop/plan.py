@@ -20,14 +20,15 @@ from torch import fx
 from . import _torch
 from .expressions import Expression, evaluate, expression
 from .layout import Layout
-from .ops import is_getitem, may_alias, reshaped_in_place, schema_of, value_of
+from .ops import is_getitem, is_view, may_alias, reshaped_in_place, schema_of, value_of
 
 Place = tuple[int, int]
 """Index of a step, index of a leaf in its value."""
 
 
 class Leaf(NamedTuple):
-    """A tensor as traced. `root` is the place of the first value in the same storage; its own place when it begins one."""
+    """A tensor as traced. `root` is the place of the first value in the same storage; its own place when it begins one.
+    An `offset` of None: the trace kept no storages (see `_keeps_storages`), so neither offset nor memory are compared."""
 
     shape: tuple[Any, ...]
     stride: tuple[Any, ...]
@@ -41,7 +42,8 @@ class Leaf(NamedTuple):
         """The layout under symbol values; `shift`: how far the storage's root lies from where it was traced."""
         shape = tuple(evaluate(size, values) for size in self.shape)
         stride = tuple(evaluate(size, values) for size in self.stride)
-        return Layout(shape, stride, self.dtype, self.device, evaluate(self.offset, values) + shift, self.layout)
+        offset = None if self.offset is None else evaluate(self.offset, values) + shift
+        return Layout(shape, stride, self.dtype, self.device, offset, self.layout)
 
 
 @dataclass
@@ -120,6 +122,9 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
     roots: dict[int, Place] = {}
     unchecked: list[str] = []
     reshaped = reshaped_in_place(gm.graph)
+    kept = _keeps_storages(gm.graph)
+    if not kept:
+        unchecked.append("storage offsets and aliasing: each value was traced by itself, so they are not recorded")
     for step in steps:
         value = value_of(step.node)
         if step.node.op == "output" or (value is None and not _has_value(step.node)):
@@ -129,6 +134,8 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
             continue
         leaves = [value] if isinstance(value, torch.Tensor) else _torch.tree_leaves(value)
         step.leaves = [leaf_of(leaf, (step.index, place), roots, device) for place, leaf in enumerate(leaves)]
+        if not kept:
+            step.leaves = [leaf._replace(offset=None) if isinstance(leaf, Leaf) else leaf for leaf in step.leaves]
         step.needs = frozenset(name for leaf in step.leaves for name in _symbols(leaf))
     inputs = [step for step in steps if step.node.op == "placeholder"]
     bound = _bound(inputs)
@@ -150,6 +157,25 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
 
 def _has_value(node: fx.Node) -> bool:
     return "val" in node.meta or "example_value" in node.meta
+
+
+def _keeps_storages(graph: fx.Graph) -> bool:
+    """Whether values say whose memory they are in. `make_fx` with real tensors makes each in a fake mode of its own; such a
+    graph that was saved is known by its views, none of which is recorded in the memory of its argument."""
+    tensors = {id(leaf): leaf for node in graph.nodes for leaf in _fakes(node)}
+    modes = {id(leaf.fake_mode) for leaf in tensors.values()}
+    if len(modes) > 1:
+        return 4 * len(modes) < 3 * len(tensors)
+    views = [node for node in graph.nodes if is_view(node)]
+    return len(views) < 2 or any(_keys(node) & _keys(one) for node in views for one in node.all_input_nodes)
+
+
+def _fakes(node: fx.Node) -> list[Any]:
+    return [leaf for leaf in _torch.tree_leaves(value_of(node)) if isinstance(leaf, _torch.FakeTensor)]
+
+
+def _keys(node: fx.Node) -> set[int]:
+    return {_torch.storage_key(leaf) for leaf in _fakes(node) if leaf.layout is torch.strided}
 
 
 def leaf_of(value: Any, place: Place, roots: dict[int, Place], device: torch.device | None = None) -> Any:
@@ -262,6 +288,8 @@ def _holds_tensor(plan: Plan, node: fx.Node) -> bool:
 
 
 def _aliases(step: Step, leaf: Leaf, plan: Plan) -> None:
+    if leaf.offset is None:
+        return
     aliased: list[fx.Node] = []
     apart: list[fx.Node] = []
     for node in step.tensors:

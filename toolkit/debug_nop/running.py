@@ -196,7 +196,7 @@ class Run:
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not isinstance(leaf, Leaf):
             return {}
         key = self._note_storage(step, place, value)
-        if 0 in value.shape or leaf.layout is not torch.strided or key is None:
+        if 0 in value.shape or leaf.layout is not torch.strided or leaf.offset is None or key is None:
             return {}
         own = (step.index, place)
         if leaf.root != own:

@@ -128,3 +128,24 @@ def test_a_part_of_a_tuple_with_a_record_of_its_own(name: str, _: str, change: C
     assert [finding.node for finding in origins] == [item.name]
     assert name in {mismatch.property for mismatch in origins[0].own}
     assert all(finding.under == [item.name] for finding in run.findings if not finding.origin)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_graph_traced_with_real_tensors_records_no_memory(saved: bool, tmp_path: Any) -> None:
+    """Its views are no lies; what else it records is checked."""
+    inputs = [torch.randn(6, 4), torch.randn(4, 6)]
+    gm = make_fx(parts)(*inputs)
+    relu = next(node for node in gm.graph.nodes if node.name == "relu")
+    with next(node for node in gm.graph.nodes if node.name == "cos").meta["val"].fake_mode:
+        relu.meta["val"] = torch.empty_strided((3, 6), (6, 1), dtype=torch.float64)
+    if saved:
+        from graphdbg.toolkit.debug_nop.saved import task
+
+        graphdbg.save_graph(gm, inputs, tmp_path / "case")
+        found = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
+        assert [row["node"] for row in found["findings"]] == ["relu"]
+        return
+    run = checked(gm, inputs)
+    run(list(inputs))
+    assert [finding.node for finding in run.findings] == ["relu"]
+    assert any("aliasing" in note for note in run.graph.unchecked())
