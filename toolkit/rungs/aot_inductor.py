@@ -19,6 +19,7 @@ from ..spec import ReplaySpec
 from . import _torch
 from .base import Compiled
 from .inductor import Inductor
+from .undecomposed import decomposed_copy, needs_decomposing
 
 
 class AotInductor(Inductor):
@@ -45,7 +46,10 @@ class AotInductor(Inductor):
             yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
+        mode = mode_of(gm, fake_inputs)
+        mode.allow_non_fake_inputs = True  # constants are written into the library
+        if needs_decomposing(gm, spec):  # asked before arguments are added that only Inductor's own graphs have
+            gm = decomposed_copy(gm, fake_inputs, mode)
         kwargs = {**spec.compile_kwargs, "cpp_wrapper": True, "cudagraphs": False}
         return super().build(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs))
 

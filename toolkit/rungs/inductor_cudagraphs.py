@@ -14,11 +14,13 @@ import msgspec
 import torch
 from torch import fx
 
+from .._torch import mode_of
 from ..copying import clone_inputs
 from ..spec import ReplaySpec
 from . import _torch
 from .base import Compiled
 from .inductor import Inductor
+from .undecomposed import decomposed_copy, needs_decomposing
 
 RUNS_BEFORE = 2
 
@@ -48,6 +50,8 @@ class InductorCudagraphs(Inductor):
             yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        if needs_decomposing(gm, spec):  # asked before an argument is added that only Inductor's own graphs have
+            gm = decomposed_copy(gm, fake_inputs, mode_of(gm, fake_inputs))
         kwargs = {**spec.compile_kwargs, "cudagraphs": True}
         compiled = super().build(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs))
 

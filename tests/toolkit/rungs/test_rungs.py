@@ -175,6 +175,13 @@ def test_aot_inductor_runs_the_backward_too() -> None:
     assert len(outcome.errors) == 2
 
 
+@pytest.mark.slow
+def test_aot_inductor_decomposes_what_was_recorded_whole() -> None:
+    gm = make_fx(lambda x: (torch.nn.functional.gelu(x),), tracing_mode="fake")(X)
+    outcome = judge(gm, [X], INFERENCE, "aot_inductor")
+    assert outcome.verdict == "ok", outcome
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says why it cannot run without one")
 def test_cudagraphs_need_a_device() -> None:
     assert rung("inductor_cudagraphs").unavailable(INFERENCE) == "there is no CUDA device here"
