@@ -47,7 +47,8 @@ class Search:
         found.notes += outcome.notes
         kind = found.kind = outcome.signature.kind if outcome.signature else ""
         if outcome.ok or outcome.signature is None:
-            self._nothing(outcome)
+            if outcome.verdict != "ok" or not self._damped():
+                self._nothing(outcome)
         elif outcome.verdict.startswith("cannot judge"):
             found.status = "eager"
             self._name_nan(outcome)
@@ -79,6 +80,23 @@ class Search:
                 found.notes.append(f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: not the compiler's")
         run = self.ask.saved.run
         found.next = f"graphdbg triage {run.path}" if run is not None else ""
+
+    def _damped(self) -> bool:
+        """The results are right within rounding; whether a node behind them is wrong by itself all the same."""
+        try:
+            taps = self._taps()
+            wrong = self.ask.part("with every value returned", None, taps) if taps else None
+            for one in (wrong or ())[:CONFIRMED]:
+                if alone := self.ask.part(f"{one['name']} alone", [self.ask.atoms["of_node"][one["name"]]], None):
+                    self.found.kind = "accuracy"
+                    self._name(one["name"], alone[0], alone=True)
+                    self.found.notes.append("the results of the graph are right within rounding: what follows damps the error")
+                    self.found.others = [other["name"] for other in wrong or ()]
+                    self._finish(work_around=False)
+                    return True
+        except Spent:
+            pass
+        return False
 
     def _metadata(self) -> None:
         """Numbers may be wrong as well: they are asked for by themselves."""
@@ -120,12 +138,8 @@ class Search:
 
     def _by_values(self) -> bool:
         """One compile that returns every value, and the confirmation of what departs in it."""
-        taps = [row["name"] for row in self.ask.rows if row["tap"]]
-        size = sum(row["bytes"] for row in self.ask.rows)
-        if size > TAP_BYTES:
-            self.found.notes.append(f"values of {size / 2**30:.1f} GB are not all returned from one compile")
-            return False
-        wrong = self.ask.part("with every value returned", None, taps)
+        taps = self._taps()
+        wrong = self.ask.part("with every value returned", None, taps) if taps else None
         if wrong is None:
             return False
         self.found.others = [one["name"] for one in wrong]
@@ -142,6 +156,14 @@ class Search:
         self._name(wrong[0]["name"], wrong[0], alone=False)
         self.found.notes.append("it departs when the whole graph is compiled with every value returned; a part of it was right")
         return True
+
+    def _taps(self) -> list[str]:
+        """The nodes whose values one compile can return; none where that would be too much memory."""
+        size = sum(row["bytes"] for row in self.ask.rows)
+        if size > TAP_BYTES:
+            self.found.notes.append(f"values of {size / 2**30:.1f} GB are not all returned from one compile")
+            return []
+        return [row["name"] for row in self.ask.rows if row["tap"]]
 
     def _by_cuts(self, departing: list[dict[str, Any]]) -> None:
         """No value is wrong as soon as all are returned: a pass or a fusion, searched by cuts."""
@@ -188,7 +210,7 @@ class Search:
         self.first_wrong = wrong[0]
         return [self.ask.atoms["of_node"][one["name"]] for one in wrong if one["name"] in self.ask.atoms["of_node"]] or None
 
-    def _finish(self) -> None:
+    def _finish(self, *, work_around: bool = True) -> None:
         found = self.found
         if found.node is None:
             return
@@ -199,7 +221,7 @@ class Search:
             found.node.line = found.forward.line
         found.next = f"graphdbg minify {self.ask.where}" if found.alone else f"graphdbg bisect {self.ask.where}"
         row = self.ask.row(found.node.name)
-        if found.alone and found.rung == "inductor" and row["overload"] and found.compiles < found.budget:
+        if work_around and found.alone and found.rung == "inductor" and row["overload"] and found.compiles < found.budget:
             answer = self.ask.compile(
                 f"the whole graph with {row['target']} left to eager's kernel", "part",
                 {"keep": None, "returned": None, "fallback": [row["target"]]},

@@ -27,7 +27,8 @@ def localize(
     Each node is judged on the compiled values of its own inputs, so an error made earlier is not held against it.
     Where values are right as soon as they are returned, cuts of the graph are compiled until the smallest wrong
     stretch is left. Every compile runs in a process of its own; at most 2*log2(n)+4 are made for n operations.
-    Exit code: 0 the graph does not fail, 1 it does.
+    Where the results are right within rounding, a node that is wrong by itself is still looked for, once.
+    Exit code: 0 no failure and no wrong node, 1 there is one.
     """
     import sys
     from pathlib import Path

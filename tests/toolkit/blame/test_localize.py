@@ -131,6 +131,18 @@ def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(folder: Path
     assert found.sentence.startswith("First wrong node: `mul_7` (model.py:")
 
 
+def test_a_wrong_node_whose_error_is_damped_to_rounding_is_found_all_the_same(
+    folder: Path, server: ForkServer, plant: Plant
+) -> None:
+    graph = saved(folder / "damped", lambda x: [x + 1e-7 * torch.tanh(x)], torch.linspace(-1, 1, 32).reshape(4, 8))
+    found = localize(graph, imports=[plant("planted_node", NODE="tanh", FACTOR=1.3)], server=server)
+    assert found.verdict == "ok"  # of the results
+    assert found.node is not None
+    assert (found.status, found.node.name, found.alone, found.exit_code) == ("found", "tanh", True, 1)
+    assert any("damps" in note for note in found.notes)
+    assert localize(graph, server=server).status == "nothing"
+
+
 def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
