@@ -47,7 +47,7 @@ class Search:
         found.notes += outcome.notes
         kind = found.kind = outcome.signature.kind if outcome.signature else ""
         if outcome.ok or outcome.signature is None:
-            if outcome.verdict != "ok" or not self._damped():
+            if outcome.verdict != "ok" or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
         elif outcome.verdict.startswith("cannot judge"):
             found.status = "eager"
