@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("GRAPHDBG")]:
         del os.environ[name]
+    os.environ.pop("CI", None)  # torch turns some of its warnings into errors where it is set; users' machines do not set it
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 

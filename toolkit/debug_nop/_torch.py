@@ -21,7 +21,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree  # no public module flattens nested values, or follows a key path (2.13.0)
 
 __all__ = [
-    "FakeTensor", "HigherOrderOperator", "OpOverload", "OpOverloadPacket", "StorageWeakRef", "alone_mode", "is_alias_of",
+    "FakeTensor", "HigherOrderOperator", "OpOverload", "OpOverloadPacket", "StorageWeakRef", "aliases_only_warned",
+    "alone_mode", "is_alias_of",
     "key_get", "layout_guard", "quietly", "storage_key", "tree_leaves", "tree_map",
 ]  # fmt: skip
 
@@ -35,6 +36,18 @@ def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = getattr(torch._C, "_is_alias_of", _share_storage)
 """Whether two tensors share one storage, in a seventh of a microsecond; comparing `untyped_storage()` is public and slower."""
+
+
+def aliases_only_warned() -> contextlib.AbstractContextManager[None]:
+    """AOTAutograd warns of a custom op that returns its input, and raises where CI is set in the environment: inside it warns.
+
+    So the checker can say which. No public setting (2.13.0).
+    """
+    import torch._functorch.config as functorch_config
+
+    if not getattr(functorch_config, "error_on_custom_op_aliasing", False):
+        return contextlib.nullcontext()
+    return functorch_config.patch(error_on_custom_op_aliasing=False)
 
 
 def storage_key(tensor: torch.Tensor) -> int:

@@ -65,7 +65,7 @@ class CheckedGraph:
         if _torch.FakeTensor in set(map(type, inputs)):
             return self.gm(*inputs)
         binding, deep = self._binding(inputs)
-        with self._running(Run(self, binding, deep=deep), inputs) as run:
+        with _torch.aliases_only_warned(), self._running(Run(self, binding, deep=deep), inputs) as run:
             outputs = self._module(deep)(run, *inputs)
         binding.runs += 1
         return outputs
