@@ -74,7 +74,9 @@ class Session:
             run = naming.open_run(self.wanted, self.path, self._record())
             if run.path != self.path:
                 say(f"graphdbg: {self.path} was taken meanwhile; recording into {run.path}")
-            self.path, os.environ[naming.OWNER] = run.path, str(run.path)
+            if os.environ.get(naming.OWNER) == str(self.path):  # else a run of this process alone, not its children's
+                os.environ[naming.OWNER] = str(run.path)
+            self.path = run.path
         else:
             run = RunWriter.create(self.path, self._record(), join=self.join)
         self.join = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+from pathlib import Path
 
 from ...dumps.output import say
 from . import naming, summary
@@ -28,7 +29,7 @@ def start_from_environment(run: str) -> Session:
     job, owner = naming.job(rank), naming.OWNER not in os.environ
     wanted = options.run
     if owner:
-        options.run = _free_or_ours(wanted, job, rank, restart)
+        options.run = str(Path(_free_or_ours(wanted, job, rank, restart)))
         os.environ[naming.OWNER], os.environ[naming.JOB] = options.run, job
     else:
         options.run = os.environ[naming.OWNER]

@@ -54,6 +54,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return backend.path
 
 
+def test_what_the_process_starts_later_is_not_told_of_the_run(trained: Path) -> None:
+    assert trained.exists()
+    assert [name for name in os.environ if "GRAPHDBG" in name] == []
+
+
 def test_all_stages_are_saved_and_ran(trained: Path) -> None:
     rows = open_run(trained).rows
     assert [(row.stage, row.status) for row in rows] == [
