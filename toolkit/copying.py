@@ -60,20 +60,22 @@ def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
     out = fx.GraphModule(gm, graph, class_name=type(gm).__name__)
     out.meta = dict(gm.meta)
     for node in graph.nodes:
-        if node.op == "get_attr" and isinstance(inner := _attribute(gm, str(node.target)), fx.GraphModule):
-            _set_attribute(out, str(node.target), copy_graph(inner))
+        if node.op == "get_attr" and isinstance(inner := attribute(gm, str(node.target)), fx.GraphModule):
+            set_attribute(out, str(node.target), copy_graph(inner))
     if (shape_env := getattr(gm, "shape_env", None)) is not None:
         out.shape_env = shape_env  # type: ignore[assignment]
     return out
 
 
-def _attribute(owner: Any, path: str) -> Any:
+def attribute(owner: Any, path: str) -> Any:
+    """What a dotted path of a `get_attr` node names, or None."""
     for part in path.split("."):
         owner = getattr(owner, part, None)
     return owner
 
 
-def _set_attribute(owner: Any, path: str, value: Any) -> None:
+def set_attribute(owner: Any, path: str, value: Any) -> None:
+    """Puts a value where a dotted path leads."""
     *parents, last = path.split(".")
     for part in parents:
         owner = getattr(owner, part)

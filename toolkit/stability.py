@@ -22,6 +22,7 @@ from torch import fx
 from .copying import clone_inputs
 from .eager import GraphRunError, is_random, run_graph
 from .float64 import NoReference, reference
+from .numerics.statistics import tensors_in
 
 SAMPLES = 3
 ALLOWANCE = 4
@@ -57,7 +58,7 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
     storages: dict[str, set[int]] = {}
 
     def look(node: fx.Node, value: Any) -> Any:
-        tensors = _tensors(value)
+        tensors = tensors_in(value)
         given = set[int]().union(*(storages.get(arg.name, set()) for arg in node.all_input_nodes))
         storages[node.name] = {one.untyped_storage().data_ptr() for one in tensors if one.layout == torch.strided}
         if node.op not in ("placeholder", "get_attr", "output") and not is_random(node):
@@ -79,7 +80,7 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
 
 def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
     """The value of a node of a float64 run, its tensors changed in place by as much as rounding could."""
-    tensors = _tensors(value)
+    tensors = tensors_in(value)
     for tensor, width in zip(tensors, eps, strict=False):
         if width and tensor.dtype == torch.float64:
             unit = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(tensor.device)
@@ -89,14 +90,6 @@ def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.
             sums = SUMS * min(width, torch.finfo(torch.float32).eps) * size
             plain.add_(plain.abs().mul_(width).add_(sums).mul_(unit))
     return value
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [one for item in value for one in _tensors(item)]
-    return []
 
 
 def _changed(one: Any, other: Any) -> int:

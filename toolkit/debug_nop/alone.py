@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
+from ..copying import attribute
 from . import _torch
 from .expressions import evaluate
 from .layout import Layout, layout_of
@@ -130,7 +131,7 @@ def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
 
     def look_up(one: fx.Node) -> Any:
         if one.op == "get_attr" and not isinstance(known.get(one), torch.Tensor):
-            return _attribute(owner, str(one.target))
+            return attribute(owner, str(one.target))
         return known[one]
 
     args, kwargs = map_arg(node.args, look_up), map_arg(node.kwargs, look_up)
@@ -140,12 +141,6 @@ def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     raise NotImplementedError(f"{node.op} has no fake function of its own")
-
-
-def _attribute(owner: Any, path: str) -> Any:
-    for part in path.split("."):
-        owner = getattr(owner, part)
-    return owner
 
 
 def _recorded(plan: Plan, step: Step, values: Mapping[str, Any], mode: Any) -> Mapping[fx.Node, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..copying import attribute, set_attribute
 from . import _torch
 from .binding import Binding, bind
 from .findings import Finding, MetadataMismatch, joined, merged
@@ -55,7 +56,7 @@ class CheckedGraph:
         self._inner = {
             str(node.target): CheckedSubgraph(CheckedGraph(inner, session, f"{path}{node.target}.", device))
             for node in gm.graph.nodes
-            if node.op == "get_attr" and isinstance(inner := _attribute(gm, str(node.target)), fx.GraphModule)
+            if node.op == "get_attr" and isinstance(inner := attribute(gm, str(node.target)), fx.GraphModule)
         }
         self._modules: dict[bool, fx.GraphModule] = {}
         self.careful: set[int] = set()
@@ -107,7 +108,7 @@ class CheckedGraph:
         key = (layouts, tuple(offsets), rest)
         found = self.bindings.get(key)
         if found is None:
-            found = bind(self.plan, inputs, (layouts, offsets, rest), outer, lambda path: _attribute(self.gm, path))
+            found = bind(self.plan, inputs, (layouts, offsets, rest), outer, lambda path: attribute(self.gm, path))
             found.guard = guard
             self.bindings[key] = found
             if len(self.bindings) > BINDINGS:
@@ -121,7 +122,7 @@ class CheckedGraph:
         if deep not in self._modules:
             module = generated(self.gm, self.plan, deep=deep, careful=self.careful)
             for path, inner in self._inner.items():
-                _set_attribute(module, path, inner)
+                set_attribute(module, path, inner)
             self._modules[deep] = module
         return self._modules[deep]
 
@@ -274,16 +275,3 @@ def checked(
     `device`: where a graph that was traced elsewhere has been moved to; `where`: what findings call the graph;
     `rewritten`: passes that replace nodes ran over the graph (see Run)."""
     return Checked(fx_g, raises=False, device=device, where=where, rewritten=rewritten)
-
-
-def _attribute(owner: Any, path: str) -> Any:
-    for part in path.split("."):
-        owner = getattr(owner, part, None)
-    return owner
-
-
-def _set_attribute(owner: Any, path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for part in parents:
-        owner = getattr(owner, part)
-    setattr(owner, last, value)

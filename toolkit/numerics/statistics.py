@@ -111,7 +111,7 @@ def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeS
     for node, value in each_node(gm, inputs):
         if node.op == "output":
             return
-        tensors = _tensors(value)
+        tensors = tensors_in(value)
         for part, tensor in enumerate(tensors):
             yield _row(node, tensor, part if len(tensors) > 1 else None)
 
@@ -138,9 +138,10 @@ def _blocks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
             yield from _blocks(slab)
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value: itself, or those of a list or tuple, nested ones too."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (list, tuple)):
-        return [one for item in value for one in _tensors(item)]
+        return [one for item in value for one in tensors_in(item)]
     return []

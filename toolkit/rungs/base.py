@@ -63,4 +63,4 @@ class Planned(Rung):
         return "not built yet"
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        raise NotImplementedError(f"the rung {self.name} is not built yet")
+        raise CannotRun("not built yet")
