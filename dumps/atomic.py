@@ -61,9 +61,9 @@ def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> 
 
 def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
     """The sentence for a disk that refuses."""
-    return EnvironmentLackError(
-        f"cannot write {path}", error.strerror or str(error), "free some space or choose another folder"
-    )
+    missing = isinstance(error, FileNotFoundError)
+    fix = "make its folder first or choose another" if missing else "free some space or choose another folder"
+    return EnvironmentLackError(f"cannot write {path}", error.strerror or str(error), fix)
 
 
 def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclusive: bool = False) -> bool:

@@ -76,6 +76,9 @@ def triage_script(command: Sequence[str], *, output: Path | None = None, limit_s
     for a command that cannot be run, EnvironmentLackError where this torch cannot override backends.
     """
     words = launch.command_line(command)
+    python = Path(words[0]).name.startswith("python") and len(words) > 1
+    if python and words[1].endswith(".py") and not Path(words[1]).exists():
+        raise UsageError(f"cannot run {words[1]}", "there is no such script", "check the path")
     folder = _folder(output)
     told(f"what each run prints is kept in {shown_path(folder)}")
     work = _Work(words, folder, limit_s, max_time_s, told)

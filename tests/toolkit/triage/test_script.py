@@ -144,3 +144,9 @@ def test_a_script_that_compiles_nothing(tmp_path: Path) -> None:
     found = triage_script([str(script)], output=tmp_path / "out")
     assert "torch.compile was never called" in found.summary
     assert verdicts(found)[1:] == ["skipped"] * 4
+
+
+def test_a_script_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such script"):
+        triage_script(["python", "nothing.py"], output=tmp_path / "legs")
+    assert not (tmp_path / "legs").exists()
