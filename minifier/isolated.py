@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from .budget import Budget
 from .engine import Engine, Event, Interrupted, Result
 from .journal import Journal
 from .minified import Minified
+from .options import Options
 from .oracle import FIRST_LIMIT_S, PRELOAD, Oracle
 from .passes import NAMES as PASS_NAMES
 from .problem import Answer, Candidate, Verdict
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 SANITY = 2
 SANITY_MOST = 6
-VERIFY = 3
 FLAKY_REPEATS = 4
 HANG_LIMIT_S = 60.0
 """What is waited for a case that is said to hang."""
@@ -56,13 +55,7 @@ def minify_saved(
     saved: SavedGraph,
     *,
     out: Path,
-    check: str = "auto",
-    rung: str = "inductor",
-    jobs: int = 1,
-    seed: int = 0,
-    max_time: float | None = None,
-    max_queries: int | None = None,
-    match: str | None = None,
+    options: Options | None = None,
     resume: bool = False,
     on_event: Callable[[Event], None] | None = None,
     narrate: Callable[[str], None] = lambda text: None,
@@ -70,36 +63,37 @@ def minify_saved(
     """Reduces a saved graph; `out` receives case/ and journal.jsonl. Raises as `minify` does."""
     from ..toolkit.rungs import rung as known
 
-    known(rung)
+    options = (options or Options()).checked()
+    known(options.rung)
     if out.exists() and not resume and any(out.iterdir()):
         raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-minify-")))
         # The pool is left after the server is closed, which resolves whatever its threads still wait for.
-        pool = stack.enter_context(ThreadPoolExecutor(max(jobs, SANITY + 1)))
+        pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
         server = stack.enter_context(ForkServer(preload=PRELOAD))
-        pattern = None if match is None else re.compile(match)
-        limit_s = HANG_LIMIT_S if check == "hang" else FIRST_LIMIT_S
-        oracle = Oracle(saved.path.absolute(), work, server, rung, check, seed, pattern, limit_s)
-        journal = Journal(out / "journal.jsonl", _header(saved, oracle, jobs), resume=resume)
+        limit_s = HANG_LIMIT_S if options.check == "hang" else FIRST_LIMIT_S
+        oracle = Oracle(
+            saved.path.absolute(), work, server, options.rung, options.check, options.seed, options.pattern(), limit_s
+        )
+        journal = Journal(out / "journal.jsonl", _header(saved, options), resume=resume)
         stack.callback(journal.close)
-        session = _Session(oracle, journal, out, narrate)
+        session = _Session(oracle, journal, out, options, narrate)
         try:
-            return session.run(Budget(max_time, max_queries), jobs, on_event, pool)
+            return session.run(on_event, pool)
         except DoesNotFailError:
             if not resume:
                 shutil.rmtree(out)
             raise
 
 
-def _header(saved: SavedGraph, oracle: Oracle, jobs: int) -> dict[str, Any]:
+def _header(saved: SavedGraph, options: Options) -> dict[str, Any]:
     digest = hashlib.blake2b(digest_size=16)
     for name in ("graph.json", "inputs.json"):
         if stored(saved.path / name) is not None:
             digest.update(read_bytes(saved.path / name))
     return {
-        "case": digest.hexdigest(), "rung": oracle.rung, "check": oracle.check, "seed": oracle.seed, "jobs": jobs,
-        "match": oracle.match.pattern if oracle.match else None, "torch": version("torch"), "signature": SIGNATURE_VERSION,
+        "case": digest.hexdigest(), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION,
     }  # fmt: skip
 
 
@@ -112,14 +106,18 @@ class DoesNotFailError(UsageError):
 class _Session:
     """One minification from the first query to the last."""
 
-    def __init__(self, oracle: Oracle, journal: Journal, out: Path, narrate: Callable[[str], None]) -> None:
-        self.oracle, self.journal, self.out, self.narrate = oracle, journal, out, narrate
+    def __init__(
+        self, oracle: Oracle, journal: Journal, out: Path, options: Options, narrate: Callable[[str], None]
+    ) -> None:
+        self.oracle, self.journal, self.out, self.options, self.narrate = oracle, journal, out, options, narrate
         self.notes: list[str] = []
         self.whole = Answer(Verdict.INVALID)
         self.queries = 0
 
-    def run(self, budget: Budget, jobs: int, on_event: Callable[[Event], None] | None, pool: Executor) -> Minified:
+    def run(self, on_event: Callable[[Event], None] | None, pool: Executor) -> Minified:
         """Sanity, search, verification. On Ctrl-C raises Interrupted whose result says where the case lies."""
+        options = self.options
+        budget = Budget(options.max_time, options.max_queries)
         prepared = pool.submit(self.oracle.prepare)
         repeats = self._sanity(pool)
         prepared.result()
@@ -132,8 +130,8 @@ class _Session:
                 on_event(event)
 
         engine = Engine(
-            self.oracle, budget=budget, journal=self.journal, repeats=repeats, jobs=jobs,
-            executor=pool if jobs > 1 else None, queries=self.queries, on_event=show,
+            self.oracle, budget=budget, journal=self.journal, repeats=repeats, jobs=options.jobs,
+            executor=pool if options.jobs > 1 else None, queries=self.queries, on_event=show,
         )  # fmt: skip
         steps = [*TIERS, ("outputs", self._outputs), *((name, self._axis(name)) for name in PASS_NAMES)]
         try:
@@ -141,7 +139,7 @@ class _Session:
         except Interrupted as interrupted:
             interrupted.minified = self._finish(interrupted.result, verify=0)
             raise
-        return self._finish(result, VERIFY)
+        return self._finish(result, options.verify)
 
     def _sanity(self, beside: Executor) -> int:
         """Judges the original until it is clear whether and how surely it fails; returns how often negatives are asked."""
@@ -229,7 +227,7 @@ class _Session:
         oracle = self.oracle
         data = {
             "signature": msgspec.to_builtins(oracle.signature), "rung": oracle.rung, "check": oracle.check, "seed": oracle.seed,
-            "match": oracle.match.pattern if oracle.match else None, "spec": spec,
+            "match": self.options.match, "options": self.options.to_json(), "spec": spec,
             "original": {"nodes": self.whole.nodes, "input_bytes": self.whole.input_bytes},
         }  # fmt: skip
         write_file(self.out / "case" / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))

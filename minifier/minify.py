@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .minified import Minified
+from .options import Options
 
 if TYPE_CHECKING:
     from torch import fx
 
     from .engine import Event
-
-CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
 
 
 def minify(
@@ -34,14 +33,15 @@ def minify(
     max_time: float | None = None,
     max_queries: int | None = None,
     match: str | None = None,
+    imports: Sequence[str] = (),
     out: str | Path | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Minified:
     """Reduces a failing graph and its inputs to the smallest case that fails the same way.
 
-    `check`: one of CHECKS, judged in isolation under `rung`, or a predicate `(module, inputs) -> fails` that is called in this
-    process and whose exceptions propagate. `match`: a regular expression that the failure's text must match, in place of the
-    signature. `max_time` in seconds. `out`: a folder for the case and the journal; must not exist. Raises UsageError where the
+    `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate
+    `(module, inputs) -> fails` that is called in this process and whose exceptions propagate. `match`: a regular expression
+    that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in seconds. `out`: a folder for the case and the journal; must not exist. Raises UsageError where the
     original does not fail, Interrupted (with the best so far) on Ctrl-C.
     """
     if callable(check):
@@ -53,13 +53,15 @@ def minify(
     from .engine import Interrupted
     from .isolated import minify_saved
 
+    options = Options(
+        check, rung, seed, match, tuple(imports), jobs=jobs, max_time=max_time, max_queries=max_queries
+    ).checked()
     with tempfile.TemporaryDirectory(prefix="graphdbg-minify-") as folder:
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
         try:
             result = minify_saved(
-                saved, check=check, rung=rung, jobs=jobs, seed=seed, max_time=max_time, max_queries=max_queries,
-                match=match, out=Path(folder) / "out" if out is None else Path(out), on_event=on_event,
-            )  # fmt: skip
+                saved, out=Path(folder) / "out" if out is None else Path(out), options=options, on_event=on_event
+            )
         except Interrupted as interrupted:
             _keep(interrupted.minified, out is None)
             raise

@@ -9,12 +9,11 @@ import click
 
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
+from ..options import CHECKS, Options
 
 if TYPE_CHECKING:
     from ..engine import Event
     from ..minified import Minified
-
-CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
 
 
 @click.command()
@@ -43,17 +42,15 @@ def minify(
     """
     from ...dumps.query import resolve_graph
 
-    _refuse_what_is_planned(check, executor)
+    options = Options(
+        check, rung, seed, match, jobs=jobs, max_time=max_time, max_queries=max_queries, executor=executor
+    ).checked()
     saved = resolve_graph(graph)
     folder = Path(out) if out else _free_folder(saved.stage, resume)
-    options = {
-        "out": folder, "check": check, "rung": rung, "jobs": jobs, "seed": seed, "max_time": max_time,
-        "max_queries": max_queries, "match": match, "resume": resume,
-    }  # fmt: skip
-    raise SystemExit(_run(saved, options, as_json))
+    raise SystemExit(_run(saved, folder, options, resume, as_json))
 
 
-def _run(saved: Any, options: dict[str, Any], as_json: bool) -> int:
+def _run(saved: Any, out: Path, options: Options, resume: bool, as_json: bool) -> int:
     from ..engine import Interrupted
     from ..isolated import DoesNotFailError, minify_saved
 
@@ -66,21 +63,21 @@ def _run(saved: Any, options: dict[str, Any], as_json: bool) -> int:
 
     code = 0
     try:
-        result = minify_saved(saved, on_event=show, narrate=say, **options)
+        result = minify_saved(saved, out=out, options=options, resume=resume, on_event=show, narrate=say)
     except DoesNotFailError as error:
         say(f"graphdbg: {error}")
         return 1
     except Interrupted as interrupted:
         result, code = interrupted.minified, 130
     except KeyboardInterrupt:
-        say(f"graphdbg: interrupted before anything was found; go on with --resume -o {options['out']}")
+        say(f"graphdbg: interrupted before anything was found; go on with --resume -o {out}")
         return 130
-    _conclude(result, options, as_json, interrupted=code != 0)
+    _conclude(result, out, options, as_json, interrupted=code != 0)
     return code
 
 
-def _conclude(result: Minified, options: dict[str, Any], as_json: bool, interrupted: bool) -> None:
-    report = {} if interrupted else _report(result, options)
+def _conclude(result: Minified, out: Path, options: Options, as_json: bool, interrupted: bool) -> None:
+    report = {} if interrupted else _report(result, out, options)
     summary = {
         "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
         "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
@@ -94,7 +91,7 @@ def _conclude(result: Minified, options: dict[str, Any], as_json: bool, interrup
     for line in _lines(result, report):
         say(line)
     if interrupted:
-        say(f"interrupted: go on with --resume -o {options['out']}, or write a repro with graphdbg report {options['out']}")
+        say(f"interrupted: go on with --resume -o {out}, or write a repro with graphdbg report {out}")
     emit(str(result.path), as_json=False)
 
 
@@ -115,7 +112,7 @@ def _lines(result: Minified, report: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _report(result: Minified, options: dict[str, Any]) -> dict[str, Any]:
+def _report(result: Minified, out: Path, options: Options) -> dict[str, Any]:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.errors import GraphdbgError
     from ...dumps.store import load_graph
@@ -124,7 +121,7 @@ def _report(result: Minified, options: dict[str, Any]) -> dict[str, Any]:
     assert result.path is not None and result.signature is not None
     try:
         report = emit_report(
-            load_graph(result.path), options["out"], signature=result.signature, rung=options["rung"],
+            load_graph(result.path), out, signature=result.signature, rung=options.rung,
             original=result.original[0],
         )  # fmt: skip
     except GraphdbgError as error:
@@ -140,15 +137,6 @@ def _event(event: Event) -> dict[str, Any]:
         "verdict": answer.verdict.value, "signature": answer.signature, "nodes": answer.nodes,
         "input_bytes": answer.input_bytes, "seconds": answer.seconds, "improved": event.improved, "recalled": event.recalled,
     }  # fmt: skip
-
-
-def _refuse_what_is_planned(check: str, executor: str) -> None:
-    if executor == "ray":
-        raise UsageError("--executor ray is not built yet", "", "leave it out: queries then run on this machine")
-    if check.startswith("cmd:"):
-        raise UsageError("--check 'cmd: ...' is not built yet", "", f"use one of {', '.join(CHECKS)}")
-    if check not in CHECKS:
-        raise UsageError(f"there is no check {check!r}", "", f"use one of {', '.join(CHECKS)}")
 
 
 def _free_folder(stage: str, resume: bool) -> Path:

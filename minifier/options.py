@@ -1,0 +1,112 @@
+"""What the user decides about one minification: one frozen record, used by Python, the command line, case.json and --resume.
+
+Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where an answer of
+the oracle depends on it, its name in ASKED. Units are in the comments; sizes are bytes, times are seconds.
+
+>>> Options(check="accuracy", jobs=2).checked().words()
+['--check', 'accuracy', '-j', '2']
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgspec
+
+from ..dumps.errors import UsageError
+
+CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
+COMMAND = "cmd:"
+"""A check that begins so is a command of the user's."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """One minification's options. `verify`: fresh processes that judge the result. Others as their flags say."""
+
+    check: str = "auto"
+    rung: str = "inductor"
+    seed: int = 0
+    match: str | None = None
+    imports: tuple[str, ...] = ()
+    hangs: float | None = None  # seconds after which a query counts as hanging
+    slower_than: float | None = None  # seconds of compile and first run
+    memory_over: int | None = None  # bytes of peak memory
+    time_limit: float | None = None  # seconds that a query may take; None: from the first run
+    memory_limit: int | None = None  # bytes that a query may use; None: what the machine has
+    jobs: int = 1
+    max_time: float | None = None  # seconds
+    max_queries: int | None = None
+    executor: str = "local"
+    verify: int = 3
+
+    @property
+    def command(self) -> str | None:
+        """The user's command where the check is one, without its "cmd:"."""
+        return self.check.removeprefix(COMMAND).strip() if self.check.startswith(COMMAND) else None
+
+    def checked(self) -> Options:
+        """The same options; raises UsageError for those that make no sense, alone or together."""
+        if self.executor == "ray":
+            raise UsageError("--executor ray is not built yet", "", "leave it out: queries then run on this machine")
+        if self.command is not None and "{case}" not in self.command:
+            what = f"the command {self.command!r} does not say where the case goes"
+            raise UsageError(what, "{case} stands for its folder", "for example --check 'cmd: ./test.sh {case}'")
+        if self.command is None and self.check not in CHECKS:
+            raise UsageError(
+                f"there is no check {self.check!r}", "", f"use one of {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}'"
+            )
+        try:
+            re.compile(self.match or "")
+        except re.error as error:
+            raise UsageError(f"--match {self.match!r} is no regular expression", str(error)) from error
+        return self
+
+    def pattern(self) -> re.Pattern[str] | None:
+        """What the failure's text must match, or None."""
+        return None if self.match is None else re.compile(self.match)
+
+    def asked(self) -> dict[str, Any]:
+        """The options that an answer of the oracle depends on: a journal written under others is of no use."""
+        return {name: value for name, value in self.to_json().items() if name in ASKED}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, all fields."""
+        return msgspec.to_builtins(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Options:
+        """The inverse of to_json; fields that this version does not know are left out. Raises UsageError for wrong types."""
+        known = {field.name for field in fields(cls)}
+        try:
+            return msgspec.convert({name: value for name, value in data.items() if name in known}, cls)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                "cannot read the options of a minification", str(error), "start anew with another -o"
+            ) from error
+
+    def words(self) -> list[str]:
+        """The command-line words for what differs from the defaults, to be quoted by the caller."""
+        words: list[str] = []
+        for field in fields(self):
+            value: Any = getattr(self, field.name)
+            if value == field.default or field.name not in FLAGS:
+                continue
+            for one in value if field.name == "imports" else (value,):
+                words += [FLAGS[field.name], f"{one:g}" if isinstance(one, float) else str(one)]
+        return words
+
+
+ASKED = frozenset({
+    "check", "rung", "seed", "match", "imports", "hangs", "slower_than", "memory_over", "time_limit", "memory_limit",
+})  # fmt: skip
+
+FLAGS = {
+    "check": "--check", "rung": "--rung", "seed": "--seed", "match": "--match", "imports": "--import", "hangs": "--hangs",
+    "slower_than": "--slower-than", "memory_over": "--memory-over", "time_limit": "--time-limit",
+    "memory_limit": "--memory-limit", "jobs": "-j", "max_time": "--max-time", "max_queries": "--max-queries",
+    "executor": "--executor",
+}  # fmt: skip
+"""Field -> flag of `graphdbg minify`."""
