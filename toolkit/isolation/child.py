@@ -12,6 +12,7 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,8 @@ TRACE_SIGNAL = signal.SIGUSR1
 _MEMORY_WORDS = ("can't allocate memory", "std::bad_alloc", "out of memory", "cannot allocate memory")
 
 _mark_fd: int | None = None
+_began = 0.0
+_marks: list[tuple[str, float]] = []
 
 
 class Reply(msgspec.Struct, omit_defaults=True):
@@ -36,13 +39,15 @@ class Reply(msgspec.Struct, omit_defaults=True):
     value: Any = None
     error: Failure | None = None
     memory: bool = False
+    marks: list[tuple[str, float]] = []
 
 
 def mark(stage: str) -> None:
     """Notes the stage that the task enters ("compile", "run"), so that an answer tells it even after a segfault; no-op
-    elsewhere.
+    elsewhere. What a device still has to do belongs to the stage before: the task waits for it first (`execution.settle`).
     """
     if _mark_fd is not None:
+        _marks.append((stage, time.monotonic() - _began))
         os.ftruncate(_mark_fd, 0)
         os.pwrite(_mark_fd, stage.encode(), 0)
 
@@ -68,6 +73,8 @@ def failure_of(error: BaseException) -> Failure:
 
 def run_child(query: Query, folder: Path, output_fd: int, server: int) -> None:
     """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`."""
+    global _began
+    _began = time.monotonic()
     code = 70
     try:
         code = _live(query, folder, output_fd, server)
@@ -103,9 +110,9 @@ def _answer(query: Query) -> tuple[Reply, int]:
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(query.threads)
         module, _, name = query.function.partition(":")
-        return Reply(value=getattr(import_module(module), name)(query.payload)), 0
+        return Reply(value=getattr(import_module(module), name)(query.payload), marks=_marks), 0
     except BaseException as error:  # noqa: BLE001  the verdict of a query is whatever was raised, SystemExit included
-        return Reply(error=failure_of(error), memory=is_memory_error(error)), 1
+        return Reply(error=failure_of(error), memory=is_memory_error(error), marks=_marks), 1
 
 
 def _encode(reply: Reply) -> bytes:

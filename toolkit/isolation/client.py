@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ...dumps.errors import EnvironmentLackError
+from . import folders
 from .environment import server_environment
 from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
 
@@ -59,7 +59,7 @@ class _Process:
 
     def __init__(self, settings: dict[str, Any], cache_dir: Path | None) -> None:
         self.owner = os.getpid()
-        self.root = Path(tempfile.mkdtemp(prefix="graphdbg-server-"))
+        self.root, self.held = folders.make("graphdbg-server-")
         cache = cache_dir or self.root / "cache"
         cache.mkdir(parents=True, exist_ok=True)
         (self.root / "tmp").mkdir()
@@ -84,6 +84,7 @@ class _Process:
             "cache_dir": str(cache),
             "client": os.getpid(),
             "path": [p for p in sys.path if p],
+            "tmp": tempfile.gettempdir(),
             **settings,
         }
         ours.sendall(frame_of(first))
@@ -133,6 +134,7 @@ class _Process:
     def close(self) -> None:
         if os.getpid() != self.owner:
             self.socket.close()  # a fork of the client must not end the server of its parent
+            os.close(self.held)
             return
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
@@ -142,17 +144,18 @@ class _Process:
             self.process.kill()
             self.process.wait()
         self.socket.close()
-        shutil.rmtree(self.root, ignore_errors=True)
+        folders.remove(self.root)
+        os.close(self.held)
 
 
 class ForkServer:
     """A lazily started fork server; a context manager, and closed at exit in any case.
 
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end). `threads`: for each
-    child's CPU operators. `memory_bytes`: what each child may map on top of the libraries (None: no limit; leave it None on
-    a GPU). `warm`: "inductor" imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is a
-    bare Python. `preload`: modules that the tasks need, imported once ("package.module", or "package.module:function" to
-    call too). Start-up costs 4 to 8 s, the first ever on a machine about 30 s more.
+    child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no limit). `warm`: "inductor"
+    imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is a bare Python. `preload`: modules
+    that the tasks need, imported once ("package.module", or "package.module:function" to call too). Start-up costs 4 to 8 s,
+    the first ever on a machine about 30 s more.
     """
 
     def __init__(self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,
@@ -166,23 +169,28 @@ class ForkServer:
         self._last_id = 0
         self._closed = False
 
-    def submit(self, function: str, payload: dict[str, Any], limit_s: float = 600.0) -> Pending:
-        """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON form."""
+    def submit(self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *,
+               stage_limits: Mapping[str, float] | None = None) -> Pending:  # fmt: skip
+        """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON form.
+
+        `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`).
+        """
         with self._lock:
             if self._closed:
                 raise EnvironmentLackError(
                     "cannot ask a closed fork server", "close() was called", "make a new ForkServer"
                 )
             self._last_id += 1
-            query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes)
+            query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes, dict(stage_limits or {}))
             process = self._started()
         pending = Pending(query)
         process.send(pending)
         return pending
 
-    def call(self, function: str, payload: dict[str, Any], limit_s: float = 600.0) -> Answer:
+    def call(self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *,
+             stage_limits: Mapping[str, float] | None = None) -> Answer:  # fmt: skip
         """Submits one query and waits for its answer."""
-        return self.submit(function, payload, limit_s).result()
+        return self.submit(function, payload, limit_s, stage_limits=stage_limits).result()
 
     def wait_ready(self) -> float:
         """Starts the server if need be, waits until it is warm, returns the seconds of its warm-up."""

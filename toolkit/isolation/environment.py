@@ -30,6 +30,7 @@ def server_environment(cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.
         "MKL_NUM_THREADS": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(cache_dir),
+        "TRITON_CACHE_DIR": str(cache_dir / "triton"),
         "TMPDIR": str(tmp),
         "PYTHONSAFEPATH": "1",
     }

@@ -14,12 +14,15 @@ from pathlib import Path
 
 import msgspec
 
+from . import processes
 from .child import TRACE_SIGNAL, Reply
-from .limits import oom_kills
+from .limits import address_space_tells, oom_kills
 from .protocol import Answer, Failure, Query, Status
 
 _KEEP_BYTES = 16_384
 _TRACE_GRACE_S = 0.3
+_LOOK_S = 0.1 if not address_space_tells() else 0.5
+"""How often a child with a memory limit is looked at: often where nothing else limits it."""
 
 
 class Output:
@@ -54,6 +57,13 @@ class Job:
         self.began = time.monotonic()
         self.deadline = self.began + query.limit_s
         self.timed_out = False
+        self.ticks = processes.started(pid)
+        """When the child began, in the kernel's ticks."""
+        self._too_large = False
+        self._seen: set[int] = {pid}
+        self._mapped: set[Path] = set()
+        self._own_bytes = 0 if query.memory_bytes is None else processes.held_bytes(os.getpid())
+        self._next_look = self.began + _LOOK_S
         self._oom_before = oom_kills()
         os.set_blocking(pipe, False)
 
@@ -68,11 +78,20 @@ class Job:
                 return False
             self.output.add(data)
 
+    @property
+    def due(self) -> float:
+        """When the server must look at this job again at the latest."""
+        looks = self.query.memory_bytes is not None or self.query.stage_limits
+        return min(self.deadline, self._next_look) if looks else self.deadline
+
     def enforce(self, now: float) -> None:
-        """Past the deadline asks the child for a trace, and a moment later kills its whole process group."""
+        """Past a time limit asks the child for a trace, and a moment later kills all that is its; past the memory limit at once."""
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_S
+            self._look(now)
         if now < self.deadline:
             return
-        if not self.timed_out:
+        if not self.timed_out and not self._too_large:
             self.timed_out = True
             self.deadline = now + _TRACE_GRACE_S
             with contextlib.suppress(ProcessLookupError):
@@ -81,11 +100,32 @@ class Job:
             self.kill()
             self.deadline = now + 1.0
 
+    def _look(self, now: float) -> None:
+        """Brings the deadline forward when the stage it is in has had its time, or the memory is too much."""
+        if self.timed_out or self._too_large:
+            return
+        if self.query.stage_limits:
+            with contextlib.suppress(OSError):
+                mark = self.folder / "mark"
+                limit_s = self.query.stage_limits.get(mark.read_text())
+                if limit_s is not None and time.time() - mark.stat().st_mtime >= limit_s:
+                    self.deadline = now
+        if self.query.memory_bytes is not None:
+            below = processes.descendants(self.pid)
+            self._seen.update(below)
+            held = max(0, processes.held_bytes(self.pid) - self._own_bytes) + sum(map(processes.held_bytes, below))
+            if held > self.query.memory_bytes:
+                self._too_large, self.deadline = True, now
+
     def kill(self) -> None:
-        """Kills the child and everything in its process group (compilers that it started)."""
+        """Kills the child, everything in its process group (compilers that it started) and whatever else descends from it."""
+        below = processes.descendants(self.pid)
+        self._seen.update(below)
+        self._mapped |= processes.shared_memory([self.pid, *below])
         for send in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send(self.pid, signal.SIGKILL)
+        processes.kill(below)
 
     def reap(self) -> Answer | None:
         """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs."""
@@ -98,6 +138,7 @@ class Job:
         answer = self._answer(os.waitstatus_to_exitcode(status))
         answer.seconds = time.monotonic() - self.began
         answer.peak_bytes = usage.ru_maxrss * 1024
+        processes.forget_shared_memory(self._seen, self._mapped)
         shutil.rmtree(self.folder, ignore_errors=True)
         return answer
 
@@ -107,8 +148,10 @@ class Job:
             answer.stage = (self.folder / "mark").read_text()
         reply = self._reply()
         if reply is not None:
-            answer.value, answer.error = reply.value, reply.error
+            answer.value, answer.error, answer.marks = reply.value, reply.error, reply.marks
             answer.status = "memory" if reply.memory else "exception" if reply.error else "done"
+        elif self._too_large:
+            answer.status = "memory"
         elif self.timed_out:
             answer.status = "timeout"
         elif code < 0:

@@ -1,6 +1,9 @@
 """What binds a child to its server and its limits: process group, death signal, address space, core files, OOM order.
 
 Linux has all of it; elsewhere a limit that the system lacks is skipped (the server's kill by process group works everywhere).
+Needs no root and no cgroup of its own. `processes` looks at what runs already.
+
+>>> bind_child(parent=os.getppid(), memory_bytes=2 << 30)      # in a fresh fork
 """
 
 from __future__ import annotations
@@ -32,21 +35,12 @@ def become_subreaper() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def children_of(pid: int) -> list[int]:
-    """The direct children of a process, by /proc; empty where it is missing."""
-    found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError):
-            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(path.parent.name))
-    return found
-
-
 def bind_child(parent: int, memory_bytes: int | None) -> None:
     """Makes this process a group leader that dies with its server, writes no core file, and may map `memory_bytes` more.
 
     The memory limit counts address space on top of what is mapped already (libraries), because a limit on resident memory is not
-    enforced by Linux. With a GPU in use it must be None: CUDA reserves address space by the hundred gigabytes.
+    enforced by Linux. It is left out where a GPU may be used, since CUDA reserves address space by the hundred gigabytes: there
+    the server looks at the resident memory of each child instead (`jobs`).
     """
     os.setsid()
     die_with_parent(parent)
@@ -55,9 +49,15 @@ def bind_child(parent: int, memory_bytes: int | None) -> None:
         Path("/proc/self/oom_score_adj").write_text(
             "1000"
         )  # the kernel takes the child first, never the user's process
-    if memory_bytes is not None:
+    if memory_bytes is not None and address_space_tells():
         limit = mapped_bytes() + memory_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        with contextlib.suppress(OSError, ValueError):  # a stricter limit of the user's stays
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def address_space_tells() -> bool:
+    """Whether address space is a measure of memory here: not with an NVIDIA driver about."""
+    return not Path("/dev/nvidiactl").exists()
 
 
 def mapped_bytes() -> int:
@@ -79,12 +79,10 @@ def oom_kills() -> int:
     return 0
 
 
-def default_memory_bytes() -> int | None:
-    """What a child may map by default: nine tenths of this machine's (or cgroup's) memory. None with an NVIDIA driver about."""
-    if Path("/dev/nvidiactl").exists():
-        return None
+def default_memory_bytes(jobs: int = 1) -> int:
+    """What a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or cgroup's) memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
             total = min(total, int(Path(name).read_text()))
-    return total * 9 // 10
+    return total * 9 // 10 // max(1, jobs)

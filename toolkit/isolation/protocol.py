@@ -20,7 +20,11 @@ Status = Literal["done", "exception", "signal", "timeout", "memory", "lost"]
 
 
 class Query(msgspec.Struct, omit_defaults=True):
-    """What a client asks: call `function` ("package.module:name") with `payload` in a child of its own."""
+    """What a client asks: call `function` ("package.module:name") with `payload` in a child of its own.
+
+    `limit_s` is for the whole; `stage_limits` (stage -> seconds) for single stages, counted from their marks. `memory_bytes`:
+    what the child and its own children may use on top of the warm server's memory.
+    """
 
     id: int
     function: str
@@ -28,6 +32,7 @@ class Query(msgspec.Struct, omit_defaults=True):
     limit_s: float = 600.0
     threads: int = 1
     memory_bytes: int | None = None
+    stage_limits: dict[str, float] = {}
 
 
 class Failure(msgspec.Struct, omit_defaults=True):
@@ -43,8 +48,8 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `stage` is the last mark that
-    the child set (see `child.mark`); `output` is the head and the tail of what it and its children printed, faulthandler's
-    traces included.
+    the child set (see `child.mark`), `marks` are all of them with the seconds since its start, where it could still tell;
+    `output` is the head and the tail of what it and its children printed, faulthandler's traces included.
     """
 
     id: int
@@ -57,6 +62,7 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     exit_code: int | None = None
     seconds: float = 0.0
     peak_bytes: int = 0
+    marks: list[tuple[str, float]] = []
 
 
 class Ready(msgspec.Struct, tag="ready"):

@@ -12,19 +12,19 @@ import gc
 import importlib
 import os
 import selectors
-import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import msgspec
 
-from . import cache
+from . import cache, folders, processes
 from .child import run_child
 from .jobs import Job, folder_for
-from .limits import become_subreaper, children_of
+from .limits import become_subreaper
 from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
 
 _SEED_QUERY = -1
@@ -40,6 +40,7 @@ class Settings(msgspec.Struct):
     warm: str = "inductor"
     preload: list[str] = []
     path: list[str] = []
+    tmp: str = ""
 
 
 class Server:
@@ -57,6 +58,8 @@ class Server:
         self.settings: Settings | None = None
         self.selector = selectors.DefaultSelector()
         self.open = True
+        self.held = -1
+        """The descriptor that says that the temporary folder is in use."""
 
     def run(self) -> None:
         """Serves until the client is gone, then cleans up."""
@@ -82,7 +85,7 @@ class Server:
         self.open = False
 
     def _turn(self, wake: int) -> None:
-        soonest = min((job.deadline for job in self.jobs.values()), default=time.monotonic() + 1.0)
+        soonest = min((job.due for job in self.jobs.values()), default=time.monotonic() + 1.0)
         for key, _ in self.selector.select(min(1.0, max(0.0, soonest - time.monotonic()))):
             if key.data == "client":
                 self._receive()
@@ -102,9 +105,14 @@ class Server:
             self.open = False
 
     def _reap_orphans(self) -> None:
-        """Collects dead descendants that came to us when their parent was killed; those of our own children are left to
-        their jobs.
+        """Ends the descendants that came to us when their parent went and that no running job can own, and collects the dead
+        ones; those of our own children are left to their jobs.
         """
+        oldest = min((job.ticks or 0 for job in self.jobs.values()), default=None)
+        for pid in processes.children_of(os.getpid()):
+            began = None if pid in self.jobs else processes.started(pid)
+            if began is not None and (oldest is None or began < oldest):
+                processes.kill([pid])
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid in self.jobs:
@@ -129,6 +137,7 @@ class Server:
 
     def _prepare(self, settings: Settings) -> None:
         self.settings = settings
+        self.held = folders.hold(Path(settings.root))
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
         if settings.warm != "nothing":
             self._warm(settings)
@@ -180,6 +189,7 @@ class Server:
         pid = os.fork()
         if pid == 0:
             self.connection.close()
+            os.close(self.held)
             run_child(query, folder, write, server)
         os.close(write)
         job = Job(query, pid, folder, read)
@@ -218,16 +228,19 @@ class Server:
         for job in self.jobs.values():
             job.kill()
         for _ in range(200):  # orphans of killed children come to us one generation at a time
-            for pid in children_of(os.getpid()):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            processes.kill(processes.children_of(os.getpid()))
             try:
                 if os.waitpid(-1, os.WNOHANG)[0] == 0:
                     time.sleep(0.01)
             except ChildProcessError:
                 break
-        if self.settings is not None:
-            shutil.rmtree(self.settings.root, ignore_errors=True)
+        if self.settings is None:
+            return
+        folders.remove(Path(self.settings.root))
+        if os.getppid() != self.settings.client:  # it was killed: nobody else removes its other folders
+            os.environ["TMPDIR"] = self.settings.tmp
+            tempfile.tempdir = None
+            folders.remove_left_over()
 
 
 def main() -> None:
