@@ -23,14 +23,14 @@ from ..dumps.atomic import write_file
 from ..dumps.compressed import stored
 from ..dumps.errors import UsageError
 from ..dumps.reading import read_bytes
-from ..toolkit.isolation import ForkServer
+from ..toolkit.isolation import ForkServer, default_memory_bytes
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .budget import Budget
 from .engine import Engine, Event, Interrupted, Result
 from .journal import Journal
 from .minified import Minified
 from .options import Options
-from .oracle import FIRST_LIMIT_S, PRELOAD, Oracle
+from .oracle import PRELOAD, Oracle, first_limit_s
 from .passes import NAMES as PASS_NAMES
 from .problem import Answer, Candidate, Verdict
 from .search.edits import accept
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 SANITY = 2
 SANITY_MOST = 6
 FLAKY_REPEATS = 4
-HANG_LIMIT_S = 60.0
-"""What is waited for a case that is said to hang."""
 BEST_FILE = "best.json"
 CASE_FILE = "case.json"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
@@ -71,11 +69,9 @@ def minify_saved(
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-minify-")))
         # The pool is left after the server is closed, which resolves whatever its threads still wait for.
         pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
-        server = stack.enter_context(ForkServer(preload=PRELOAD))
-        limit_s = HANG_LIMIT_S if options.check == "hang" else FIRST_LIMIT_S
-        oracle = Oracle(
-            saved.path.absolute(), work, server, options.rung, options.check, options.seed, options.pattern(), limit_s
-        )
+        memory = options.memory_limit or default_memory_bytes(options.jobs)
+        server = stack.enter_context(ForkServer(memory_bytes=memory, preload=PRELOAD))
+        oracle = Oracle(saved.path.absolute(), work, server, options, first_limit_s(options))
         journal = Journal(out / "journal.jsonl", _header(saved, options), resume=resume)
         stack.callback(journal.close)
         session = _Session(oracle, journal, out, options, narrate)
@@ -153,7 +149,7 @@ class _Session:
         if not failing:
             why = answers[0].detail or "it passed"
             raise DoesNotFailError(
-                f"the case does not fail under {self.oracle.rung}", why, "see what fails with graphdbg replay RUN"
+                f"the case does not fail under {self.options.rung}", why, "see what fails with graphdbg replay RUN"
             )
         self.whole = failing[0]
         self.narrate(f"{self.whole.signature}; {len(failing)} of {len(answers)} runs of the original fail")
@@ -226,8 +222,8 @@ class _Session:
         """case.json: what the report needs to know besides graph and inputs."""
         oracle = self.oracle
         data = {
-            "signature": msgspec.to_builtins(oracle.signature), "rung": oracle.rung, "check": oracle.check, "seed": oracle.seed,
-            "match": self.options.match, "options": self.options.to_json(), "spec": spec,
+            "signature": msgspec.to_builtins(oracle.signature), "rung": self.options.rung, "check": self.options.check,
+            "seed": self.options.seed, "options": self.options.to_json(), "spec": spec,
             "original": {"nodes": self.whole.nodes, "input_bytes": self.whole.input_bytes},
         }  # fmt: skip
         write_file(self.out / "case" / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))

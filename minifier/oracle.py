@@ -25,6 +25,7 @@ from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
+from .options import Options
 from .problem import Answer, Candidate, Verdict
 
 TASKS = f"{__package__}.tasks"
@@ -34,6 +35,9 @@ LEAST_LIMIT_S = 30.0
 LIMIT_FACTOR = 10.0
 HINTS = 8
 """Atoms that a failure may name before its text says nothing about which one it was."""
+
+HANG_LIMIT_S = 60.0
+"""What is waited for a case that is said to hang."""
 
 NO_VERDICT = frozenset({"nondeterministic", "error"})
 
@@ -45,10 +49,7 @@ class Oracle:
     case: Path
     work: Path
     server: ForkServer
-    rung: str = "inductor"
-    check: str = "auto"
-    seed: int = 0
-    match: re.Pattern[str] | None = None
+    options: Options = field(default_factory=Options)
     limit_s: float = FIRST_LIMIT_S
     signature: Signature | None = None
     atoms: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -67,7 +68,7 @@ class Oracle:
 
     def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
         """One query. `candidate` None is the whole case, or that of another folder."""
-        payload = self._payload(candidate) | {"rung": self.rung, "check": self.check}
+        payload = self._payload(candidate) | {"rung": self.options.rung, "check": self.options.check}
         if case is not None:
             payload["case"] = str(case)
         reply = self.server.call(f"{TASKS}:probe", payload, self.limit_s)
@@ -133,15 +134,16 @@ class Oracle:
             return Verdict.INFRA
         if signature is None:
             return Verdict.PASS
-        if signature.kind in NO_VERDICT or signature.stage in ("eager", "reference", "build", ""):
+        if signature.kind in NO_VERDICT or signature.stage in ("import", "eager", "reference", "build", ""):
             return Verdict.INVALID
         if self.signature is not None and self._same(signature, self.signature):
             return Verdict.SAME
         return Verdict.TIMEOUT if reply.status == "timeout" else Verdict.OTHER
 
     def _same(self, found: Signature, wanted: Signature) -> bool:
-        if self.match is not None:
-            return found.kind == wanted.kind and bool(self.match.search(f"{found.text()}\n{found.raw}"))
+        match = self.options.pattern()
+        if match is not None:
+            return found.kind == wanted.kind and bool(match.search(f"{found.text()}\n{found.raw}"))
         return wanted.same_as(found)
 
     def _named(self, text: str) -> list[int]:
@@ -159,9 +161,16 @@ class Oracle:
 
     def _payload(self, candidate: Candidate | None) -> dict[str, Any]:
         return {
-            "case": str(self.case), "work": str(self.work), "seed": self.seed,
+            "case": str(self.case), "work": str(self.work), "seed": self.options.seed,
+            "imports": list(self.options.imports),
             "candidate": None if candidate is None else candidate.to_json(),
         }  # fmt: skip
+
+
+def first_limit_s(options: Options) -> float:
+    """What a query may take before anything is known of this case."""
+    usual = HANG_LIMIT_S if options.check == "hang" else FIRST_LIMIT_S
+    return options.hangs or options.time_limit or usual
 
 
 def raise_user_error(reply: Reply) -> None:

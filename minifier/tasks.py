@@ -18,6 +18,7 @@ from torch import fx
 from ..dumps import live
 from ..dumps.store import load_graph
 from ..toolkit import _torch
+from ..toolkit.imports import import_modules
 from ..toolkit.isolation.child import mark
 from ..toolkit.judge import judge
 from ..toolkit.live_case import live_case
@@ -32,6 +33,8 @@ from .problem import Candidate
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole."""
+    mark("import")
+    import_modules(payload["imports"])
     mark("eager")
     work = Path(payload["work"])
     case = live_case(load_graph(payload["case"]), seed=payload["seed"])
@@ -46,6 +49,8 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
 
 def probe(payload: dict[str, Any]) -> dict[str, Any]:
     """Builds one candidate (None: the original) and judges it: size, signature or None, verdict in words."""
+    mark("import")
+    import_modules(payload["imports"])
     mark("build")
     try:
         gm, inputs, spec = _load(payload)
@@ -58,6 +63,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
     """What a candidate returns, and which of that it could do without (see fxproblem.loose_outputs)."""
+    import_modules(payload["imports"])
     gm, _, _ = _load(payload)
     returned, loose = loose_outputs(gm, atoms_in(Path(payload["work"])))
     return {"returned": returned, "loose": loose}
@@ -65,6 +71,7 @@ def outputs(payload: dict[str, Any]) -> dict[str, Any]:
 
 def propose(payload: dict[str, Any]) -> dict[str, Any]:
     """The edits that one pass proposes for a candidate, in rounds."""
+    import_modules(payload["imports"])
     gm, inputs, spec = _load(payload)
     with in_force(spec):
         return {"rounds": PASSES[payload["pass"]].propose(Case(gm, inputs))}
@@ -72,6 +79,7 @@ def propose(payload: dict[str, Any]) -> dict[str, Any]:
 
 def emit(payload: dict[str, Any]) -> dict[str, Any]:
     """Writes a candidate as a case folder at `out`."""
+    import_modules(payload["imports"])
     gm, inputs, spec = _load(payload)
     record = load_graph(payload["case"]).record
     if payload["candidate"] is not None and payload["candidate"]["edits"]:

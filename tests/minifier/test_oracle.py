@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 
 from graphdbg.dumps.errors import RefusedError
+from graphdbg.minifier.options import Options
 from graphdbg.minifier.oracle import Oracle
 from graphdbg.minifier.problem import Candidate, Verdict
 from graphdbg.toolkit.isolation import Answer
@@ -41,8 +41,7 @@ def done(signature: Signature | None, **more: Any) -> Answer:
 
 
 def oracle(*answers: Answer, signature: Signature | None = WRONG, match: str | None = None) -> Oracle:
-    pattern = None if match is None else re.compile(match)
-    made = Oracle(Path("case"), Path("work"), Server(*answers), match=pattern, signature=signature)  # type: ignore[arg-type]
+    made = Oracle(Path("case"), Path("work"), Server(*answers), Options(match=match), signature=signature)  # type: ignore[arg-type]
     made.atoms = ATOMS
     return made
 

@@ -85,7 +85,7 @@ class Job:
         return min(self.deadline, self._next_look) if looks else self.deadline
 
     def enforce(self, now: float) -> None:
-        """Past a time limit asks the child for a trace, and a moment later kills all that is its; past the memory limit at once."""
+        """Past a time limit asks the child for a trace, a moment later kills all that is its; past the memory limit at once."""
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             self._look(now)
