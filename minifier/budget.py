@@ -18,19 +18,32 @@ class Stopped(Exception):
 
 @dataclass
 class Budget:
-    """Limits of one minification; None is no limit. The clock starts when the object is made."""
+    """Limits of one minification; None is no limit. The clock starts when the object is made.
+
+    `reserved` of the queries are kept for what follows the search (its verification).
+    """
 
     max_seconds: float | None = None
     max_queries: int | None = None
+    reserved: int = 0
     started: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.started
 
+    def left(self, queries: int) -> int | None:
+        """How many more queries the search may make after `queries`; None: any number."""
+        return None if self.max_queries is None else max(0, self.max_queries - self.reserved - queries)
+
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.max_seconds is not None and self.seconds() >= self.max_seconds
+
     def check(self, queries: int) -> None:
         """Raises Stopped where a limit is reached; `queries` were made so far."""
-        if self.max_queries is not None and queries >= self.max_queries:
-            raise Stopped(f"{queries} queries were made (--max-queries {self.max_queries})")
-        if self.max_seconds is not None and self.seconds() >= self.max_seconds:
+        if self.left(queries) == 0:
+            kept = f", {self.reserved} more are for verification" if self.reserved else ""
+            raise Stopped(f"{queries} queries were made{kept} (--max-queries {self.max_queries})")
+        if self.late():
             raise Stopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")

@@ -23,6 +23,14 @@ from .journal import Journal
 from .problem import Answer, Candidate, Neighbours, Problem, Verdict
 
 INFRA_ATTEMPTS = 3
+DOUBTS = 3
+"""How many contradictions are looked into where the failure seemed sure."""
+DOUBT_RUNS = 4
+"""How often a pass that contradicts a failure is asked again before it is believed: one of 0.6 then escapes in 1 of 100."""
+FLAKY_REPEATS = 9
+"""How often passes are asked where nobody measured: a failure that shows in half of the runs is missed in 1 of 500."""
+UNSURE = (Verdict.PASS, Verdict.OTHER)
+"""Verdicts that a flaky failure may give by chance."""
 
 
 @dataclass
@@ -50,6 +58,10 @@ class Result:
     stopped: str | None
     monotone: bool
     notes: list[str]
+
+
+class FlakyError(Exception):
+    """Inside the engine: passes that were believed are not to be, the search begins anew from the best case."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -82,7 +94,9 @@ class Engine:
     """One minification of one problem.
 
     `repeats`: how often a candidate that does not fail is asked in all (flaky failures). `queries` counts oracle runs,
-    those recalled from a journal included; `queries` may start above 0 where the original was checked before.
+    those recalled from a journal included; `queries` may start above 0 where the original was checked before. A pass that
+    contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the search
+    begins anew from the best case.
     """
 
     def __init__(
@@ -96,6 +110,8 @@ class Engine:
         executor: Executor | None = None,
         queries: int = 0,
         on_event: Callable[[Event], None] | None = None,
+        on_step: Callable[[str], None] | None = None,
+        measure: Callable[[Engine], int] | None = None,
     ) -> None:
         self.problem = problem
         self.neighbours = Neighbours.of(problem)
@@ -120,6 +136,12 @@ class Engine:
         self._journal = journal
         self._executor = executor
         self._on_event = on_event
+        self._on_step = on_step
+        self._measure = measure
+        self._runs: dict[Candidate, list[Answer]] = {}
+        self._learnt: Counter[Candidate] = Counter()
+        self._doubted: Candidate | None = None
+        self._doubts = 0
 
     # -- questions that search functions ask
 
@@ -170,8 +192,15 @@ class Engine:
         """Applies the steps in order to `start`, which is taken to fail. Raises Interrupted on Ctrl-C, with the best so far."""
         state, stopped = start, None
         try:
-            for self.step, step in steps:
-                state = step(self, state)
+            while True:
+                try:
+                    for self.step, step in steps:
+                        if self._on_step:
+                            self._on_step(self.step)
+                        state = step(self, state)
+                    break
+                except FlakyError:
+                    state = self.best or start
         except Stopped as stop:
             stopped = str(stop)
         except KeyboardInterrupt:
@@ -196,53 +225,68 @@ class Engine:
         return None
 
     def _wave(self, candidates: list[Candidate]) -> list[Answer]:
-        """Answers for all, in order; new ones run at the same time where there is an executor."""
+        """Answers for all, in order; new ones run at the same time where there is an executor and enough of the budget."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
-        if self._executor is None or len(new) < 2:
+        left = self.budget.left(self.queries)
+        scarce = left is not None and left < len(new) * self.repeats
+        if self._executor is None or len(new) < 2 or scarce:
             for candidate in new:
                 self.budget.check(self.queries)
-                self._learn(candidate, self._query(candidate))
+                self._query(candidate, self.repeats)
+                self._learn(candidate)
         else:
             self.budget.check(self.queries)
-            futures: list[Future[list[Answer]]] = [self._executor.submit(self._query, candidate) for candidate in new]
+            futures: list[Future[None]] = [self._executor.submit(self._query, candidate, self.repeats) for candidate in new]
             try:
                 for candidate, future in zip(new, futures, strict=True):
-                    self._learn(candidate, future.result())
+                    future.result()
+                    self._learn(candidate)
             finally:
                 for future in futures:
                     future.cancel()
+        if self._doubted is not None:
+            self._look_into_doubt()
         return [self._answers[candidate] for candidate in candidates]
 
-    def _query(self, candidate: Candidate) -> list[Answer]:
-        """Runs one candidate, a passing one `repeats` times; infrastructure failures are retried and not counted."""
-        answers: list[Answer] = []
-        text = candidate.text()
-        while len(answers) < self.repeats:
-            answer = self._journal.recall(text, len(answers)) if self._journal else None
-            for _ in range(INFRA_ATTEMPTS if answer is None else 0):
-                answer = self.problem.test(candidate)
-                if answer.verdict is not Verdict.INFRA:
-                    break
-            assert answer is not None
-            answers.append(answer)
-            if answer.verdict not in (Verdict.PASS, Verdict.OTHER):
-                break
-        return answers
+    def _query(self, candidate: Candidate, repeats: int) -> None:
+        """Runs one candidate, a passing one `repeats` times in all; each answer is in the journal before the next is asked.
 
-    def _learn(self, candidate: Candidate, answers: list[Answer]) -> None:
+        Infrastructure failures are retried and not counted. Stops where the budget is used up.
+        """
+        runs = self._runs.setdefault(candidate, [])
         text = candidate.text()
-        for run, answer in enumerate(answers):
+        left = self.budget.left(self.queries)
+        while len(runs) < repeats and not (runs and runs[-1].verdict not in UNSURE):
+            if (left is not None and len(runs) - self._learnt[candidate] >= left) or (runs and self.budget.late()):
+                break
+            answer = self._journal.recall(text, len(runs)) if self._journal else None
+            if answer is None:
+                for _ in range(INFRA_ATTEMPTS):
+                    answer = self.problem.test(candidate)
+                    if answer.verdict is not Verdict.INFRA:
+                        break
+                assert answer is not None
+                if self._journal and answer.verdict is not Verdict.INFRA:
+                    self._journal.write(text, len(runs), answer)
+            runs.append(answer)
+
+    def _learn(self, candidate: Candidate) -> None:
+        """Takes in the runs of a candidate that were not counted yet. Raises Stopped where the budget ended within them."""
+        text = candidate.text()
+        runs = self._runs[candidate]
+        for run in range(self._learnt[candidate], len(runs)):
+            answer = runs[run]
+            if answer.verdict is Verdict.INFRA:
+                del runs[run:]
+                raise Stopped(f"the oracle does not work: {answer.detail}")
             recalled = self._journal is not None and self._journal.has(text, run)
+            self._learnt[candidate] += 1
             self.queries += 1
             self.recalled += recalled
             self.verdicts[answer.verdict] += 1
-            if answer.verdict is Verdict.INFRA:
-                raise Stopped(f"the oracle does not work: {answer.detail}")
-            if self._journal and not recalled:
-                self._journal.write(text, run, answer)
-            if answer.verdict is Verdict.OTHER:
+            if answer.verdict in (Verdict.OTHER, Verdict.TIMEOUT):
                 self._note_other(candidate, answer)
-            if answer.verdict.accepted or run + 1 == len(answers):
+            if answer.verdict not in UNSURE or run + 1 >= self.repeats:
                 self._answers[candidate] = answer
             improved = answer.verdict.accepted and self._improves(candidate, answer)
             if improved:
@@ -250,7 +294,34 @@ class Engine:
                 self.history.append((self.queries, answer.nodes, answer.input_bytes))
             if self._on_event:
                 self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled))
+        if candidate not in self._answers:
+            self.budget.check(self.queries)
+            raise Stopped("the budget ended")
         self._watch_monotony(candidate, self._answers[candidate])
+
+    def _look_into_doubt(self) -> None:
+        """Asks a pass that contradicts a failure again. Raises FlakyError where it fails now."""
+        candidate, self._doubted = self._doubted, None
+        assert candidate is not None
+        runs = self._runs.get(candidate, [])
+        if self.repeats > 1 or self._doubts >= DOUBTS or len(runs) > 1:
+            return
+        self._doubts += 1
+        self.budget.check(self.queries)
+        self._query(candidate, 1 + DOUBT_RUNS)
+        self._learn(candidate)
+        if self._answers[candidate].verdict.accepted:
+            self.distrust()
+
+    def distrust(self) -> None:
+        """The failure is flaky after all: measures it, forgets what passed too few times, and has the search begin anew."""
+        self.repeats = max(2, self._measure(self) if self._measure else FLAKY_REPEATS)
+        for candidate in [one for one, answer in self._answers.items() if answer.verdict in UNSURE]:
+            if len(self._runs.get(candidate, ())) < self.repeats:
+                del self._answers[candidate]
+        self._passing.clear()
+        self.monotone = self.local = True
+        raise FlakyError
 
     def _improves(self, candidate: Candidate, answer: Answer) -> bool:
         """Smaller, or as small with more edits (an edit makes a case plainer even where it does not make it smaller)."""
@@ -273,7 +344,10 @@ class Engine:
             return
         if answer.verdict.accepted:
             self._failing.append(candidate.keep)
-            self.monotone = self.monotone and not any(candidate.keep < passing for passing in self._passing)
+            contradicting = next((passing for passing in self._passing if candidate.keep < passing), None)
         else:
             self._passing.append(candidate.keep)
-            self.monotone = self.monotone and not any(failing < candidate.keep for failing in self._failing)
+            contradicting = candidate.keep if any(failing < candidate.keep for failing in self._failing) else None
+        if contradicting is not None:
+            self.monotone = False
+            self._doubted = candidate.keeping(contradicting)

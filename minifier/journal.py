@@ -25,12 +25,20 @@ FORMAT = 1
 
 
 class Journal:
-    """Append-only record of answers, keyed by the candidate's text and the number of the repetition."""
+    """Append-only record of answers, keyed by the candidate's text and the number of the repetition.
 
-    def __init__(self, path: Path, header: Mapping[str, Any], *, resume: bool = False) -> None:
+    `header`: what the answers depend on; a journal with another one is refused. `about`: what else is worth knowing in order to
+    go on, such as the graph's path; it is not compared. Writing is safe from several threads.
+    """
+
+    def __init__(
+        self, path: Path, header: Mapping[str, Any], *, about: Mapping[str, Any] | None = None, resume: bool = False
+    ) -> None:
         """Opens `path`. With `resume` its answers are kept; otherwise an existing file is a UsageError."""
         self.path = path
         self._known: dict[tuple[str, int], Answer] = {}
+        self.facts: dict[str, Any] = {}
+        """What `note` has kept: name -> value."""
         self.torn = False
         self._lock = Lock()
         whole = {"format": FORMAT, **header}
@@ -41,7 +49,7 @@ class Journal:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("ab")
-            self._append({"header": whole})
+            self._append({"header": whole, "about": dict(about or {})})
 
     def _reopen(self, header: dict[str, Any]) -> IO[bytes]:
         data = self.path.read_bytes()
@@ -53,6 +61,9 @@ class Journal:
                 event = json.loads(line)
                 if number == 1:
                     self._compare(event["header"], header)
+                    continue
+                if "note" in event:
+                    self.facts[event["note"]] = event["value"]
                     continue
                 answer = _answer(event)
                 self._known[event["case"], event["run"]] = answer
@@ -74,6 +85,11 @@ class Journal:
                     "run it under the same conditions, or start anew with another -o",
                 )
 
+    def note(self, name: str, value: Any) -> None:
+        """Keeps one more fact that the answers depend on and that is known only later."""
+        self.facts[name] = value
+        self._append({"note": name, "value": value})
+
     def recall(self, case: str, run: int) -> Answer | None:
         """The answer of an earlier process to this very query, or None."""
         return self._known.get((case, run))
@@ -93,6 +109,7 @@ class Journal:
             "input_bytes": answer.input_bytes,
             "detail": answer.detail[:2000],
             "seconds": round(answer.seconds, 4),
+            **({} if answer.failure is None else {"failure": answer.failure}),
         })
 
     def _append(self, event: dict[str, Any]) -> None:
@@ -107,6 +124,15 @@ class Journal:
         self._file.close()
 
 
+def about(path: Path) -> dict[str, Any] | None:
+    """What the first line of a journal says besides its header; None where there is no such journal or line."""
+    try:
+        with path.open("rb") as file:
+            return json.loads(file.readline()).get("about")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def _answer(event: dict[str, Any]) -> Answer:
     return Answer(
         Verdict(event["verdict"]),
@@ -115,4 +141,5 @@ def _answer(event: dict[str, Any]) -> Answer:
         event["input_bytes"],
         event["detail"],
         event["seconds"],
+        event.get("failure"),
     )

@@ -107,7 +107,8 @@ def ranges(numbers: Iterable[int]) -> str:
 class Answer:
     """The result of one query: the verdict, the failure's signature as text, and the size of what was tested.
 
-    `detail` is for people (the error text of an OTHER, the reason of an INVALID). `seconds` is the query's own time.
+    `detail` is for people (the error text of an OTHER, the reason of an INVALID). `seconds` is the query's own time. `failure`:
+    what the signature is made of, as plain data that only the oracle understands.
     """
 
     verdict: Verdict
@@ -116,6 +117,7 @@ class Answer:
     input_bytes: int = 0
     detail: str = ""
     seconds: float = 0.0
+    failure: Any = field(default=None, compare=False)
 
     @property
     def size(self) -> tuple[int, int]:
