@@ -34,6 +34,11 @@ def minify(
     max_queries: int | None = None,
     match: str | None = None,
     imports: Sequence[str] = (),
+    hangs: float | None = None,
+    slower_than: float | None = None,
+    memory_over: int | None = None,
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
     out: str | Path | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Minified:
@@ -41,8 +46,11 @@ def minify(
 
     `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate
     `(module, inputs) -> fails` that is called in this process and whose exceptions propagate. `match`: a regular expression
-    that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in seconds. `out`: a folder for the case and the journal; must not exist. Raises UsageError where the
-    original does not fail, Interrupted (with the best so far) on Ctrl-C.
+    that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in seconds.
+    `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`; `time_limit` and
+    `memory_limit` are what a query may take (see the flags of `graphdbg minify`).
+    `out`: a folder for the case and the journal; must not exist. Raises UsageError where the original does not fail,
+    Interrupted (with the best so far) on Ctrl-C.
     """
     if callable(check):
         from .inprocess import minify_here
@@ -54,8 +62,9 @@ def minify(
     from .isolated import minify_saved
 
     options = Options(
-        check, rung, seed, match, tuple(imports), jobs=jobs, max_time=max_time, max_queries=max_queries
-    ).checked()
+        check, rung, seed, match, tuple(imports), hangs, slower_than, memory_over, time_limit, memory_limit,
+        jobs=jobs, max_time=max_time, max_queries=max_queries,
+    ).checked()  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="graphdbg-minify-") as folder:
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
         try:

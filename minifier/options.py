@@ -18,6 +18,8 @@ import msgspec
 from ..dumps.errors import UsageError
 
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
+HANG_LIMIT_S = 60.0
+"""What is waited for a case that is said to hang, unless the user says otherwise."""
 COMMAND = "cmd:"
 """A check that begins so is a command of the user's."""
 
@@ -58,11 +60,41 @@ class Options:
             raise UsageError(
                 f"there is no check {self.check!r}", "", f"use one of {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}'"
             )
+        self._check_measures()
         try:
             re.compile(self.match or "")
         except re.error as error:
             raise UsageError(f"--match {self.match!r} is no regular expression", str(error)) from error
         return self
+
+    def _check_measures(self) -> None:
+        """Refuses limits that make no sense, and questions that contradict each other."""
+        amounts = ("hangs", "slower_than", "memory_over", "time_limit", "memory_limit")
+        for name in amounts:
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise UsageError(f"{FLAGS[name]} {value:g} leaves nothing to ask", "it must be more than 0")
+        questions = [FLAGS[name] for name in MEASURES if getattr(self, name) is not None]
+        if self.check != "auto" and not (self.check == "hang" and questions == ["--hangs"]):
+            questions += [f"--check {self.check}"]
+        elif self.match is not None and self.check == "auto":
+            questions += [f"--match {self.match}"]
+        if len(questions) > 1 and questions[0].split()[0] in {FLAGS[name] for name in MEASURES}:
+            what = f"{' and '.join(questions)} contradict each other"
+            raise UsageError(what, "each says what counts as failing", "give one of them")
+        if self.hangs is not None and self.time_limit is not None:
+            raise UsageError("--hangs and --time-limit contradict each other", "--hangs S is such a limit", "give one of them")
+        for question, limit in (("slower_than", "time_limit"), ("memory_over", "memory_limit")):
+            asked, most = getattr(self, question), getattr(self, limit)
+            if asked is not None and most is not None and most <= asked:
+                what = f"{FLAGS[question]} {asked:g} with {FLAGS[limit]} {most:g} can never be seen"
+                raise UsageError(what, "the limit ends a query before it", f"give a larger {FLAGS[limit]}")
+
+    @property
+    def judged(self) -> str:
+        """The check that the judge is asked for: what a measure needs beside itself is that the graph runs."""
+        if self.hangs is not None:
+            return "hang"
+        return "crash" if self.slower_than is not None or self.memory_over is not None else self.check
 
     def pattern(self) -> re.Pattern[str] | None:
         """What the failure's text must match, or None."""
@@ -98,6 +130,9 @@ class Options:
                 words += [FLAGS[field.name], f"{one:g}" if isinstance(one, float) else str(one)]
         return words
 
+
+MEASURES = ("hangs", "slower_than", "memory_over")
+"""Fields that say what counts as failing, in place of `check`."""
 
 ASKED = frozenset({
     "check", "rung", "seed", "match", "imports", "hangs", "slower_than", "memory_over", "time_limit", "memory_limit",

@@ -25,7 +25,7 @@ from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
-from .options import Options
+from .options import HANG_LIMIT_S, Options
 from .problem import Answer, Candidate, Verdict
 
 TASKS = f"{__package__}.tasks"
@@ -35,9 +35,6 @@ LEAST_LIMIT_S = 30.0
 LIMIT_FACTOR = 10.0
 HINTS = 8
 """Atoms that a failure may name before its text says nothing about which one it was."""
-
-HANG_LIMIT_S = 60.0
-"""What is waited for a case that is said to hang."""
 
 NO_VERDICT = frozenset({"nondeterministic", "error"})
 
@@ -68,7 +65,7 @@ class Oracle:
 
     def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
         """One query. `candidate` None is the whole case, or that of another folder."""
-        payload = self._payload(candidate) | {"rung": self.options.rung, "check": self.options.check}
+        payload = self._payload(candidate) | {"rung": self.options.rung, "check": self.options.judged}
         if case is not None:
             payload["case"] = str(case)
         reply = self.server.call(f"{TASKS}:probe", payload, self.limit_s)
@@ -169,7 +166,7 @@ class Oracle:
 
 def first_limit_s(options: Options) -> float:
     """What a query may take before anything is known of this case."""
-    usual = HANG_LIMIT_S if options.check == "hang" else FIRST_LIMIT_S
+    usual = HANG_LIMIT_S if options.judged == "hang" else FIRST_LIMIT_S
     return options.hangs or options.time_limit or usual
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,8 @@ import click
 
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
-from ..options import CHECKS, Options
+from ..options import CHECKS, HANG_LIMIT_S, Options
+from .amounts import SECONDS, SIZE
 
 if TYPE_CHECKING:
     from ..engine import Event
@@ -24,15 +26,27 @@ if TYPE_CHECKING:
 @click.option("--match", metavar="REGEX", help="The failure's text must match this, in place of its signature.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Queries at the same time.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")
+@click.option("--hangs", type=SECONDS, is_flag=False, flag_value=HANG_LIMIT_S, metavar="[S]",
+              help=f"It fails where it has not ended after S seconds (default {HANG_LIMIT_S:g}).")
+@click.option("--slower-than", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="It fails where compile and first run take longer, from an empty code cache, one query at a time; what "
+                   "is near S is measured three times, and the best counts.")
+@click.option("--memory-over", type=SIZE, metavar="SIZE",
+              help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
+                   "CUDA what torch allocates there. Like 500MB, 2G, 2e9.")
+@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="What a query may take. Default: 600 s at first, then ten times what the original took.")
+@click.option("--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j.")
 @click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop after this many seconds.")
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query, and one at the end.")
 def minify(
-    graph: str, out: str | None, rung: str, check: str, match: str | None, jobs: int, seed: int, max_time: float | None,
-    max_queries: int | None, resume: bool, executor: str, as_json: bool,
-) -> None:  # fmt: skip
+    graph: str, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
+) -> None:
     """Shrink a failing graph to the smallest case that fails the same way.
 
     \b
@@ -42,9 +56,9 @@ def minify(
     """
     from ...dumps.query import resolve_graph
 
-    options = Options(
-        check, rung, seed, match, jobs=jobs, max_time=max_time, max_queries=max_queries, executor=executor
-    ).checked()
+    options = Options(imports=imports, **asked).checked()
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
     saved = resolve_graph(graph)
     folder = Path(out) if out else _free_folder(saved.stage, resume)
     raise SystemExit(_run(saved, folder, options, resume, as_json))
