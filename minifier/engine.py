@@ -16,11 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from .budget import Budget, Stopped
 from .journal import Journal
+from .passed import Passed
 from .problem import Answer, Candidate, Neighbours, Problem, Verdict
+from .quantiles import quantiles
 
 INFRA_ATTEMPTS = 3
 DOUBTS = 3
@@ -132,6 +135,7 @@ class Engine:
         self._answers: dict[Candidate, Answer] = {}
         self._failing: list[frozenset[int]] = []
         self._passing: list[frozenset[int]] = []
+        self._passed = Passed()
         self._others: dict[str, Other] = {}
         self._journal = journal
         self._executor = executor
@@ -145,33 +149,39 @@ class Engine:
 
     # -- questions that search functions ask
 
-    def ask(self, candidate: Candidate) -> bool:
-        """Whether the candidate fails the same way."""
-        return self.first([candidate]) is not None
+    def ask(self, candidate: Candidate, *, afresh: bool = False) -> bool:
+        """Whether the candidate fails the same way. `afresh`: asks even where it is implied by what passed."""
+        return self.first([candidate], afresh=afresh) is not None
 
-    def first(self, candidates: Iterable[Candidate]) -> int | None:
+    def first(self, candidates: Iterable[Candidate], *, afresh: bool = False) -> int | None:
         """The index of the first candidate that fails the same way; asks `jobs` of them at a time."""
-        position = 0
-        wave: list[Candidate] = []
-        for candidate in candidates:
-            wave.append(candidate)
+        wave: list[tuple[int, Candidate]] = []
+        for position, candidate in enumerate(candidates):
+            if not afresh and self._implied(candidate):
+                continue
+            wave.append((position, candidate))
             if len(wave) == self.jobs or candidate in self._answers:
-                found = self._first_of(wave)
-                if found is not None:
-                    return position + found
-                position += len(wave)
+                if (found := self._first_of(wave)) is not None:
+                    return found
                 wave = []
-        found = self._first_of(wave)
-        return None if found is None else position + found
+        return self._first_of(wave)
 
-    def smallest(self, low: int, high: int, make: Callable[[int], Candidate]) -> int:
-        """The least m in (low, high] for which make(m) fails: low is known to pass, high to fail; (jobs + 1)-ary search."""
+    def smallest(
+        self, low: int, high: int, make: Callable[[int], Candidate], chance: Callable[[int], float] | None = None
+    ) -> int:
+        """The least m in (low, high] for which make(m) fails: low is known to pass, high to fail.
+
+        `chance` weighs the places; without it all are alike. One round asks at `jobs` of them, so that an m of chance p is
+        found after about log(1 / p) rounds to the base of jobs + 1.
+        """
+        total = list(accumulate((chance(m) if chance else 1.0 for m in range(low + 1, high + 1)), initial=0.0))
+        first = low
         while high - low > 1:
-            parts = min(self.jobs + 1, high - low)
-            marks = [low + (high - low) * part // parts for part in range(1, parts)]
-            answers = self._wave([make(mark) for mark in marks])
-            for mark, answer in zip(marks, answers, strict=True):
-                if answer.verdict.accepted:
+            marks = [first + place for place in quantiles(total, low - first, high - first, self.jobs)]
+            implied = {mark for mark in marks if self._implied(make(mark))}
+            answers = iter(self._wave([make(mark) for mark in marks if mark not in implied]))
+            for mark in marks:
+                if mark not in implied and next(answers).verdict.accepted:
                     high = mark
                     break
                 low = mark
@@ -218,11 +228,14 @@ class Engine:
 
     # -- asking
 
-    def _first_of(self, wave: list[Candidate]) -> int | None:
-        for index, answer in enumerate(self._wave(wave)):
+    def _first_of(self, wave: list[tuple[int, Candidate]]) -> int | None:
+        for (position, _), answer in zip(wave, self._wave([candidate for _, candidate in wave]), strict=True):
             if answer.verdict.accepted:
-                return index
+                return position
         return None
+
+    def _implied(self, candidate: Candidate) -> bool:
+        return candidate not in self._answers and self._passed.implies(candidate)
 
     def _wave(self, candidates: list[Candidate]) -> list[Answer]:
         """Answers for all, in order; new ones run at the same time where there is an executor and enough of the budget."""
@@ -320,6 +333,7 @@ class Engine:
             if len(self._runs.get(candidate, ())) < self.repeats:
                 del self._answers[candidate]
         self._passing.clear()
+        self._passed.forget()
         self.monotone = self.local = True
         raise FlakyError
 
@@ -340,6 +354,7 @@ class Engine:
             other.candidate, other.nodes = candidate, answer.nodes
 
     def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
+        self._passed.learn(candidate, answer.verdict)
         if candidate.bypass or candidate.edits or candidate.returned is not None:
             return
         if answer.verdict.accepted:

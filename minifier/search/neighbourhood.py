@@ -1,8 +1,8 @@
-"""Questions about the graph of atoms: distances, slices, balls, classes of equal surroundings, cheapest paths.
+"""Questions about the graph of atoms: distances, balls, classes of equal surroundings, cheapest paths.
 
 >>> chain = Neighbours([[], [0], [1]])
->>> backward_slice(chain, [2], within={0, 1, 2})
-{0, 1, 2}
+>>> nearest(chain, [2], rest={0, 1})
+[1, 0]
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 
 from ..problem import Neighbours
+
+DOWN = 3
+"""A failure that ends at an atom rather needs what that atom reads than what reads the same."""
+FAR = 1 << 60
 
 
 def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]) -> dict[int, int]:
@@ -27,23 +31,24 @@ def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]
     return found
 
 
-def by_distance(graph: Neighbours, sources: Collection[int], rest: Collection[int]) -> list[int]:
-    """`rest` ordered by distance to the sources, then by number; what cannot be reached comes last."""
-    far = len(graph.parents) + 1
-    found = distances(graph, sources, {*rest, *sources})
-    return sorted(rest, key=lambda atom: (found.get(atom, far), atom))
+def nearest(graph: Neighbours, sources: Collection[int], rest: Collection[int], gone: Collection[int] = ()) -> list[int]:
+    """`rest` ordered by distance to the sources; a step to a user counts as DOWN steps to an argument.
 
-
-def backward_slice(graph: Neighbours, sources: Iterable[int], within: Collection[int]) -> set[int]:
-    """The sources and all atoms of `within` that reach them along edges inside `within`."""
-    found = set(sources)
-    stack = list(found)
-    while stack:
-        for parent in graph.parents[stack.pop()]:
-            if parent in within and parent not in found:
-                found.add(parent)
-                stack.append(parent)
-    return found
+    Paths lead through `rest` and `gone`. Of equals the later atom comes first; what cannot be reached comes last.
+    """
+    inside = {*rest, *sources, *gone}
+    found = dict.fromkeys(sources, 0)
+    queue = [(0, source) for source in sorted(sources)]
+    while queue:
+        spent, atom = heapq.heappop(queue)
+        if spent > found[atom]:
+            continue
+        for others, price in ((graph.parents[atom], 1), (graph.children[atom], DOWN)):
+            for other in others:
+                if other in inside and spent + price < found.get(other, FAR):
+                    found[other] = spent + price
+                    heapq.heappush(queue, (spent + price, other))
+    return sorted(rest, key=lambda atom: (found.get(atom, FAR), -atom))
 
 
 def ball(graph: Neighbours, centre: int, size: int, within: Collection[int]) -> set[int]:

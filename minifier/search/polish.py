@@ -1,7 +1,8 @@
 """E. Polish: bypass, or cut, each atom until none can go.
 
-Cuts are tried one by one only where they may still succeed: after a bypass or a join, or when a candidate passed although a part
-of it fails. Otherwise the reduction has shown that every atom is needed.
+Every cut is proposed; those that must pass, because they are parts of what passed, cost no query while the failure is monotone.
+So a case that the reduction left is certified minimal by the few cuts that it did not try. Of a flaky or non-monotone failure
+each is asked.
 """
 
 from __future__ import annotations
@@ -19,32 +20,32 @@ MOST = 40
 
 
 def polish(engine: Engine, state: Candidate) -> Candidate:
-    """Returns a case none of whose atoms can be bypassed (or cut, where that was in doubt)."""
+    """Returns a case none of whose atoms can be bypassed or cut."""
     if engine.best is not None and not engine.fails(state):
         state = engine.best
     if len(state.keep) > MOST:
         return state
-    doubtful = bool(state.bypass) or not engine.monotone
     tried: set[Candidate] = set()
+    unsure = engine.repeats > 1 or not engine.monotone
     changed = True
     while changed:
         changed = False
         for atom in sorted(state.keep, reverse=True):
-            for candidate in _proposals(engine, state, atom, doubtful):
+            for candidate in _proposals(engine, state, atom):
                 if candidate in tried:
                     continue
                 tried.add(candidate)
-                if engine.ask(candidate):
-                    state, changed, doubtful = candidate, True, True
+                if engine.ask(candidate, afresh=unsure):
+                    state, changed = candidate, True
                     break
     return state
 
 
-def _proposals(engine: Engine, state: Candidate, atom: int, cuts: bool) -> list[Candidate]:
+def _proposals(engine: Engine, state: Candidate, atom: int) -> list[Candidate]:
     rest = state.keep - {atom}
     if not rest:
         return []
-    proposals = [state.keeping(rest)] if cuts else []
+    proposals = [state.keeping(rest)]
     used = any(child in state.keep or child in state.bypass for child in engine.neighbours.children[atom])
     before = engine.problem.bypasses(atom)
     if used and any(parent in state.keep or parent in state.bypass for parent in before):

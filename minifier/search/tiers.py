@@ -5,14 +5,13 @@ from __future__ import annotations
 from ..engine import Engine, Step
 from ..problem import Candidate
 from .dense import dense
+from .grow import reduce_atoms
 from .hint import hint
 from .polish import polish
 from .quotient import quotient
-from .reduce_units import reduce_atoms, reduce_chunks
-from .windows import windows
 
-LOCATE: list[tuple[str, Step]] = [("hint", hint), ("quotient", quotient), ("windows", windows)]
-REDUCE: list[tuple[str, Step]] = [("chunks", reduce_chunks), ("atoms", reduce_atoms)]
+LOCATE: list[tuple[str, Step]] = [("hint", hint), ("quotient", quotient)]
+REDUCE: list[tuple[str, Step]] = [("atoms", reduce_atoms)]
 FINISH: list[tuple[str, Step]] = [("polish", polish)]
 
 TIERS = [*LOCATE, *REDUCE, *FINISH]

@@ -1,8 +1,10 @@
-"""B. Windows: most failures live in one neighbourhood, and consecutive atoms are neighbours.
+"""B. Windows: the last atom that the failure needs, by binary search over stretches of the graph.
 
-The atoms are cut into overlapping windows. All but the last are asked; if none fails the last one is assumed to. When windows
-no longer shrink, one query confirms what was assumed; if it passes, the failure is not local, and the last confirmed
-window stands.
+Most failures live in one neighbourhood, and consecutive atoms are neighbours. So instead of all that lies before an atom, as a
+search for the smallest failing prefix would, only a stretch that begins MARGIN before the place in question is asked: as many
+queries, each on a small graph. A stretch that passes may mean that the failure lies further on, or that it needs something
+before the stretch. After DOUBTS such answers one query settles it; if it passes, the failure is not local, and the
+search goes on over prefixes from the last place that was sure.
 """
 
 from __future__ import annotations
@@ -15,28 +17,41 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 MARGIN = 32
-SMALL = 96
+DOUBTS = 3
 
 
-def windows(engine: Engine, state: Candidate) -> Candidate:
-    """The smallest window that fails the same way; tells the engine when the failure turned out not to be local."""
-    current = confirmed = sorted(state.keep)
-    while len(current) > SMALL:
-        parts = _overlapping(current, engine.jobs + 1)
-        found = engine.first(state.keeping(part) for part in parts[:-1])
-        current = parts[-1 if found is None else found]
+def last_needed(engine: Engine, state: Candidate) -> tuple[Candidate, int]:
+    """The last needed atom, and a failing case that ends with it. Tells the engine where the failure is not local."""
+    atoms = sorted(state.keep)
+
+    def part(start: int, end: int) -> Candidate:
+        return state.keeping(atoms[start:end])
+
+    base, high = 0, len(atoms)  # atoms[base:high] fails
+    low = sure = 0  # atoms[base:sure] passes; so does atoms[base:low], unless the failure is not local
+    doubts = 0
+    while high - low > 1 or doubts:
+        if doubts >= DOUBTS or high - low == 1:
+            start = max(base, low - MARGIN)
+            if engine.ask(part(start, high)):
+                base, sure = start, low
+            else:
+                engine.local = False
+                low = sure
+            doubts = 0
+            continue
+        start = max(base, low - MARGIN) if engine.local else base
+        marks = [low + (high - low) * round_ // (engine.jobs + 1) for round_ in range(1, engine.jobs + 1)]
+        marks = sorted({mark for mark in marks if mark > low} or {low + 1})
+        found = engine.first(part(start, mark) for mark in marks)
+        if found != 0:
+            low = marks[-1 if found is None else found - 1]
         if found is not None:
-            confirmed = current
-    if current is not confirmed:
-        if engine.ask(state.keeping(current)):
-            confirmed = current
-        else:
-            engine.local = False
-    return state.keeping(confirmed)
-
-
-def _overlapping(atoms: list[int], count: int) -> list[list[int]]:
-    """`count` windows of equal length that overlap by MARGIN (by a quarter of a window where windows are short)."""
-    margin = min(MARGIN, len(atoms) // (2 * count))
-    step = (len(atoms) - margin) / count
-    return [atoms[round(step * part) : round(step * (part + 1)) + margin] for part in range(count)]
+            high = marks[found]
+            if start > base:
+                base, sure, doubts = start, low, 0
+        elif start > base:
+            doubts += 1
+        if start == base and not doubts:
+            sure = low
+    return part(base, high), atoms[high - 1]

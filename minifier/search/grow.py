@@ -1,0 +1,92 @@
+"""C. Anchored reduction: from the last needed atom on, the others one after the other, nearest first.
+
+What is left is ordered by distance to the atoms known to be needed; the smallest failing prefix of that order ends with another
+needed atom, and everything after it is dropped. The search for it asks first where the next one is likely: that none is needed
+is likeliest, then near ones (an atom at place k with a chance of about 1 / k), and all alike once the failure is known not to be
+local. An atom of chance p costs about log2(1 / p) queries, so m scattered atoms of n cost about m * log2(n), those of a chain
+few after the first. Two needed atoms that are not neighbours are joined by the cheapest dependence path first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..problem import Candidate
+from .connect import connect, join
+from .dense import dense
+from .neighbourhood import nearest
+from .windows import last_needed
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+FRUITLESS = 2
+"""Searches in a row that drop nothing before the case counts as dense."""
+ENOUGH = (0.4, 0.3)
+"""The chance that the atoms known are all: for one of them, for more."""
+NEAR = 0.5
+"""The chance that the next atom is near rather than anywhere."""
+SHORT = 8
+"""Atoms on a path that is tried before the atoms that it joins are tried alone."""
+LONG = 24
+"""Atoms on a path that are reduced by search; of fewer each is tried alone (polish)."""
+
+
+def reduce_atoms(engine: Engine, state: Candidate) -> Candidate:
+    """C, then D where the case turns out to be dense."""
+    if len(state.keep) < 2:
+        return state
+    state, anchor = last_needed(engine, state)
+    return grow(engine, state, [anchor])
+
+
+def grow(engine: Engine, state: Candidate, core: list[int]) -> Candidate:
+    """A failing case reduced to the atoms of `core`, which are known to be needed, and few others."""
+    rest = sorted(state.keep - set(core))
+    fruitless, joining = 0, True
+    while rest:
+        if len(core) > 1 and joining and (path := _path(engine, state, core, rest)):
+            if (path > SHORT or not engine.local) and engine.ask(state.keeping(core)):
+                return state.keeping(core)
+            joined = connect(engine, state, {*rest, *state.bypass}, core)
+            joining = False
+            if joined is None:
+                engine.local = False
+            else:
+                state = joined
+                rest = sorted(state.keep - set(core))
+                if len(rest) <= LONG:
+                    return state
+        rest = nearest(engine.neighbours, core, rest, state.bypass)
+        needed = _needed(engine, state, core, rest)
+        if needed == 0:
+            return state.keeping(core)
+        fruitless = fruitless + 1 if needed == len(rest) and needed > 1 else 0
+        core.append(rest[needed - 1])
+        rest = rest[: needed - 1]
+        if fruitless >= FRUITLESS and len(rest) > 2:
+            return dense(engine, state.keeping([*core, *rest]), core)
+    return state.keeping(core)
+
+
+def _path(engine: Engine, state: Candidate, core: list[int], rest: list[int]) -> int:
+    """How many atoms of `rest` would join the core; 0 where it is joined already or cannot be."""
+    joined = join(engine, {*rest, *state.bypass}, core, state.bypass)
+    return 0 if joined is None else len(joined - set(core) - state.bypass)
+
+
+def _needed(engine: Engine, state: Candidate, core: list[int], rest: list[int]) -> int:
+    """How many of the ordered rest are needed beside the core; all of them are known to be enough."""
+    enough = ENOUGH[len(core) > 1]
+    near = NEAR if engine.local else 0.0
+    harmonic = sum(1 / place for place in range(1, len(rest) + 1))
+
+    def make(count: int) -> Candidate:
+        return state.keeping([*core, *rest[:count]])
+
+    def chance(count: int) -> float:
+        if count == 0:
+            return enough
+        return (1 - enough) * (near / count / harmonic + (1 - near) / len(rest))
+
+    return engine.smallest(-1, len(rest), make, chance)
