@@ -14,12 +14,13 @@ from ..options import CHECKS, HANG_LIMIT_S, Options
 from .amounts import SECONDS, SIZE
 
 if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
     from ..engine import Event
     from ..minified import Minified
 
 
 @click.command()
-@click.argument("graph", metavar="RUN/ID")
+@click.argument("graph", metavar="RUN[/ID]")
 @click.option("-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
 @click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
 @click.option("--check", default="auto", show_default=True, metavar="CHECK", help=f"What counts as failing: {', '.join(CHECKS)}.")
@@ -54,14 +55,27 @@ def minify(
     case/, repro.py, issue.md and journal.jsonl. Ctrl-C keeps the best case so far.
     Exit code: 0 it was reduced, 1 the case does not fail, 130 interrupted (the best case is kept).
     """
-    from ...dumps.query import resolve_graph
-
     options = Options(imports=imports, **asked).checked()
     if imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
-    saved = resolve_graph(graph)
+    saved = _graph(graph, options)
     folder = Path(out) if out else _free_folder(saved.stage, resume)
     raise SystemExit(_run(saved, folder, options, resume, as_json))
+
+
+def _graph(name: str, options: Options) -> SavedGraph:
+    """The graph that was named; of a run the one that failed, and why it is that one."""
+    from ...dumps.query import resolve
+    from ...dumps.store import Run
+    from ...toolkit.triage.words import address
+    from ..failing import failing_graph
+
+    found = resolve(name)
+    if not isinstance(found, Run):
+        return found
+    saved, why = failing_graph(found, seed=options.seed, imports=options.imports, told=say)
+    say(f"minifying {address(saved)} ({why})")
+    return saved
 
 
 def _run(saved: Any, out: Path, options: Options, resume: bool, as_json: bool) -> int:
@@ -136,7 +150,7 @@ def _report(result: Minified, out: Path, options: Options) -> dict[str, Any]:
     try:
         report = emit_report(
             load_graph(result.path), out, signature=result.signature, rung=options.rung,
-            original=result.original[0],
+            original=result.original[0], imports=options.imports,
         )  # fmt: skip
     except GraphdbgError as error:
         say(f"no report was written: {error}")

@@ -59,6 +59,18 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
         return found
 
 
+def worst_graph(
+    run: Run, *, seed: int = 0, limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (),
+    max_time_s: float = DEFAULT_TIME_S, told: Told = lambda text: None,
+) -> tuple[GraphRow, SavedGraph] | None:  # fmt: skip
+    """The graph that `triage_run` would put up the ladder first, without the ladder; None where none fails."""
+    with opened(None) as used:
+        work = _Work(run, used, seed, None, limit_s, list(imports), max_time_s, told)
+        work.screen()
+        failing = sorted((row for row in work.rows if row.failed), key=rank)
+        return work.narrowed(failing[0])[:2] if failing else None
+
+
 class _Work:
     """One triage of a run with its clock."""
 
@@ -137,17 +149,18 @@ class _Work:
                 taken.append(row)
                 self._explain_one(row, all)
 
-    def _explain_one(self, row: GraphRow, all: bool) -> None:
+    def narrowed(self, row: GraphRow) -> tuple[GraphRow, SavedGraph, str]:
+        """The narrowest graph inside a failing one that fails by itself, or that one; and what is between the two."""
         graph = self.run.graph(row.id)
         inner = [self.judge(one) for one in inner_graphs(self.run, graph)]
         self.rows += [one for one in inner if one.id not in {known.id for known in self.rows}]
         worse = sorted((one for one in inner if one.failed), key=rank)
-        boundary = ""
         if worse:
-            graph = self.run.graph(worse[0].id)
-            boundary = f"{row.id} fails, and so does {worse[0].id} by itself."
-        elif inner:
-            boundary = _between(row.id, [one.id for one in inner if one.verdict == "ok"])
+            return worse[0], self.run.graph(worse[0].id), f"{row.id} fails, and so does {worse[0].id} by itself."
+        return row, graph, _between(row.id, [one.id for one in inner if one.verdict == "ok"]) if inner else ""
+
+    def _explain_one(self, row: GraphRow, all: bool) -> None:
+        _, graph, boundary = self.narrowed(row)
         ladder = self.ladders[graph.id]
         ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
         for rung in NAMES:

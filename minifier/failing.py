@@ -1,0 +1,69 @@
+"""Which graph of a run is minified where none was named: what failed there, else what fails when judged again.
+
+Says why in words. Judges nothing itself: a run without a recorded failure is screened as `graphdbg triage` does. No torch here.
+
+>>> failing_graph(open_run("myrun"), told=print)
+(SavedGraph('0_0/dynamo'), 'its compile failed and no later graph was made: AssertionError: incorrect out shape ...')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..dumps import index
+from ..dumps.errors import UsageError
+from ..toolkit.recorder.summary import shown_path
+from ..toolkit.suspects import compile_of, suspects, triggered
+
+if TYPE_CHECKING:
+    from ..dumps.store import Run, SavedGraph
+
+SCREEN_S = 600.0
+"""What looking for a failing graph may take where no recorded one failed."""
+
+
+def failing_graph(
+    run: Run, *, seed: int = 0, imports: Sequence[str] = (), told: Callable[[str], object] = lambda text: None
+) -> tuple[SavedGraph, str]:
+    """The graph, and why it is that one. Raises UsageError where nothing in the run fails or can be judged."""
+    rows = index.rows(index.processes(run.path))
+    found = suspects(rows, triggered(index.processes(run.path)))
+    if found:
+        others = f"; {len(found) - 1} other failures: graphdbg ls {shown_path(run.path)}" if len(found) > 1 else ""
+        return run.graph(found[0].id), _why(found[0], rows) + others
+    if not run.graphs():
+        raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
+    told("no recorded graph failed; judging each of them")
+    return _screened(run, seed, imports, told)
+
+
+def _why(row: index.Row, rows: Sequence[index.Row]) -> str:
+    """What the journal says of that graph, and of where in its compile it stands."""
+    lines = [line.strip() for line in (row.error or "").splitlines() if line.strip()]
+    error = f": {lines[0][:120]}" if lines else ""
+    if row.lost:
+        return f"it was in flight when its process ended ({row.status}){error}"
+    if row.status != "failed":
+        return "what was asked for with --when was seen there"
+    alike = [one for one in rows if compile_of(one) == compile_of(row)]
+    inner = [one for one in alike if one.stage in ("forward", "backward", "inference")]
+    if row.stage == "dynamo" and not inner:
+        return f"AOT tracing failed and no later graph was made{error}"
+    if row.stage == "dynamo":
+        return f"it failed, and none of the graphs made of it did{error}"
+    return f"it failed in the run{error}"
+
+
+def _screened(run: Run, seed: int, imports: Sequence[str], told: Callable[[str], object]) -> tuple[SavedGraph, str]:
+    from ..toolkit.triage.run import worst_graph
+
+    found = worst_graph(run, seed=seed, imports=imports, max_time_s=SCREEN_S, told=told)
+    if found is None:
+        raise UsageError(
+            f"no graph of {run.path} fails",
+            "each was judged under Inductor",
+            f"see graphdbg triage {shown_path(run.path)}",
+        )
+    row, graph = found
+    return graph, f"{row.verdict}: {row.reason}"[:200]
