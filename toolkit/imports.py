@@ -8,7 +8,9 @@ Must not import what a dump says, only what the user asked for.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..dumps.errors import UsageError
 
@@ -25,3 +27,13 @@ def import_modules(names: Sequence[str]) -> None:
         from . import _torch
 
         _torch.forget_copied_tables()
+
+
+def homes_of(names: Sequence[str]) -> list[str]:
+    """The folders that another process needs on its path to find these modules. Imports none of them."""
+    found: list[str] = []
+    for name in names:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+        places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+        found += [str(Path(place).parent) for place in places[:1] if Path(place).exists()]
+    return list(dict.fromkeys(found))

@@ -111,9 +111,8 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
     if not schemas:
         if parts[0] in sys.stdlib_module_names:
             raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
-        raise EnvironmentLackError(
-            where, f"the op {name!r} is not registered in this process", f"import the library that defines {qualified} first"
-        )
+        fix = f"name the module that registers {qualified} with --import MODULE, or import it first in Python"
+        raise EnvironmentLackError(where, f"the op {name!r} is not registered in this process", fix)
     packet = getattr(getattr(torch.ops, parts[0]), parts[1])
     if not isinstance(packet, OpOverloadPacket):
         raise RefusedError(where, f"the target {name!r} is not a registered op")

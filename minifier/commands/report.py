@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="DIR", help="New folder to write into. Default: graphdbg-report-N.")
 @click.option("--rung", help="The rung that fails. Default: what minify found, else inductor.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored.")
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def report(graph: str, output: str | None, rung: str | None, seed: int, as_json: bool) -> int:
+def report(graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], as_json: bool) -> int:
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
 
     \b
@@ -32,6 +35,8 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, as_json:
     """
     from ..report import bundle, casefile
 
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
     saved = _resolve(graph)
     out = Path(output) if output else _free_folder()
     _refuse_existing(out)
@@ -40,7 +45,7 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, as_json:
     signature = known.signature if known and known.rung == rung else None
     if signature is None:
         say(f"finding out how {graph} fails under {rung}")
-        signature = _judge(saved, rung, seed)
+        signature = _judge(saved, rung, seed, imports)
     if signature is None:
         say(f"graphdbg: {graph} does not fail under {rung} on this machine, so there is nothing to report.")
         say(f"See its inputs and numbers with: graphdbg replay {graph} --rung {rung}")
@@ -48,7 +53,8 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, as_json:
     original = known.original.nodes if known and known.original else None
     if original is None:
         say(f"{graph} is not minimised; for a smaller report: graphdbg minify {graph}")
-    done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True)
+    done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True,
+                              imports=imports)  # fmt: skip
     if as_json:
         emit(done.as_json(), as_json=True)
     else:
@@ -66,11 +72,11 @@ def _resolve(text: str) -> SavedGraph:
     return resolve_graph(text)
 
 
-def _judge(saved: SavedGraph, rung: str, seed: int) -> Signature | None:
+def _judge(saved: SavedGraph, rung: str, seed: int, imports: tuple[str, ...]) -> Signature | None:
     from ...dumps.errors import EnvironmentLackError
     from ...toolkit.replay import replay
 
-    outcome = replay(saved, rung=rung, seed=seed, outputs=False)
+    outcome = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
     if outcome.ok:
         return None
     signature = outcome.signature

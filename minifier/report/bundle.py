@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from math import prod
@@ -21,11 +21,12 @@ from typing import Any
 
 from ... import __version__
 from ...dumps.atomic import write_file
-from ...dumps.errors import RefusedError, UsageError
+from ...dumps.errors import EnvironmentLackError, RefusedError, UsageError
 from ...dumps.output import say
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
+from ...toolkit.imports import homes_of
 from . import artifacts, environment, issue, layers, verify
 from .case import Case, Failure
 from .memo import Memo, key_of
@@ -87,28 +88,34 @@ def emit_report(
     rung: str = "inductor",
     original: SavedGraph | int | None = None,
     with_artifacts: bool = False,
+    imports: Sequence[str] = (),
     times: int = TIMES,
     narrate: Callable[[str], None] = say,
 ) -> Report:
     """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
 
-    `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from.
-    Takes `times` fresh processes, a few more when the plainest program does not fail. Raises UsageError when a file exists.
+    `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from. `imports`
+    are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few more when the
+    plainest program does not fail. Raises UsageError when a file exists.
     """
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+    needed = _needs(saved, imports)
     saved.module()  # refuses whatever is off the allow-list: what follows runs the graph's own text as a program
     out.mkdir(parents=True, exist_ok=True)
     record, redactor = saved.record, Redactor()
     nodes = node_count(record.graph)
     before = node_count(original.record.graph) if isinstance(original, SavedGraph) else original
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
-    case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before))
+    case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
+                imports=tuple(imports), needs_imports=needed)
     found: _Found | None = None
     try:
         found = _search(case, saved, times, redactor, narrate)
+        if case.imports and _imports_them(found.script, case.imports):
+            report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
     except (CannotExpressError, RefusedError) as error:
         report.notes.append(f"no repro.py: {error}")
     if found:
@@ -128,6 +135,7 @@ def _search(case: Case, saved: SavedGraph, times: int, redactor: Redactor, narra
     """Runs candidates, plainest first, until one shows the failure; then runs that one until `times` runs are done."""
     seed = verify.toolchain_seed()
     versions = environment.versions_text()
+    path = homes_of(case.imports)
     first: _Found | None = None
     for script in _attempts(case):
         if first and script.loose and first.runs.trials[-1].code == verify.GONE:
@@ -137,7 +145,7 @@ def _search(case: Case, saved: SavedGraph, times: int, redactor: Redactor, narra
         with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
             program = _lay_down(script, Path(folder), redactor)
             narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
-            trial = verify.run_once(program, seed=seed)
+            trial = verify.run_once(program, seed=seed, path=path)
             if trial.code == verify.BUG:
                 earlier = [verify.Trial(code, "", 0.0) for code in known.codes] if known else []
                 missing = times - 1 - len(earlier)
@@ -145,8 +153,8 @@ def _search(case: Case, saved: SavedGraph, times: int, redactor: Redactor, narra
                 stop = threading.Event()
                 with ThreadPoolExecutor(1) as beside, verify.ending(stop):
                     ask = script.entry == "torch.compile" and not codes
-                    probing = beside.submit(layers.probe, program, stop=stop) if ask else None
-                    rest = verify.run_many(program, missing, seed=seed) if missing > 0 else []
+                    probing = beside.submit(layers.probe, program, stop=stop, path=path) if ask else None
+                    rest = verify.run_many(program, missing, seed=seed, path=path) if missing > 0 else []
                 found = _Found(
                     script, verify.Verification((trial, *rest, *earlier)), probing.result() if probing else codes
                 )
@@ -156,6 +164,23 @@ def _search(case: Case, saved: SavedGraph, times: int, redactor: Redactor, narra
         first = first or _Found(script, verify.Verification((trial,)), {})
     assert first is not None, "candidates() yields one program or raises"
     return first
+
+
+def _needs(saved: SavedGraph, imports: Sequence[str]) -> bool:
+    """Whether the graph has ops of these modules, which are imported here for that."""
+    from ...toolkit.imports import import_modules
+
+    try:
+        saved.module()
+    except EnvironmentLackError:
+        import_modules(imports)
+        return bool(imports)
+    import_modules(imports)
+    return False
+
+
+def _imports_them(script: Script, imports: Sequence[str]) -> bool:
+    return f"    import {imports[0]}" in script.text
 
 
 def _attempts(case: Case) -> Iterator[Script]:

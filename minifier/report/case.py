@@ -34,7 +34,10 @@ class Failure(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """What a repro is written from."""
+    """What a repro is written from.
+
+    `imports` are the user's modules that the failure was found with; `needs_imports`: the graph has ops of theirs.
+    """
 
     record: GraphRecord
     inputs: InputsRecord | None
@@ -42,6 +45,8 @@ class Case:
     failure: Failure
     rung: str = "inductor"
     made: str = ""
+    imports: tuple[str, ...] = ()
+    needs_imports: bool = False
 
     @property
     def grad(self) -> bool:

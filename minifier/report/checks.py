@@ -35,7 +35,7 @@ PART = "PART = "
 def constant_block(case: Case) -> str:
     """Module-level names that the checks use."""
     failure = case.failure
-    if failure.kind == "accuracy":
+    if failure.kind == "accuracy" and failure.detail != "signed zero":
         loosest, half = tolerance(case.record)
         return f"TOLERANCE, ELEMENT_EPS = {loosest!r}, {24 if half else 256}"
     if failure.kind == "crash":
@@ -79,13 +79,14 @@ def check_blocks(case: Case) -> Iterator[str]:
     if kind in ("accuracy", "nan") and _has(case.record, _OWN_RANDOM):
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
     yield (templates.RUN_BACKWARD if case.grad else templates.RUN_FORWARD).strip()
-    if kind == "accuracy":
+    test = _test_against_float64(case.failure)
+    if test:
         yield templates.IN_FLOAT64.strip()
         exact = "run(graph, [in_float64(x) for x in make_inputs()])"
         if has_float_dtype(case.record):
             exact = "exactly([in_float64(x) for x in make_inputs()])"
             yield templates.FLOAT64_MODE.strip()
-        yield templates.WRONG.strip()
+        yield test.strip()
         yield templates.MAIN_ACCURACY.strip().replace("@EXACT@", exact)
     elif kind in ("nan", "metadata"):
         form = "x.stride()" if case.failure.detail == "stride" else "(tuple(x.shape), x.dtype, x.device, x.layout)"
@@ -97,6 +98,15 @@ def check_blocks(case: Case) -> Iterator[str]:
         yield templates.MAIN_CRASH.strip()
     else:
         raise CannotExpressError(f"no repro can be written for a failure of the kind {kind!r} yet")
+
+
+def _test_against_float64(failure: Failure) -> str:
+    """The text of `wrong(eager, exact, got)` for a failure that a float64 run shows; empty for any other."""
+    if failure.kind == "nan":
+        return templates.MISSING if failure.detail.startswith("no ") else ""
+    if failure.kind != "accuracy":
+        return ""
+    return templates.SIGNED_ZERO if failure.detail == "signed zero" else templates.WRONG
 
 
 _RANDOM = re.compile(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .verify import BUG, GONE, run_command
@@ -32,7 +32,8 @@ open(answer, "w").write(json.dumps(codes))
 """
 
 
-def probe(program: Path, *, limit_s: float = 120.0, stop: threading.Event | None = None) -> dict[str, int]:
+def probe(program: Path, *, limit_s: float = 120.0, stop: threading.Event | None = None,
+          path: Sequence[str] = ()) -> dict[str, int]:
     """The exit code that `program` would have under each backend of BACKENDS; empty when the probe itself dies."""
     found: dict[str, int] = {}
 
@@ -42,7 +43,8 @@ def probe(program: Path, *, limit_s: float = 120.0, stop: threading.Event | None
             found.update(json.loads(answer.read_text()))
 
     run_command(
-        [sys.executable, "-c", _PROBE, str(program.resolve()), "answer", *BACKENDS], limit_s=limit_s, after=read
+        [sys.executable, "-c", _PROBE, str(program.resolve()), "answer", *BACKENDS], limit_s=limit_s, stop=stop, after=read,
+        path=path,
     )
     return found
 

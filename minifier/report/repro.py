@@ -20,7 +20,7 @@ from . import templates
 from .case import Case
 from .checks import PART, check_blocks, constant_block
 from .environment import package_version
-from .program import CannotExpressError, Program, program_of, quoted
+from .program import CannotExpressError, Program, dotted, program_of, quoted
 from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs, random_lines
 from .values import Source, Way, sidecar_bytes, slots_of, source_of
 
@@ -77,12 +77,14 @@ def candidates(case: Case) -> Iterator[Script]:
     if case.read is not None and (stored or program.constants):
         ways.append("literal")
     seen: set[str] = set()
-    for way in ways:
-        for entry in entries:
-            script = script_of(case, program, entry, way)
-            if script.text not in seen:
-                seen.add(script.text)
-                yield script
+    forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
+    for form in forms:
+        for way in ways:
+            for entry in entries:
+                script = script_of(form, program, entry, way)
+                if script.text not in seen:
+                    seen.add(script.text)
+                    yield script
 
 
 def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
@@ -109,7 +111,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
         ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
     ending += "    sys.exit(main())\n"
     gap = ["", ""] if body.startswith("def ") else [""]
-    text = "\n".join([_docstring(case, entry, source, notes), _imports(body, program), *gap, body, "", "", ending])
+    text = "\n".join([_docstring(case, entry, source, notes), _imports(body, program, case.imports), *gap, body, "", "", ending])
     return Script(text, sidecar_bytes(source.file) if source.file else None, entry, way, source.seeded, tuple(notes))
 
 
@@ -126,6 +128,8 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -
     ]
     if source.file:
         lines.append("Needs repro.safetensors (recorded input values) beside it.")
+    if case.imports:
+        lines.append(f"Needs {_plain(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
     lines += ["", "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
     return '"""' + "\n".join(lines) + '\n"""\n'
@@ -137,8 +141,11 @@ def _plain(text: str, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def _imports(body: str, program: Program) -> str:
-    """The imports that the body uses, in the order that linters want. A torch that does not start must not exit with 1."""
+def _imports(body: str, program: Program, own: Sequence[str]) -> str:
+    """The imports that the body uses, in the order that linters want, and the user's own modules after torch.
+
+    A torch that does not start must not exit with 1.
+    """
     used = [name for name in ("json", "math", "operator", "subprocess") if re.search(rf"\b{name}\.", body)]
     used += ["sys"] + (["traceback"] if "traceback." in body else [])
     lines = [f"import {name}" for name in used]
@@ -150,6 +157,7 @@ def _imports(body: str, program: Program) -> str:
     if "TorchDispatchMode" in body:
         lines.append("    from torch.utils._python_dispatch import TorchDispatchMode")
         lines.append("    from torch.utils._pytree import tree_map")
+    lines += [f"    import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in own]
     lines += ["except ImportError as error:", '    print(f"cannot tell: {error}")', "    sys.exit(2)"]
     return "\n".join(lines)
 

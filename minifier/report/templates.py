@@ -70,6 +70,32 @@ def wrong(eager, exact, got):
     return ""
 '''
 
+MISSING = '''
+def wrong(eager, exact, got):
+    """Says where `got` is something else than the NaN or Inf that eager and float64 agree on."""
+    for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):
+        if torch.is_tensor(e) and (e.is_floating_point() or e.is_complex()):
+            e, r, g = (x.detach().to(torch.complex128 if x.is_complex() else torch.float64) for x in (e, r, g))
+            odd = ~e.isfinite() & ((e == r) | (e.isnan() & r.isnan()))
+            bad = odd & ~((e == g) | (e.isnan() & g.isnan()))
+            if bad.any():
+                return f"output {i}: {int(bad.sum())} values are not NaN or infinite as eager's, such as {g[bad][0]} for {e[bad][0]}"
+    return ""
+'''
+
+SIGNED_ZERO = '''
+def wrong(eager, exact, got):
+    """Says where `got` has a zero with another sign than eager and float64 give."""
+    for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):
+        if torch.is_tensor(e) and e.is_floating_point():
+            e, r, g = (x.detach().double() for x in (e, r, g))
+            zero = (e == 0) & (r == 0) & (g == 0) & (e.signbit() == r.signbit())
+            bad = zero & (e.signbit() != g.signbit())
+            if bad.any():
+                return f"output {i}: {int(bad.sum())} zeros have the other sign: {g[bad][0]}, eager gives {e[bad][0]}"
+    return ""
+'''
+
 MAIN_ACCURACY = """
 def main():
     try:

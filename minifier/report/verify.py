@@ -71,16 +71,20 @@ class Verification:
 
 
 def run_once(
-    program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None, stop: threading.Event | None = None
-) -> Trial:
-    """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty."""
-    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed, stop=stop)
+    program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None, stop: threading.Event | None = None,
+    path: Sequence[str] = (),
+) -> Trial:  # fmt: skip
+    """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty.
+
+    `path`: folders where it finds modules beside torch.
+    """
+    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed, stop=stop, path=path)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
 
 
 def run_command(
     command: Sequence[str], *, limit_s: float, seed: Path | None = None, stop: threading.Event | None = None,
-    after: Callable[[Path], None] | None = None,
+    after: Callable[[Path], None] | None = None, path: Sequence[str] = (),
 ) -> Trial:  # fmt: skip
     """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
@@ -96,17 +100,19 @@ def run_command(
             plant(folders["cache"], seed)
             _place_headers(folders)
         started = time.monotonic()
-        code, output = _run(command, _environment(folders), folders["cwd"], limit_s, stop)
+        code, output = _run(command, _environment(folders, path), folders["cwd"], limit_s, stop)
         if after is not None:
             after(folders["cwd"])
         return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
-def run_many(program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> list[Trial]:
+def run_many(
+    program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None, path: Sequence[str] = ()
+) -> list[Trial]:
     """Several fresh processes, as many at once as there are cores; an interrupt ends them all."""
     stop = threading.Event()
     with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool, ending(stop):
-        runs = [pool.submit(run_once, program, limit_s=limit_s, seed=seed, stop=stop) for _ in range(times)]
+        runs = [pool.submit(run_once, program, limit_s=limit_s, seed=seed, stop=stop, path=path) for _ in range(times)]
         return [run.result() for run in runs]
 
 
@@ -146,8 +152,10 @@ def _place_headers(folders: Mapping[str, Path]) -> None:
         made.rename(home / made.name)
 
 
-def _environment(folders: Mapping[str, Path]) -> dict[str, str]:
+def _environment(folders: Mapping[str, Path], path: Sequence[str]) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    if path:
+        kept["PYTHONPATH"] = os.pathsep.join([*filter(None, [kept.get("PYTHONPATH")]), *path])
     return kept | {
         "TORCHINDUCTOR_CACHE_DIR": str(folders["cache"]),
         "TRITON_CACHE_DIR": str(folders["cache"] / "triton"),

@@ -53,7 +53,7 @@ def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eag
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
         command = _NEXT.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
-        found.next = command + (with_imports if command and "minify" not in command else "")
+        found.next = command + (with_imports if command else "")
         return found
     eager = next((row for row in found.rows if row.rung == "eager"), None)
     if eager is not None and eager.verdict == "cannot judge":
