@@ -45,6 +45,7 @@ class Other:
     count: int
     candidate: Candidate
     nodes: int
+    failure: Any = None
 
 
 @dataclass
@@ -195,6 +196,14 @@ class Engine:
         """Whether the candidate was asked already and fails the same way."""
         answer = self._answers.get(candidate)
         return answer is not None and answer.verdict.accepted
+
+    def answer(self, candidate: Candidate) -> Answer | None:
+        """What was answered to this candidate, if it was asked."""
+        return self._answers.get(candidate)
+
+    def answered(self) -> list[tuple[Candidate, Answer]]:
+        """All that was asked so far, in order."""
+        return list(self._answers.items())
 
     # -- the run
 
@@ -347,11 +356,13 @@ class Engine:
     def _note_other(self, candidate: Candidate, answer: Answer) -> None:
         other = self._others.get(answer.signature)
         if other is None:
-            self._others[answer.signature] = Other(answer.signature, answer.detail, 1, candidate, answer.nodes)
+            self._others[answer.signature] = Other(
+                answer.signature, answer.detail, 1, candidate, answer.nodes, answer.failure
+            )
             return
         other.count += 1
         if answer.nodes < other.nodes:
-            other.candidate, other.nodes = candidate, answer.nodes
+            other.candidate, other.nodes, other.failure = candidate, answer.nodes, answer.failure
 
     def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
         self._passed.learn(candidate, answer.verdict)

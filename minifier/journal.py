@@ -38,7 +38,7 @@ class Journal:
         self.path = path
         self._known: dict[tuple[str, int], Answer] = {}
         self.facts: dict[str, Any] = {}
-        """What `note` has kept: name -> value."""
+        """What `note` has kept, now or in an earlier process: name -> value."""
         self.torn = False
         self._lock = Lock()
         whole = {"format": FORMAT, **header}
@@ -90,6 +90,11 @@ class Journal:
         self.facts[name] = value
         self._append({"note": name, "value": value})
 
+    @property
+    def known(self) -> int:
+        """How many answers of earlier processes there are."""
+        return len(self._known)
+
     def recall(self, case: str, run: int) -> Answer | None:
         """The answer of an earlier process to this very query, or None."""
         return self._known.get((case, run))
@@ -109,7 +114,7 @@ class Journal:
             "input_bytes": answer.input_bytes,
             "detail": answer.detail[:2000],
             "seconds": round(answer.seconds, 4),
-            **({} if answer.failure is None else {"failure": answer.failure}),
+            **({} if answer.failure is None or answer.verdict is Verdict.SAME else {"failure": answer.failure}),
         })
 
     def _append(self, event: dict[str, Any]) -> None:

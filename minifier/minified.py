@@ -22,12 +22,25 @@ if TYPE_CHECKING:
 
 
 @dataclass
+class Also:
+    """Another failure that was met and not followed. `path`: the smallest case that shows it; `command` minifies that."""
+
+    signature: str
+    count: int
+    nodes: int
+    path: Path | None = None
+    command: str = ""
+
+
+@dataclass
 class Minified:
     """The smallest failing case that was found.
 
     `history`: (queries, nodes, input bytes) at each improvement; nodes include placeholders and output. `verified`: how many of
     how many fresh children failed the same way at the end. `others`: failures with another signature that were seen and
-    rejected. `stopped`: why the search ended early, or None.
+    rejected. `stopped`: why the search ended early, or None. `also`: those others, written as cases. `passing`: the folder of
+    the nearest case that passes, `difference` what makes it pass. `parts`: each node that is left, and what happened without it.
+    `asked`: queries by what they were for.
     """
 
     queries: int
@@ -43,6 +56,11 @@ class Minified:
     verdicts: dict[str, int] = field(default_factory=dict[str, int])
     live: tuple[fx.GraphModule, list[Any]] | None = None
     original: tuple[int, int] = (0, 0)
+    also: list[Also] = field(default_factory=list["Also"])
+    passing: Path | None = None
+    difference: str = ""
+    parts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    asked: dict[str, int] = field(default_factory=dict[str, int])
 
     @cached_property
     def _live(self) -> tuple[fx.GraphModule, list[Any]]:

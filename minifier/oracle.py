@@ -14,19 +14,23 @@ eager refuses it or is not deterministic).
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
+import msgspec
+
 from ..dumps import errors
+from ..dumps.atomic import write_file
+from ..dumps.store import load_graph
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
 from .options import HANG_LIMIT_S, Options
-from .problem import Answer, Candidate, Verdict
+from .problem import Answer, Candidate, DoesNotFailError, Verdict
 
 TASKS = f"{__package__}.tasks"
 PRELOAD = (*REPLAY_PRELOAD, TASKS)
@@ -36,6 +40,8 @@ LIMIT_FACTOR = 10.0
 HINTS = 8
 """Atoms that a failure may name before its text says nothing about which one it was."""
 
+PREPARED = "prepared.json"
+"""In the work folder, once all that candidates are built from is there."""
 NO_VERDICT = frozenset({"nondeterministic", "error"})
 
 
@@ -52,16 +58,27 @@ class Oracle:
     atoms: dict[str, Any] = field(default_factory=dict[str, Any])
     notes: list[str] = field(default_factory=list[str])
     hints: Sequence[int] = ()
-    _lock: Lock = field(default_factory=Lock)
+    named: str = ""
+    """The case as the user named it."""
+    _targets: dict[str, str] = field(default_factory=dict[str, str])
 
     def prepare(self) -> None:
-        """Runs the case eagerly once in a child and reads its atoms. Raises UsageError where eager itself fails."""
+        """Runs the case eagerly once in a child and reads its atoms, unless `work` has them from an earlier process.
+
+        Raises UsageError where eager itself fails.
+        """
+        kept = self.work / PREPARED
+        if kept.exists():
+            value = msgspec.json.decode(kept.read_bytes())
+            self.atoms, self.notes = value["atoms"], value["notes"]
+            return
         reply = self.server.call(f"{TASKS}:prepare", self._payload(None), self.limit_s)
         if reply.status != "done":
             raise_user_error(reply)
             why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
             raise errors.UsageError("cannot minify this graph", f"running it eagerly, to record its values, failed: {why}")
         self.atoms, self.notes = reply.value["atoms"], reply.value["notes"]
+        write_file(kept, msgspec.json.encode({"atoms": self.atoms, "notes": self.notes}))
 
     def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
         """One query. `candidate` None is the whole case, or that of another folder."""
@@ -78,20 +95,46 @@ class Oracle:
         size = (value["nodes"], value["input_bytes"]) if value else self._size(candidate)
         text = "" if signature is None else signature.text()
         detail = value.get("verdict", "") if signature is None else signature.raw or text
-        return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds), signature
+        failure = msgspec.to_builtins(signature)
+        return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds, failure), signature
+
+    def whole(self) -> Answer:
+        """One judgement of the whole case, its failure not yet compared with any. Safe to call from threads."""
+        return self.judge(None)[0]
+
+    def settle(self, answers: Sequence[Answer]) -> list[Answer]:
+        """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
+        if self.signature is None:
+            for answer in answers:
+                found = _signature(answer)
+                if found is not None and found.kind not in NO_VERDICT and self._same(found, found):
+                    self.signature = found
+                    if found.kind != "hang":
+                        self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * answer.seconds))
+                    break
+        return [self._settled(answer) for answer in answers]
+
+    def _settled(self, answer: Answer) -> Answer:
+        found = _signature(answer)
+        if found is None or found.kind in NO_VERDICT:
+            return answer
+        same = self.signature is not None and self._same(found, self.signature)
+        return replace(answer, verdict=Verdict.SAME if same else Verdict.OTHER)
 
     def original(self) -> Answer:
-        """Judges the whole case; the first failure seen sets the signature and the time limit. Safe to call from threads."""
-        answer, signature = self.judge(None)
-        with self._lock:
-            if signature is None or signature.kind in NO_VERDICT:
-                return answer
-            if self.signature is None:
-                self.signature = signature
-                if signature.kind != "hang":
-                    self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * answer.seconds))
-            same = self._same(signature, self.signature)
-        return replace(answer, verdict=Verdict.SAME if same else Verdict.OTHER)
+        """One judgement of the whole case as a verdict."""
+        return self.settle([self.whole()])[0]
+
+    def refusal(self, answers: Sequence[Answer]) -> DoesNotFailError:
+        """Why there is nothing to minify, and what to look at."""
+        named = self.named or str(self.case)
+        failing = next((answer for answer in answers if answer.verdict is Verdict.OTHER), None)
+        if failing is not None and self.options.match is not None:
+            what = f"it fails, but --match {self.options.match!r} does not match"
+            return DoesNotFailError(what, failing.signature, "give a part of that text, or leave --match out")
+        why = answers[0].detail or "it passed"
+        what = f"the case does not fail under {self.options.rung}"
+        return DoesNotFailError(what, why, f"see what it does with graphdbg triage {shlex.quote(named)}")
 
     def find_hints(self) -> None:
         """Notes the atoms that the failure names. After `prepare` and `original`."""
@@ -104,8 +147,32 @@ class Oracle:
         if reply.status != "done":
             raise_user_error(reply)
             why = reply.error.traceback if reply.error else reply.status
-            raise RuntimeError(f"{task} of {candidate.text() if candidate else 'the original'} failed: {why}")
+            case = candidate.text() if candidate else "the original"
+            raise errors.EnvironmentLackError(f"the step {task!r} of the case {case} failed", why)
         return reply.value
+
+    def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
+        """Positions that a candidate returns, and those that it could do without."""
+        found = self.ask("outputs", candidate)
+        return found["returned"], found["loose"]
+
+    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
+        """The edits that one pass proposes, in rounds."""
+        return self.ask("propose", candidate, **{"pass": name})["rounds"]
+
+    def emit(self, candidate: Candidate | None, path: Path) -> Any:
+        """Writes a candidate as a case folder; returns how it is entered."""
+        return self.ask("emit", candidate, out=str(path))["spec"]
+
+    def saved(self, path: Path) -> Answer:
+        """One judgement of a case that was written."""
+        return self.judge(None, path)[0]
+
+    def name(self, atom: int) -> str:
+        """An atom as its nodes and what they call."""
+        if not self._targets:
+            self._targets = {node.name: node.target for node in load_graph(self.case).record.graph.nodes}
+        return " + ".join(f"{name} ({self._targets.get(name, '?')})" for name in self.atoms["nodes"][atom][:3])
 
     # -- the Problem that the search sees
 
@@ -168,6 +235,11 @@ def first_limit_s(options: Options) -> float:
     """What a query may take before anything is known of this case."""
     usual = HANG_LIMIT_S if options.judged == "hang" else FIRST_LIMIT_S
     return options.hangs or options.time_limit or usual
+
+
+def _signature(answer: Answer) -> Signature | None:
+    """The failure that an answer tells of; None for one that passed or has no verdict."""
+    return None if answer.failure is None else msgspec.convert(answer.failure, Signature)
 
 
 def raise_user_error(reply: Reply) -> None:

@@ -16,6 +16,14 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from ..dumps.errors import UsageError
+
+
+class DoesNotFailError(UsageError):
+    """The original case passes, or fails in another way than was asked for: there is nothing to reduce."""
+
+    exit_code = 1
+
 
 class Verdict(enum.Enum):
     """What one query said. Only SAME is accepted; OTHER is a failure with another signature, and is counted and listed."""

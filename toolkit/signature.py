@@ -19,10 +19,12 @@ import msgspec
 from . import normalise
 from .isolation.protocol import Answer
 
-VERSION = 1
+VERSION = 2
 """Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
 
-Kind = Literal["crash", "accuracy", "nan", "metadata", "hang", "signal", "memory", "nondeterministic", "error"]
+Kind = Literal[
+    "crash", "accuracy", "nan", "metadata", "hang", "signal", "memory", "missing_error", "nondeterministic", "error"
+]
 
 _SIZE_FACTOR = 1e-3
 _LIKENESS = 0.75
@@ -31,11 +33,11 @@ _LIKENESS = 0.75
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to fail.
 
-    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory; nondeterministic and error mean that no
-    verdict is possible (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run |
-    compare. `error`: exception type. `message`: normalised. `frames`: innermost library frames. `detail`: signal name,
-    lowered op, metadata property, "nan" or "inf". `size`: for accuracy, the error relative to the reference's root mean
-    square. `text` is the raw message, not compared.
+    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, missing_error (eager raised, the rung did
+    not); nondeterministic and error mean that no verdict is possible (eager differs between two runs; eager or graphdbg itself
+    failed). `stage`: eager | compile | run | compare. `error`: exception type. `message`: normalised. `frames`: innermost
+    library frames. `detail`: signal name, lowered op, op at which eager raises, metadata property, "nan" or "inf". `size`: for
+    accuracy, the error relative to the reference's root mean square. `text` is the raw message, not compared.
     """
 
     kind: Kind
@@ -54,7 +56,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         same two innermost library frames and three quarters of the text make up for it; when both are empty, the frames alone do.
         An accuracy failure must not have shrunk a thousandfold (it would be rounding by then).
         """
-        if (self.kind, self.stage, self.detail, self.error) != (other.kind, other.stage, other.detail, other.error):
+        if (self.kind, self.stage, self._group(), self.error) != (other.kind, other.stage, other._group(), other.error):
             return False
         if self.kind == "accuracy":
             return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0)
@@ -66,16 +68,23 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
             return False
         return difflib.SequenceMatcher(None, self.message, other.message, autojunk=False).ratio() >= _LIKENESS
 
+    def _group(self) -> str:
+        """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats from them."""
+        if self.kind == "nan":
+            return "extra" if self.detail in ("nan", "inf") else "missing"
+        return "" if self.kind == "accuracy" and self.detail == "integers" else self.detail
+
     def text(self) -> str:
         """One line for people: "crash in compile: LoweringException (aten.foo): ..."."""
-        parts = [self.kind + (f" in {self.stage}" if self.stage else "")]
+        missing = self.kind == "missing_error"
+        parts = ["missing error" if missing else self.kind + (f" in {self.stage}" if self.stage else "")]
         named = self.error.rpartition(".")[2]
         if self.detail:
             named = f"{named} ({self.detail})" if named else self.detail
-        if self.size is not None:
-            named = f"{named} relative error {self.size:.2g}".strip()
-        first = (self.raw or self.message).strip().splitlines()
-        parts += [part for part in (named, first[0] if first else "") if part]
+        first = ((self.raw or self.message).strip().splitlines() or [""])[0]
+        if self.size is not None and (told := f"relative error {self.size:.2g}") not in first:
+            named = f"{named} {told}".strip()
+        parts += [part for part in (named, first) if part]
         return ": ".join(parts)
 
 

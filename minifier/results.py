@@ -1,0 +1,156 @@
+"""OUT: what a minification leaves there. case/ is the result, also/ other failures, passes/ the nearest case that does not fail.
+
+Each of them is a case folder that every command opens, with a case.json that tells its failure. Nothing is judged here.
+
+>>> Results(oracle, Path("small"), Options()).case
+PosixPath('small/case')
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..dumps.atomic import write_file
+from ..dumps.errors import GraphdbgError
+from ..toolkit.signature import Signature
+from .explain import Neighbour, neighbour, parts
+from .flaky import Rate
+from .minified import Also, Minified
+from .options import Options
+from .problem import Answer, Candidate
+
+if TYPE_CHECKING:
+    from .engine import Engine, Other
+    from .session import Subject
+
+BEST_FILE = "best.json"
+CASE_FILE = "case.json"
+WORK = ".work"
+ALSO, PASSES = "also", "passes"
+RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
+"""What a report leaves beside the case; all of it is about the case that was best then."""
+MOST_OTHERS = 6
+"""Other failures that are written as cases; more are only listed."""
+
+
+class Results:
+    """Writes the folder of one minification."""
+
+    def __init__(self, subject: Subject, out: Path, options: Options) -> None:
+        self.subject, self.out, self.options = subject, out, options
+        self.case = out / "case"
+
+    def digest(self) -> str:
+        """Of the atoms: how many there are, what they are, what they read."""
+        subject = self.subject
+        text = msgspec.json.encode([
+            [repr(subject.label(atom)), list(subject.parents(atom)), list(subject.bypasses(atom))] for atom in range(subject.size)
+        ])  # fmt: skip
+        return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+    def write_case(self, best: Candidate | None, whole: Answer, rate: Rate) -> None:
+        """The best case, in place of an earlier one and of what was said of that."""
+        clear(self.out)
+        spec = self.subject.emit(best, self.case)
+        original = {"nodes": whole.nodes, "input_bytes": whole.input_bytes, "failing": rate.failing, "runs": rate.runs}
+        self._describe(self.case, self.subject.signature, spec, original=original)
+
+    def write_rest(self, minified: Minified, engine: Engine, *, brief: bool) -> None:
+        """Other failures and the passing neighbour as cases; what each part is needed for. Notes what could not be written."""
+        merged = _merged(minified.others)
+        if brief:
+            minified.also = [Also(other.signature, other.count, other.nodes) for other in merged]
+            return
+        for number, other in enumerate(merged, 1):
+            minified.also.append(self._write_other(number, other, minified.notes))
+        best = engine.best
+        if best is None:
+            return
+        minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in parts(engine, best)]
+        near = neighbour(engine, best)
+        if near is not None:
+            self._write_passing(near, minified)
+
+    def _write_other(self, number: int, other: Other, notes: list[str]) -> Also:
+        also = Also(other.signature, other.count, other.nodes)
+        signature = None if other.failure is None else msgspec.convert(other.failure, Signature)
+        if signature is None or number > MOST_OTHERS:
+            return also
+        path = self.out / ALSO / f"{number}-{signature.kind}"
+        try:
+            spec = self.subject.emit(other.candidate, path)
+        except GraphdbgError as error:
+            notes.append(f"another failure was not saved: {error}")
+            return also
+        self._describe(path, signature, spec, count=other.count)
+        options = Options(
+            self.options.check if self.options.command else "auto", self.options.rung, self.options.seed,
+            imports=self.options.imports,
+        )  # fmt: skip
+        words = ["graphdbg", "minify", str(path), "-o", f"{self.out}-also-{number}", *options.words()]
+        also.path, also.command = path, shlex.join(words)
+        return also
+
+    def _write_passing(self, near: Neighbour, minified: Minified) -> None:
+        path = self.out / PASSES
+        try:
+            spec = self.subject.emit(near.candidate, path)
+        except GraphdbgError as error:
+            minified.notes.append(f"the passing neighbour was not saved: {error}")
+            return
+        minified.passing, minified.difference = path, self._difference(near)
+        self._describe(path, None, spec, passes=True, difference=minified.difference)
+
+    def _difference(self, near: Neighbour) -> str:
+        """What differs from the failing case, in words."""
+        gone = [atom for atom in near.dropped if atom not in near.candidate.keep]
+        more = [atom for atom in near.dropped if atom in near.candidate.keep]
+        told = [f"without {_listed([self.subject.name(atom) for atom in gone])}"] if gone else []
+        told += [f"with {_listed([self.subject.name(atom) for atom in more])}"] if more else []
+        told += [f"with {edit!r}" for edit in near.edits if edit in near.candidate.edits]
+        told += [f"without {edit!r}" for edit in near.edits if edit not in near.candidate.edits]
+        return " and ".join(told)
+
+    def _describe(self, path: Path, signature: Signature | None, spec: Any, **more: Any) -> None:
+        """case.json: what the report, and whoever opens the case, needs to know besides graph and inputs."""
+        options = self.options
+        data = {
+            "signature": msgspec.to_builtins(signature), "rung": options.rung, "check": options.check, "seed": options.seed,
+            "match": options.match, "options": options.to_json(), "spec": spec, **more,
+        }  # fmt: skip
+        write_file(path / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))
+
+
+def _merged(others: list[Other]) -> list[Other]:
+    """One entry per failure: texts may differ in a number where the failure is the same."""
+    found: list[tuple[Signature | None, Other]] = []
+    for other in others:
+        signature = None if other.failure is None else msgspec.convert(other.failure, Signature)
+        twin = next((known for kind, known in found if signature and kind and kind.same_as(signature)), None)
+        if twin is None:
+            found.append((signature, other))
+            continue
+        twin.count += other.count
+        if other.nodes < twin.nodes:
+            twin.candidate, twin.nodes, twin.failure = other.candidate, other.nodes, other.failure
+            twin.signature, twin.detail = other.signature, other.detail
+    return sorted((other for _, other in found), key=lambda other: -other.count)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + (" and " if names[:-1] else "") + names[-1]
+
+
+def clear(out: Path) -> None:
+    """Removes the result of an earlier, unfinished minification into the same folder; its journal stays."""
+    for name in ("case", ALSO, PASSES):
+        shutil.rmtree(out / name, ignore_errors=True)
+    for name in RESULT_FILES:
+        (out / name).unlink(missing_ok=True)

@@ -1,0 +1,322 @@
+"""One minification from the first query to the last: does it fail, how surely, the search, the saved case judged again.
+
+Knows no FX and no process: its subject is a Problem that can also be judged as a whole and be written down, so that tests drive
+the very same session over abstract problems. Every judgement goes through the journal; what the journal has is never asked again.
+
+>>> Session(oracle, journal, Path("small"), Options(), Progress()).run(pool)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from ..dumps.atomic import write_file
+from ..dumps.errors import EnvironmentLackError, UsageError
+from ..toolkit.signature import Signature
+from .budget import Budget
+from .engine import Engine, Event, FlakyError, Interrupted, Result, Step
+from .events import Asked, Best, Follow, Stepped
+from .explain import certify
+from .flaky import CALIBRATION, Rate
+from .journal import Journal
+from .minified import Minified
+from .options import Options
+from .passes import NAMES as PASS_NAMES
+from .problem import Answer, Candidate, DoesNotFailError, Problem, Verdict
+from .results import BEST_FILE, Results
+from .search.edits import accept
+from .search.outputs import drop_outputs
+from .search.tiers import TIERS
+
+SANITY = 2
+"""Runs of the original before anything else."""
+ROUNDS = 7
+"""How often one pass may propose."""
+RESTARTS = 2
+"""How often the search begins anew because the saved case did not fail every time."""
+
+
+class Subject(Problem, Protocol):
+    """What is minified: a problem that can be judged as a whole, and whose candidates can be written down."""
+
+    signature: Signature | None
+    notes: list[str]
+
+    def prepare(self) -> None:
+        """Makes ready what candidates are built from; before anything else of the Problem is read."""
+        ...
+
+    def whole(self) -> Answer:
+        """One judgement of the original: its failure not yet compared with any. Safe to call from threads."""
+        ...
+
+    def settle(self, answers: Sequence[Answer]) -> list[Answer]:
+        """The same answers as verdicts on the failure that is minified, which the first of them decides."""
+        ...
+
+    def refusal(self, answers: Sequence[Answer]) -> DoesNotFailError:
+        """Why answers without the failure leave nothing to minify."""
+        ...
+
+    def find_hints(self) -> None:
+        """Reads hints off the failure."""
+        ...
+
+    def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
+        """Positions that a candidate returns, and those that it could do without."""
+        ...
+
+    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
+        """The edits that one pass proposes, in rounds."""
+        ...
+
+    def emit(self, candidate: Candidate | None, path: Path) -> Any:
+        """Writes a candidate (None: the original) as a case at `path`; returns what describes how it is run."""
+        ...
+
+    def saved(self, path: Path) -> Answer:
+        """One judgement of a case that `emit` wrote."""
+        ...
+
+    def name(self, atom: int) -> str:
+        """An atom for people."""
+        ...
+
+
+class Session:
+    """One minification. `tell` receives events, `narrate` sentences."""
+
+    def __init__(
+        self, subject: Subject, journal: Journal, out: Path, options: Options, *,
+        narrate: Callable[[str], None] = lambda text: None, tell: Follow = lambda event: None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.subject, self.journal, self.options = subject, journal, options
+        self.results = Results(subject, out, options)
+        self.narrate, self.tell, self.on_event = narrate, tell, on_event
+        self.budget = Budget(options.max_time, options.max_queries)
+        self.notes: list[str] = []
+        self.originals: list[Answer] = []
+        self.asked: Counter[str] = Counter()
+        self.rate = Rate(0, 0)
+
+    @property
+    def queries(self) -> int:
+        """Queries that are no part of the search."""
+        return self.asked["sanity"] + self.asked["verification"]
+
+    def run(self, pool: Executor) -> Minified:
+        """All of it. Raises DoesNotFailError, and Interrupted with the best case so far on disk."""
+        self.tell(Stepped("sanity", 0))
+        prepared = pool.submit(self.subject.prepare)
+        try:
+            repeats = self._sanity(pool)
+        finally:
+            prepared.result()
+        self._same_atoms()
+        self.subject.find_hints()
+        options = self.options
+        self.budget.reserved = options.verify
+
+        def step(name: str) -> None:
+            self.tell(Stepped(name, engine.queries))
+
+        engine = Engine(
+            self.subject, budget=self.budget, journal=self.journal, repeats=repeats, jobs=options.jobs,
+            executor=pool if options.jobs > 1 else None, queries=self.queries, on_event=self._event,
+            on_step=step, measure=self._measure,
+        )  # fmt: skip
+        try:
+            return self._search(engine)
+        except Interrupted as interrupted:
+            interrupted.minified = self._conclude(interrupted.result, engine, (0, 0), brief=True)
+            raise
+
+    # -- how surely it fails
+
+    def _sanity(self, pool: Executor) -> int:
+        """Judges the original; returns how often a candidate is asked before it counts as passing."""
+        count = min(SANITY, self.options.max_queries or SANITY)
+        raw = [future.result() for future in [pool.submit(self._original, run) for run in range(count)]]
+        self._take(raw)
+        broken = next((answer for answer in raw if answer.verdict is Verdict.INFRA), None)
+        if broken is not None:
+            raise EnvironmentLackError("cannot judge the case", broken.detail, "see graphdbg doctor")
+        if any(answer.verdict is not Verdict.SAME for answer in self.originals):
+            if self.originals[0].verdict is not Verdict.INVALID:
+                self._calibrate()
+            if self.rate.failing == 0:
+                raise self.subject.refusal(self.originals)
+        whole = self.whole
+        self.narrate(f"it fails: {whole.signature} ({self.rate} runs of the original)")
+        return self._flakiness()
+
+    @property
+    def whole(self) -> Answer:
+        """The first run of the original that failed the way that is minified."""
+        return next(answer for answer in self.originals if answer.verdict is Verdict.SAME)
+
+    def _original(self, run: int) -> Answer:
+        answer = self.journal.recall("original", run)
+        if answer is None:
+            answer = self.subject.whole()
+            if answer.verdict is not Verdict.INFRA:
+                self.journal.write("original", run, answer)
+        return answer
+
+    def _take(self, raw: list[Answer]) -> None:
+        settled = self.subject.settle(raw)
+        for answer in settled:
+            known = self.journal.has("original", len(self.originals))
+            self.originals.append(answer)
+            self.asked["sanity"] += 1
+            self.tell(Asked(self.asked["sanity"], "sanity", "sanity", "original", answer, recalled=known))
+        self.rate = Rate(sum(answer.verdict is Verdict.SAME for answer in self.originals), len(self.originals))
+
+    def _calibrate(self, left: int | None = None) -> None:
+        """Runs the original until its rate of failure is known well enough."""
+        most = self.options.max_queries
+        left = left if left is not None or most is None else most - len(self.originals)
+        while len(self.originals) < CALIBRATION and (left is None or left > 0):
+            self._take([self._original(len(self.originals))])
+            left = None if left is None else left - 1
+
+    def _flakiness(self) -> int:
+        repeats = self.rate.repeats()
+        if repeats > 1:
+            self.notes.append(f"flaky: the original failed in {self.rate} runs; what passes is asked {repeats} times")
+            self.narrate(self.notes[-1])
+        return repeats
+
+    def _measure(self, engine: Engine) -> int:
+        """The search met a contradiction: how often passes must be asked from here on."""
+        before = self.asked["sanity"]
+        self.tell(Stepped("measuring", engine.queries))
+        self._calibrate(self.budget.left(engine.queries))
+        engine.queries += self.asked["sanity"] - before
+        if not self.rate.flaky:  # the original is sure, a part of it is not
+            self.rate = Rate(self.rate.failing, self.rate.runs + max(1, self.rate.runs // 2))
+            self.notes.append("flaky: the same case both failed and passed, though the original failed every time")
+            return self.rate.repeats()
+        return self._flakiness()
+
+    # -- the search
+
+    def _search(self, engine: Engine) -> Minified:
+        state = Candidate.of(range(self.subject.size))
+        for left in reversed(range(RESTARTS + 1)):
+            result = engine.run(self._steps(), state)
+            shown, times = self._verify(engine)
+            if shown == times or engine.repeats > 1 or result.stopped or not left:
+                return self._conclude(result, engine, (shown, times))
+            self.narrate(f"the reduced case failed in {shown} of {times} runs only: measuring how flaky it is")
+            try:
+                engine.distrust()
+            except FlakyError:
+                state = engine.best or state
+        raise AssertionError("the last round returns")
+
+    def _steps(self) -> list[tuple[str, Step]]:
+        axes: list[tuple[str, Step]] = [(name, self._axis(name)) for name in PASS_NAMES]
+        return [*TIERS, ("explain", certify), ("outputs", self._outputs), *axes]
+
+    def _event(self, event: Event) -> None:
+        answer, text = event.answer, event.candidate.text()
+        self.tell(Asked(event.queries, "search", event.step, text, answer, event.improved, event.recalled))
+        if event.improved:
+            write_file(self.results.out / BEST_FILE, msgspec.json.encode(event.candidate.to_json()))
+            self.tell(Best(event.queries, text, answer.nodes, answer.input_bytes))
+        if self.on_event is not None:
+            self.on_event(event)
+
+    def _case(self, engine: Engine) -> Candidate:
+        """The best case, or all atoms where none could go."""
+        return engine.best or Candidate.of(range(self.subject.size))
+
+    def _outputs(self, engine: Engine, state: Candidate) -> Candidate:
+        state = self._case(engine)
+        try:
+            returned, loose = self.subject.outputs(state)
+        except EnvironmentLackError as error:
+            self.notes.append(f"no outputs were dropped: {error}")
+            return state
+        return drop_outputs(engine, state, returned, loose)
+
+    def _axis(self, name: str) -> Step:
+        def step(engine: Engine, state: Candidate) -> Candidate:
+            state = self._case(engine)
+            tried: set[str] = set()
+            for _ in range(ROUNDS):
+                try:
+                    rounds = self.subject.propose(name, state)
+                except EnvironmentLackError as error:
+                    self.notes.append(f"{name} were left as they are: {error}")
+                    break
+                fresh = [[edit for edit in edits if edit not in tried] for edits in rounds]
+                edits = next((edits for edits in fresh if edits), None)
+                if edits is None:
+                    break
+                tried |= set(edits)
+                state = accept(engine, state, edits)
+            return state
+
+        return step
+
+    # -- the result
+
+    def _verify(self, engine: Engine) -> tuple[int, int]:
+        """The best case on disk, judged from there in fresh children: how many of how many failed the same way."""
+        self.tell(Stepped("verification", engine.queries))
+        self.results.write_case(engine.best, self.whole, self.rate)
+        times = self.options.verify if engine.repeats == 1 else max(self.options.verify, CALIBRATION)
+        if self.options.max_queries is not None:
+            times = min(times, max(0, self.options.max_queries - engine.queries))
+        shown = 0
+        key = f"verify {engine.best.text() if engine.best else 'original'}"
+        for number in range(times):
+            answer = self.journal.recall(key, number)
+            known = answer is not None
+            if answer is None:
+                answer = self.subject.saved(self.results.case)
+                self.journal.write(key, number, answer)
+            shown += answer.verdict is Verdict.SAME
+            engine.queries += 1
+            self.asked["verification"] += 1
+            self.tell(Asked(engine.queries, "verification", "verification", key, answer, recalled=known))
+        return shown, times
+
+    def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
+        """Everything else that is written and told. `brief`: interrupted, nothing was saved yet."""
+        if brief:
+            self.results.write_case(engine.best, self.whole, self.rate)
+        (self.results.out / BEST_FILE).unlink(missing_ok=True)
+        shown, times = verified
+        if shown < times:
+            self.notes.append(f"the saved case failed the same way in {shown} of {times} fresh processes")
+        if times < self.options.verify and not brief:
+            self.notes.append(f"verified {times} times only (--max-queries {self.options.max_queries})")
+        size = self.whole.size if result.answer is None else result.answer.size
+        minified = Minified(
+            engine.queries, [(1, *self.whole.size), *result.history], self.subject.signature, *size, verified=verified,
+            others=result.others, stopped=result.stopped, notes=[*self.notes, *result.notes, *self.subject.notes],
+            path=self.results.case, verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
+            original=self.whole.size, asked={**self.asked, "search": engine.queries - self.queries},
+        )  # fmt: skip
+        self.results.write_rest(minified, engine, brief=brief)
+        return minified
+
+    def _same_atoms(self) -> None:
+        """Candidates are named by numbers of atoms: a journal of other numbers is of no use."""
+        digest = self.results.digest()
+        known = self.journal.facts.get("atoms")
+        if known is None:
+            self.journal.note("atoms", digest)
+        elif known != digest:
+            why = "the graph is cut into other parts now than when it was written"
+            raise UsageError(f"cannot resume from {self.journal.path}", why, "start anew with another -o")
