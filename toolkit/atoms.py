@@ -1,9 +1,9 @@
 # pyright: basic
 """Atoms: what a minifier keeps or drops as one.
 
-An atom is one node, except: a multi-output op with its getitems; nodes that share memory where one is read after a write to it;
-producers of values that cannot be inputs, with their users; the mode switches of a Dynamo graph. Returning a placeholder or
-an attribute is an atom too.
+An atom is one node, except: a multi-output op with its getitems; producers of values that cannot be inputs, with their
+users. Returning a placeholder or an attribute is an atom too. Symbolic numbers and mode switches are no atoms (see `carried`).
+A write in place is an atom like any other: who reads after a dropped write reads the recorded value (see `cutting`).
 
 >>> atoms = Atoms.of(gm, record_values(gm, inputs))
 >>> atoms.nodes[0], atoms.parents[1]
@@ -13,6 +13,7 @@ an attribute is an atom too.
 from __future__ import annotations
 
 import operator
+import zlib
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from torch import fx
 from torch.fx.node import map_arg
 
+from .carried import Carried
 from .values import Held, Values, leaves, opaque
 
 COMPUTE = ("call_function", "call_method", "call_module")
@@ -40,6 +42,9 @@ class Atoms:
     of_node: dict[str, int] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     """The names of all nodes of the graph, in order."""
+    random: list[int] = field(default_factory=list)
+    """The atoms that draw random numbers."""
+    carried: Carried = field(default_factory=Carried)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -47,9 +52,10 @@ class Atoms:
     @classmethod
     def of(cls, gm: fx.GraphModule, values: Values) -> Atoms:
         """The atoms of a graph whose values were recorded."""
-        atoms = cls(order=[node.name for node in gm.graph.nodes])
-        compute = [node for node in gm.graph.nodes if node.op in COMPUTE]
-        groups = _groups(gm.graph, compute, values)
+        atoms = cls(order=[node.name for node in gm.graph.nodes], carried=Carried.of(gm, values))
+        free = atoms.carried.names
+        compute = [node for node in gm.graph.nodes if node.op in COMPUTE and node.name not in free]
+        groups = _groups(compute, values)
         for node in compute:
             members = groups[node.name]
             if members[0] == node.name:
@@ -58,10 +64,12 @@ class Atoms:
                 atoms.nodes.append(tuple(members))
                 atoms.returns.append(None)
         by_name = {node.name: node for node in gm.graph.nodes}
+        writers = _latest_writers(gm.graph, values)
         for number, members in enumerate(atoms.nodes):
-            atoms._describe(number, [by_name[member] for member in members], values)
+            atoms._describe(number, [by_name[member] for member in members], values, writers)
+        atoms.random = sorted({atoms.of_node[name] for name in values.random if name in atoms.of_node})
         for node in output_nodes(gm.graph):
-            if node.op in ("placeholder", "get_attr"):
+            if node.op in ("placeholder", "get_attr") or node.name in free:
                 atoms.nodes.append(())
                 atoms.returns.append(node.name)
                 atoms.parents.append([])
@@ -76,18 +84,23 @@ class Atoms:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for another process; labels become texts."""
-        plain = {name: getattr(self, name) for name in ("nodes", "returns", "parents", "bypasses", "twins", "of_node", "order")}
-        return plain | {"labels": [repr(label) for label in self.labels]}
+        names = ("nodes", "returns", "parents", "bypasses", "twins", "of_node", "order", "random")
+        plain = {name: getattr(self, name) for name in names}
+        return plain | {"labels": [repr(label) for label in self.labels], "carried": self.carried.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Atoms:
         """The inverse of to_json."""
-        return cls(**{**data, "nodes": [tuple(nodes) for nodes in data["nodes"]]})
+        nodes = [tuple(nodes) for nodes in data["nodes"]]
+        return cls(**{**data, "nodes": nodes, "carried": Carried.from_json(data["carried"])})
 
-    def _describe(self, number: int, members: list[fx.Node], values: Values) -> None:
+    def _describe(self, number: int, members: list[fx.Node], values: Values, writers: dict[str, set[str]]) -> None:
         before = {self.of_node[a.name] for node in members for a in node.all_input_nodes if a.name in self.of_node}
-        self.parents.append(sorted(parent for parent in before if parent < number))
-        self.labels.append(tuple((node.op, target_text(node), _looks(values.tree(node.name))) for node in members))
+        earlier = {self.of_node[writer] for node in members for writer in writers.get(node.name, ()) if writer in self.of_node}
+        self.parents.append(sorted(parent for parent in before | earlier if parent < number))
+        self.labels.append(tuple(
+            (node.op, target_text(node), _looks(values.tree(node.name)), _constants(node)) for node in members
+        ))  # fmt: skip
         twins: list[str] = []
         if len(members) == 1 and not values.written(members[0].name) and members[0].name not in values.writes:
             twins = _twins(members[0], values)
@@ -111,7 +124,27 @@ def output_nodes(graph: fx.Graph) -> list[fx.Node]:
 
 
 def _looks(tree: Any) -> Hashable:
-    return tuple((held.shape, held.dtype) for held in leaves(tree)) if not isinstance(tree, Held) else (tree.shape, tree.dtype)
+    return tuple((held.shape, held.stride, held.dtype) for held in leaves(tree))
+
+
+def _constants(node: fx.Node) -> Hashable:
+    """What a node is given beside other nodes, as a number: two sums over different dimensions do not look the same."""
+    plain = map_arg((node.args, node.kwargs), lambda _: None)
+    return zlib.crc32(repr(plain).encode())
+
+
+def _latest_writers(graph: fx.Graph, values: Values) -> dict[str, set[str]]:
+    """Node -> the last nodes that wrote to the memory it reads."""
+    last: dict[int, str] = {}
+    found: dict[str, set[str]] = {}
+    for node in graph.nodes:
+        if last:
+            memory = {storage for argument in node.all_input_nodes for storage in values.memory.get(argument.name, ())}
+            if writers := {last[storage] for storage in memory if storage in last}:
+                found[node.name] = writers
+        for storage in values.writes.get(node.name, ()):
+            last[storage] = node.name
+    return found
 
 
 def _twins(node: fx.Node, values: Values) -> list[str]:
@@ -127,7 +160,7 @@ def _twins(node: fx.Node, values: Values) -> list[str]:
     return twins
 
 
-def _groups(graph: fx.Graph, compute: list[fx.Node], values: Values) -> dict[str, list[str]]:
+def _groups(compute: list[fx.Node], values: Values) -> dict[str, list[str]]:
     """Node name -> the names of all nodes that must stay with it, in graph order."""
     leader = {node.name: node.name for node in compute}
 
@@ -148,22 +181,11 @@ def _groups(graph: fx.Graph, compute: list[fx.Node], values: Values) -> dict[str
             unite([node.name, *(user.name for user in node.users if user.target is operator.getitem)])
         if opaque(tree):
             unite([node.name, *(user.name for user in node.users)])
-    for storage in _read_after_write(graph, values):
-        unite(node.name for node in compute if storage in values.memory[node.name] | values.writes.get(node.name, frozenset()))
     unite(node.name for node in compute if _switches_mode(node))
     groups: dict[str, list[str]] = {}
     for node in compute:
         groups.setdefault(find(node.name), []).append(node.name)
     return {name: members for members in groups.values() for name in members}
-
-
-def _read_after_write(graph: fx.Graph, values: Values) -> set[int]:
-    """Storages read through a node that is older than the last write to them."""
-    found: set[int] = set()
-    for (_, name), version in values.read.items():
-        if version != values.produced[name]:
-            found |= values.memory[name]
-    return found
 
 
 def _switches_mode(node: fx.Node) -> bool:

@@ -20,21 +20,32 @@ from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .copying import clone_inputs
+from .eager import is_random
 from .spill import write_storage
 from .values import OPAQUE, PLAIN, Held, Values, compact
 
 
-def record_values(gm: fx.GraphModule, inputs: Sequence[Any], spill: Path | None = None) -> Values:
-    """Runs the graph once on copies of the inputs and keeps what every node computed. The caller's random state is kept."""
+def record_values(
+    gm: fx.GraphModule, inputs: Sequence[Any], spill: Path | None = None, *, errors: bool = False
+) -> Values:
+    """Runs the graph once on copies of the inputs and keeps what every node computed. The caller's random state is kept.
+
+    With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates.
+    """
     cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
     with torch.random.fork_rng(devices=cuda):
         recorder = _Recorder(gm, list(inputs), spill)
-        recorder.run(*clone_inputs(inputs), enable_io_processing=False)
+        try:
+            recorder.run(*clone_inputs(inputs), enable_io_processing=False)
+        except Exception:
+            if not errors or recorder.running is None:
+                raise
+            recorder.end_at(recorder.running)
     return recorder.values
 
 
 class _Recorder(fx.Interpreter):
-    """Interprets node by node; notices writes by schema and by tensor version counters."""
+    """Interprets node by node; notices writes by schema, by version counters, and by the bytes where neither can be trusted."""
 
     def __init__(self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None) -> None:
         super().__init__(gm)
@@ -45,19 +56,37 @@ class _Recorder(fx.Interpreter):
         self._alive: list[Any] = []
         self._versions: dict[int, int] = {}
         self._attributes: dict[str, Any] = {}
+        self.running: fx.Node | None = None
+        """The node whose own work is being done."""
+
+    def end_at(self, n: fx.Node) -> None:
+        """Takes the run as ended by an exception of this node."""
+        self.values.raised = n.name
+        self.values.memory[n.name] = frozenset()
+        self.values.produced[n.name] = self.values.read["output", n.name] = 0
+        self.values.trees[n.name, 0] = self._hold(_zeros(n.meta.get("val", n.meta.get("example_value"))), f"{n.name}.0")
 
     def run_node(self, n: fx.Node) -> Any:
         before: dict[fx.Node, int] = {}
         for node in n.all_input_nodes:
             self._note_read(n, node)
             before[node] = sum(_version(tensor) for tensor in _tensors(self.env[node]))
+        copies = self._bytes_before(n)
+        grad = torch.is_grad_enabled()
+        self.running = n
         result = super().run_node(n)
+        self.running = None
+        if torch.is_grad_enabled() != grad or getattr(n.target, "__name__", "") == "_set_grad_enabled":
+            self.values.grads[n.name] = (grad, torch.is_grad_enabled())
+        if is_random(n):
+            self.values.random.append(n.name)
         written: set[int] = set()
-        declared = set(_written_arguments(n))
+        declared = set(written_arguments(n))
         for node in n.all_input_nodes:
             value = self.env.get(node)
             if node in declared or sum(_version(tensor) for tensor in _tensors(value)) != before[node]:
                 written |= self._memory(value)
+        written |= {storage for storage, (bytes_now, bytes_then) in copies.items() if not torch.equal(bytes_now, bytes_then)}
         if written:
             self.values.writes[n.name] = frozenset(written)
             for storage in written:
@@ -69,6 +98,20 @@ class _Recorder(fx.Interpreter):
             if n.op not in ("placeholder", "get_attr"):
                 self.values.trees[n.name, version] = self._hold(result, f"{n.name}.{version}")
         return result
+
+    def _bytes_before(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """For a node whose writes may show nowhere: the bytes of all it is given, and copies of them."""
+        tensors = [tensor for node in n.all_input_nodes for tensor in _tensors(self.env[node])]
+        if not _may_write_unseen(n, tensors):
+            return {}
+        found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        for tensor in tensors:
+            if tensor.layout is torch.strided and tensor.device.type != "meta":
+                [storage] = self._memory(tensor)
+                if storage not in found:
+                    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.detach().untyped_storage())
+                    found[storage] = flat, flat.clone()
+        return found
 
     def fetch_attr(self, target: str) -> Any:
         if target not in self._attributes:
@@ -116,7 +159,7 @@ class _Recorder(fx.Interpreter):
         plain = kept.layout is torch.strided
         held = Held(
             tuple(kept.shape), kept.stride() if plain else (), int(kept.storage_offset()) if plain else 0,
-            kept.dtype, kept.device, kept.requires_grad, kept,
+            kept.dtype, kept.device, kept.requires_grad, kept, place=self._place(value) if plain else None,
         )  # fmt: skip
         if self._spill is not None and plain and not kept.is_quantized:
             held.path = self._spill / f"{name}.safetensors"
@@ -125,11 +168,28 @@ class _Recorder(fx.Interpreter):
         return held
 
 
+    def _place(self, value: torch.Tensor) -> tuple[int, int, int] | None:
+        """Where a tensor lies, if `compact` keeps it as it is laid out."""
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_quantized or value.is_conj() or value.is_neg():
+            return None
+        [storage] = self._memory(value)
+        return storage, self._versions.get(storage, 0), int(value.storage_offset()) * value.element_size()
+
+
+def _zeros(fake: Any) -> Any:
+    """A value of the form of a fake one; a single zero where none was traced."""
+    if isinstance(fake, torch.Tensor):
+        return torch.zeros([int(size) for size in fake.shape], dtype=fake.dtype)
+    if isinstance(fake, (list, tuple)):
+        return [_zeros(part) for part in fake]
+    return torch.zeros(())
+
+
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, (list, tuple)):
-        for part in value:
+    elif isinstance(value, (list, tuple, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
             yield from _tensors(part)
 
 
@@ -137,7 +197,23 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _written_arguments(node: fx.Node) -> Iterator[fx.Node]:
+_OURS = frozenset({"torch", "_operator", "operator", "math", "builtins", ""})
+BUILT_IN = frozenset({"aten", "prims", "prim", "inductor", "_c10d_functional", "quantized", "mkldnn", "rngprims"})
+
+
+def _may_write_unseen(n: fx.Node, tensors: list[torch.Tensor]) -> bool:
+    """Whether a write may show neither in a schema nor in a version: higher-order and custom operators, the functions of
+    others, and inference tensors, which have no version.
+    """
+    if n.op == "call_function" and hasattr(n.target, "_schema"):
+        return n.target.namespace not in BUILT_IN  # type: ignore[union-attr]
+    known = (getattr(n.target, "__module__", None) or "").partition(".")[0] in _OURS
+    if n.op == "call_function" and (not known or any(kind.__name__ == "HigherOrderOperator" for kind in type(n.target).__mro__)):
+        return True
+    return n.op in ("call_function", "call_method", "call_module") and any(tensor.is_inference() for tensor in tensors)
+
+
+def written_arguments(node: fx.Node) -> Iterator[fx.Node]:
     """The arguments that an operator's own schema declares as written to."""
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not getattr(schema, "is_mutable", False):

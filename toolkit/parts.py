@@ -26,7 +26,7 @@ from .live_case import LiveCase, moved
 from .prune import prune
 from .spec import ReplaySpec
 from .spill import load_values, save_values
-from .subgraph import build
+from .subgraph import build, until
 from .subspec import candidate_spec
 from .surroundings import in_force
 
@@ -41,11 +41,13 @@ class Invalid(Exception):
 
 
 def keep_values(case: LiveCase, work: Path, *, seed: int) -> Atoms:
-    """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph."""
+    """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph: those up to the node that
+    raises, where one does.
+    """
     with _torch.settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(seed)
-        values = record_values(case.gm, case.inputs, work)
-    atoms = Atoms.of(case.gm, values)
+        values = record_values(case.gm, case.inputs, work, errors=True)
+    atoms = Atoms.of(until(case.gm, values.raised) if values.raised else case.gm, values)
     save_values(values, work)
     (work / ATOMS).write_text(json.dumps(atoms.to_json()))
     return atoms
@@ -63,7 +65,9 @@ def part_of(
     """The graph of the kept atoms, its inputs and how it enters the compiler; see `subgraph.build`. Raises Invalid."""
     atoms = atoms_in(work)
     values = load_values(work)
-    names = {name for atom in {*keep, *bypass} for name in atoms.nodes[atom]}
+    names = {name for atom in keep for name in atoms.nodes[atom]}
+    names |= {name for atom in keep if (name := atoms.returns[atom]) in atoms.carried.numbers and name is not None}
+    names |= atoms.carried.needed(names, atoms.order) | {name for atom in bypass for name in atoms.nodes[atom]}
     given_back = {atoms.order[position] for position in returned or ()}
     given_back |= {name for atom in keep if (name := atoms.returns[atom]) is not None}
     record = prune(saved.record, names, given_back)

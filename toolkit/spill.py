@@ -9,11 +9,11 @@ A process that builds a small candidate loads only the tensors that the candidat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from .values import OPAQUE, Held, Values
@@ -73,25 +73,51 @@ def save_values(values: Values, folder: Path) -> None:
     data = {
         "inputs": [_plain(value) for value in spill_inputs(values.inputs, folder)],
         "trees": [[name, version, _plain(tree)] for (name, version), tree in values.trees.items()],
+        "grads": values.grads,
+        "random": values.random,
         "produced": values.produced,
         "read": [[user, name, version] for (user, name), version in values.read.items()],
         "memory": {name: sorted(storages) for name, storages in values.memory.items()},
         "writes": {name: sorted(storages) for name, storages in values.writes.items()},
     }
-    (folder / INDEX).write_text(json.dumps(data))
+    (folder / INDEX).write_bytes(msgspec.json.encode(data))
 
 
 def load_values(folder: Path) -> Values:
-    """The values that `save_values` wrote; no tensor is read yet."""
-    data = json.loads((folder / INDEX).read_text())
+    """The values that `save_values` wrote; no tensor is read yet, and a tree is parsed when it is looked up."""
+    data = msgspec.json.decode((folder / INDEX).read_bytes())
     return Values(
         [_live(value, folder) for value in data["inputs"]],
-        {(name, version): _live(tree, folder) for name, version, tree in data["trees"]},
+        _Trees({(name, version): tree for name, version, tree in data["trees"]}, folder),
         data["produced"],
         {(user, name): version for user, name, version in data["read"]},
-        {name: frozenset(storages) for name, storages in data["memory"].items()},
+        data["memory"],
         {name: frozenset(storages) for name, storages in data["writes"].items()},
+        {name: (before, after) for name, (before, after) in data["grads"].items()},
+        data["random"],
     )
+
+
+class _Trees(dict[tuple[str, int], Any]):
+    """Value trees as they stand in the index; each is made live when it is first looked up."""
+
+    def __init__(self, plain: dict[tuple[str, int], Any], folder: Path) -> None:
+        super().__init__(plain)
+        self._folder = folder
+        self._live: set[tuple[str, int]] = set()
+
+    def __getitem__(self, key: tuple[str, int]) -> Any:
+        if key not in self._live:
+            self[key] = _live(super().__getitem__(key), self._folder)
+            self._live.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: tuple[str, int], default: Any = None) -> Any:
+        """As of a dict, live."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
 
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
@@ -103,7 +129,7 @@ def _plain(value: Any) -> Any:
             raise TypeError(f"a tensor of {value.dtype} with this layout cannot be kept in a file yet")
         place = value.path.name
         return {"held": [value.shape, value.stride, value.offset, str(value.dtype), str(value.device),
-                         value.requires_grad, place, value.parameter]}  # fmt: skip
+                         value.requires_grad, place, value.parameter, value.place]}  # fmt: skip
     if isinstance(value, (list, tuple)):
         return {"list" if isinstance(value, list) else "tuple": [_plain(part) for part in value]}
     if value is OPAQUE:
@@ -126,10 +152,11 @@ def _live(value: Any, folder: Path) -> Any:
         return value
     [(tag, body)] = value.items()
     if tag == "held":
-        shape, stride, offset, dtype, device, grad, place, parameter = body
+        shape, stride, offset, dtype, device, grad, file, parameter, place = body
         named = getattr(torch, dtype.removeprefix("torch."))
         return Held(
-            tuple(shape), tuple(stride), offset, named, torch.device(device), grad, None, folder / place, parameter
+            tuple(shape), tuple(stride), offset, named, torch.device(device), grad, None, folder / file, parameter,
+            None if place is None else tuple(place),
         )
     if tag in ("list", "tuple"):
         parts = [_live(part, folder) for part in body]

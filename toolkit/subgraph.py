@@ -22,11 +22,14 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from .atoms import Atoms, output_nodes
+from .carried import binding, fake_of
 from .copying import clone_inputs
+from .cutting import Cutting, Handle, Plan
+from .sharing import onto, together
 from .spill import load_inputs
 from .values import Held, Values, leaves
 
-__all__ = ["Atoms", "build", "depends_on_tangents", "output_nodes"]
+__all__ = ["Atoms", "build", "depends_on_tangents", "output_nodes", "until"]
 
 def build(
     gm: fx.GraphModule,
@@ -48,6 +51,19 @@ def build(
     return _Builder(gm, atoms, values, keep, bypass, joint).build(returned)
 
 
+def until(gm: fx.GraphModule, name: str) -> fx.GraphModule:
+    """The graph up to a node, which it returns."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in gm.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node].name = node.name
+        if node.name == name:
+            graph.output((copies[node],))
+            break
+    return fx.GraphModule(gm, graph, class_name="GraphModule")
+
+
 def depends_on_tangents(graph: fx.Graph) -> set[str]:
     """The names of all nodes of a joint graph that depend on a tangent: its backward."""
     found: set[str] = set()
@@ -65,15 +81,15 @@ class _Builder:
         self.gm, self.atoms, self.values = gm, atoms, values
         self.order: list[fx.Node] = list(gm.graph.nodes)
         self.kept = {name for atom in keep for name in atoms.nodes[atom]}
-        self.bypassed = {name for atom in bypass for name in atoms.nodes[atom]}
         self.wanted = {atoms.returns[atom] for atom in keep} - {None}
+        self.kept |= {name for name in self.wanted if name in atoms.carried.numbers and name not in atoms.carried.stands}
+        self.kept |= atoms.carried.needed(self.kept, atoms.order)
+        self.bypassed = {name for atom in bypass for name in atoms.nodes[atom]}
         self.by_name = {node.name: node for node in self.order}
         self.behind = depends_on_tangents(gm.graph) if joint else set()
-        self.cut: dict[tuple[str, int], None] = {}
-        self.used: set[str] = set()
+        self.plan = Plan()
         self.graph = fx.Graph()
-        self.env: dict[str, Any] = {}
-        self.held: dict[tuple[str, int], Any] = {}
+        self.env: dict[Handle, Any] = {}
 
     def build(self, returned: Collection[int] | None) -> tuple[fx.GraphModule, list[Any]]:
         """See the module's `build`."""
@@ -83,11 +99,11 @@ class _Builder:
         outputs.sort(key=lambda node: node.name in self.behind)
         if returned is not None:
             self._drop_unread_items(outputs)
-        self._find_references(outputs)
+        self.plan = self._cutting().plan(outputs)
         inputs = self._placeholders()
         fresh_attributes: dict[str, torch.Tensor] = {}
         for node in self.order:
-            if node.op == "get_attr" and node.name in self.used:
+            if node.op == "get_attr" and node.name in self.plan.used:
                 self.env[node.name] = self._copy_node(node)
                 if self.values.written(node.name):
                     fresh_attributes[str(node.target)] = _attribute(self.gm, str(node.target))
@@ -112,13 +128,20 @@ class _Builder:
         for node in self.order:
             if node.name in self.kept:
                 read |= {self._source(argument) for argument in node.all_input_nodes}
+        effects = self._cutting().plan([]).effects if self.values.writes else set()
         for node in self.order:
-            if node.name in self.kept and node.name not in read and any(True for _ in leaves(self.values.tree(node.name))):
+            sink = node.name in self.kept and node.name not in read and node.name not in effects
+            if sink and any(True for _ in leaves(self.values.tree(node.name))):
                 found.setdefault(node)
         return list(found)
 
+    def _cutting(self) -> Cutting:
+        return Cutting(self.gm, self.atoms, self.values, self.kept, self._source)
+
     def _source(self, node: fx.Node) -> str:
         """The node that stands in for this one: itself, or what a bypass leads to."""
+        if node.name in self.atoms.carried.stands:
+            return self.atoms.carried.stands[node.name]
         while node.name in self.bypassed:
             twins = self.atoms.twins[node.name]
             alive = [twin for twin in twins if twin in self.kept or twin in self.bypassed]
@@ -132,82 +155,67 @@ class _Builder:
             if node.name in self.kept and node.target is operator.getitem and unread:
                 self.kept.discard(node.name)
 
-    def _find_references(self, outputs: list[fx.Node]) -> None:
-        for node in self.order:
-            if node.name in self.kept:
-                for argument in node.all_input_nodes:
-                    self._refer(node.name, argument)
-        for node in outputs:
-            self._refer("output", node)
-
-    def _refer(self, user: str, argument: fx.Node) -> None:
-        key = self._key(user, argument)
-        if key is None:
-            self.used.add(self._source(argument))
-        else:
-            self.cut[key] = None
-
-    def _key(self, user: str, argument: fx.Node) -> tuple[str, int] | None:
-        """None where the argument is there in the new graph; else the recorded value (node, version) to use for it."""
-        source = self._source(argument)
-        if source in self.kept:
-            return None
-        version = self.values.produced[source]
-        if source == argument.name:
-            version = self.values.read.get((user, source), version)
-        if source in self.atoms.of_node:
-            return source, version
-        if version == self.values.produced[source] or self._writers(source) <= self.kept:
-            return None
-        return source, version
-
-    def _writers(self, name: str) -> set[str]:
-        memory = self.values.memory[name]
-        return {writer for writer, storages in self.values.writes.items() if storages & memory}
-
     def _placeholders(self) -> list[Any]:
         inputs: list[Any] = []
-        originals = [node for node in self.order if node.op == "placeholder" and node.name not in self.atoms.of_node]
+        computed = self.atoms.of_node.keys() | self.atoms.carried.names
+        originals = [node for node in self.order if node.op == "placeholder" and node.name not in computed]
+        binders = binding([node for node in originals if node.name not in self.plan.used], self._values_given(originals))
+        self.plan.used |= binders
+        there: list[str] = []
         for node, value in zip(originals, self.values.inputs, strict=True):
-            if node.name in self.used:
+            if node.name in self.plan.used:
                 self.env[node.name] = self._copy_node(node)
                 inputs.append(value)
+                there.append(node.name)
         inputs = load_inputs(inputs)
-        if any(self.values.written(node.name) for node in originals if node.name in self.used):
+        if any(self.values.written(name) for name in there):
             inputs = clone_inputs(inputs)
+        tensors = self._load(dict(zip(there, inputs, strict=True)))
         rank = {name: position for position, name in enumerate(self.atoms.order)}
-        for name, version in sorted(self.cut, key=lambda key: (rank[key[0]], key[1])):
+        for name, version in sorted(self.plan.cut, key=lambda key: (rank[key[0]], key[1])):
             label = name if version == self.values.produced[name] else f"{name}_v{version}"
             if name in self.behind and "tangents" not in label:
                 label = f"tangents_{label}"
-            self.held[name, version] = self._input(self.values.tree(name, version), label, self.by_name[name], inputs)
+            made = (name, version)
+            self.env[made] = self._input(self.values.tree(*made), label, self.by_name[name], inputs, tensors)
         return inputs
 
-    def _input(self, tree: Any, label: str, node: fx.Node, inputs: list[Any]) -> Any:
+    def _values_given(self, originals: list[fx.Node]) -> list[Any]:
+        """The fake values of all that comes in."""
+        used = [node for node in originals if node.name in self.plan.used]
+        first = [self.by_name[name] for name, version in self.plan.cut if version == self.values.produced[name]]
+        return [fake_of(node) for node in (*used, *first)]
+
+    def _load(self, inputs: dict[str, Any]) -> dict[int, torch.Tensor]:
+        """The recorded tensors that the plan names, by the id of their record; views of one memory share it."""
+        tensors: dict[int, torch.Tensor] = {}
+        for memory in self.plan.memories:
+            owner = next((inputs[name] for name in memory.inputs if isinstance(inputs.get(name), torch.Tensor)), None)
+            views = list({id(held): held for held in memory.held}.values())
+            loaded = together(views) if owner is None else [onto(held, owner) for held in views]
+            for held, tensor in zip(views, loaded, strict=True):
+                # A leaf that requires grad cannot be written to in place.
+                tensors[id(held)] = tensor.detach() if memory.written and held.requires_grad else tensor
+            if memory.written and owner is None and len(views) == 1:
+                [held] = views
+                tensors[id(held)] = clone_inputs([tensors[id(held)]])[0]
+        return tensors
+
+    def _input(self, tree: Any, label: str, node: fx.Node, inputs: list[Any], tensors: dict[int, torch.Tensor]) -> Any:
         if isinstance(tree, Held):
             placeholder = self.graph.placeholder(label)
             if tree is self.values.trees.get((node.name, self.values.produced[node.name])):
                 placeholder.meta = {key: node.meta[key] for key in KEPT_META if key in node.meta}
-            tensor = tree.load()
-            if self.values.written(node.name):
-                # A leaf that requires grad cannot be written to in place.
-                tensor = clone_inputs([tensor.detach()])[0]
-            inputs.append(tensor)
+            inputs.append(tensors[id(tree)] if id(tree) in tensors else tree.load())
             return placeholder
         if isinstance(tree, (list, tuple)):
-            parts = [self._input(part, f"{label}_{i}", node, inputs) for i, part in enumerate(tree)]
+            parts = [self._input(part, f"{label}_{i}", node, inputs, tensors) for i, part in enumerate(tree)]
             return parts if isinstance(tree, list) else tuple(parts)
-        if isinstance(node.meta.get("val"), SYMBOLIC):
-            placeholder = self.graph.placeholder(label)
-            placeholder.meta = {key: node.meta[key] for key in KEPT_META if key in node.meta}
-            inputs.append(tree)
-            return placeholder
         return tree
 
     def _copy_node(self, node: fx.Node) -> fx.Node:
         def argument(other: fx.Node) -> Any:
-            key = self._key(node.name, other)
-            return self.env[self._source(other)] if key is None else self.held[key]
+            return self.env[self.plan.reads[node.name, other.name]]
 
         new = self.graph.create_node(
             node.op, node.target, map_arg(node.args, argument), map_arg(node.kwargs, argument),
@@ -218,17 +226,13 @@ class _Builder:
 
     def _output(self, outputs: list[fx.Node]) -> None:
         original = next(node for node in reversed(self.order) if node.op == "output")
-        results = []
-        for node in outputs:
-            key = self._key("output", node)
-            results.append(self.env[self._source(node)] if key is None else self.held[key])
+        results = [self.env[self.plan.reads["output", node.name]] for node in outputs]
         new = self.graph.output(tuple(results))
         new.meta = {key: value for key, value in original.meta.items() if key not in POSITIONAL_META}
         if "user_visible_output_idxs" in original.meta:
             new.meta["user_visible_output_idxs"] = list(range(len(results)))
 
 
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 KEPT_META = ("val", "example_value", "tensor_meta", "stack_trace", "nn_module_stack", "seq_nr", "original_aten", "from_node")
 POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "desc", "val", "example_value", "tensor_meta")
 """Metadata of the output node that counts outputs: the partitioner drops those beyond the end of `desc`."""

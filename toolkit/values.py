@@ -10,7 +10,7 @@ values of both versions are there. `eager_values` records, `spill` keeps the ten
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,18 @@ class Held:
     tensor: torch.Tensor | None = None
     path: Path | None = None
     parameter: bool = False
+    place: tuple[int, int, int] | None = None
+    """Where it lay in the run: storage (numbered), version of it, first byte. None where its views are not followed."""
+
+    @property
+    def first(self) -> int:
+        """The first byte of its storage that it touches."""
+        return 0 if self.place is None else self.place[2]
+
+    @property
+    def end(self) -> int:
+        """The byte behind the last one that it touches."""
+        return self.first + reach(self.shape, self.stride) * self.dtype.itemsize
 
     def load(self) -> torch.Tensor:
         """The tensor: a leaf of its own, with the recorded shape, strides and alignment."""
@@ -71,10 +83,16 @@ class Values:
     """The version of a node's memory when the node ran."""
     read: dict[tuple[str, str], int] = field(default_factory=dict)
     """(user, node) -> the version the user saw."""
-    memory: dict[str, frozenset[int]] = field(default_factory=dict)
+    memory: dict[str, Collection[int]] = field(default_factory=dict)
     """The storages that a node's value lies in, numbered."""
     writes: dict[str, frozenset[int]] = field(default_factory=dict)
     """The storages that a node wrote to."""
+    grads: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    """Switches of grad mode: the mode before and after."""
+    random: list[str] = field(default_factory=list)
+    """Nodes that draw random numbers."""
+    raised: str = ""
+    """The node at which the run ended with an exception; its own value is zeros of the traced shape. Empty: the run ended well."""
 
     def tree(self, name: str, version: int | None = None) -> Any:
         """The recorded value of a node, as it was when the node ran, or at a later version."""
@@ -82,8 +100,8 @@ class Values:
 
     def written(self, name: str) -> bool:
         """Whether some node of the graph writes to this node's memory."""
-        touched = self.memory.get(name, frozenset())
-        return any(touched & storages for storages in self.writes.values())
+        touched = self.memory.get(name, ())
+        return any(not storages.isdisjoint(touched) for storages in self.writes.values())
 
 
 def leaves(tree: Any) -> Iterator[Held]:
@@ -104,9 +122,14 @@ def opaque(tree: Any) -> bool:
 
 def span(tensor: torch.Tensor) -> int:
     """Elements from the first to the last that a strided tensor touches."""
-    if tensor.numel() == 0:
+    return reach(tensor.shape, tensor.stride())
+
+
+def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last that a shape with these strides touches."""
+    if 0 in shape:
         return 0
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def input_bytes(inputs: Sequence[Any]) -> int:
@@ -120,14 +143,22 @@ def input_bytes(inputs: Sequence[Any]) -> int:
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached clone with the same strides, overlap and 16-byte alignment, on memory of its own and no larger than needed."""
+    """A detached clone with the same strides and overlap on memory of its own; an offset is kept, a far one brought near."""
     bare = tensor.detach()
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and bare.layout is torch.strided
     if not plain or bare.is_quantized or bare.is_conj() or bare.is_neg():
         return bare.clone().requires_grad_(tensor.requires_grad)
     length = span(bare)
-    lead = (int(bare.storage_offset()) * bare.element_size() % 16) // bare.element_size()
-    flat = torch.empty(lead + length, dtype=bare.dtype, device=bare.device)
+    lead = near(int(bare.storage_offset()) * bare.element_size()) // bare.element_size()
+    flat = torch.zeros(lead + length, dtype=bare.dtype, device=bare.device)
     if length:
         flat[lead:].copy_(bare.as_strided((length,), (1,), bare.storage_offset()))
     return flat.as_strided(bare.shape, bare.stride(), lead).requires_grad_(tensor.requires_grad)
+
+
+FARTHEST = 4096
+
+
+def near(offset: int) -> int:
+    """An offset in bytes as it is kept: true up to FARTHEST, else one as well aligned that is not zero."""
+    return offset if offset <= FARTHEST else offset % FARTHEST or FARTHEST
