@@ -17,7 +17,7 @@ from .problem import Answer, Candidate, Verdict
 if TYPE_CHECKING:
     from .engine import Engine
 
-MOST = 8
+MOST = 6
 """Atoms of a case that are explained by queries of their own; larger cases say what the search happened to ask."""
 NEAR = 3
 """Changes away at which a passing case still says something about the failing one."""
@@ -50,14 +50,17 @@ def without(case: Candidate, atom: int) -> Candidate | None:
 
 
 def certify(engine: Engine, state: Candidate) -> Candidate:
-    """Asks each single cut of a small case that was not asked yet; goes on with one that fails after all."""
+    """Asks each single cut of a small case that was not asked yet; goes on with one that fails after all.
+
+    Cuts that are implied by what passed are asked too: were one of those passes an accident, it shows here.
+    """
     state = engine.best or state
     if len(state.keep) > MOST:
         return state
     position = 0
     while position < len(state.keep):
         smaller = without(state, sorted(state.keep)[position])
-        if smaller is not None and engine.ask(smaller):
+        if smaller is not None and engine.ask(smaller, afresh=True):
             state, position = smaller, 0
         else:
             position += 1

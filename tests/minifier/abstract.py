@@ -1,0 +1,119 @@
+"""A whole session over a generated problem: what a real case does in children is done here by a predicate. No torch.
+
+As a program it minifies into a folder and logs each judgement that it made, so that a test can kill it and count:
+
+    python abstract.py OUT LOG JOBS [--resume]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphdbg.minifier.journal import Journal
+from graphdbg.minifier.minified import Minified
+from graphdbg.minifier.options import Options
+from graphdbg.minifier.problem import Answer, Candidate, DoesNotFailError, Verdict
+from graphdbg.minifier.session import Session
+from graphdbg.toolkit.signature import Signature
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import Generated, needs, transformer
+
+THE_BUG = Signature("crash", "compile", message="the bug")
+
+
+@dataclass
+class Abstract(Generated):
+    """A generated problem that is judged as a whole too, and whose cases are one file. `log` gets a line per judgement."""
+
+    signature: Signature | None = None
+    log: Path | None = None
+    delay_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.notes: list[str] = []
+
+    def prepare(self) -> None:
+        pass
+
+    def find_hints(self) -> None:
+        pass
+
+    def test(self, candidate: Candidate) -> Answer:
+        return self._logged(candidate.text(), candidate)
+
+    def _logged(self, key: str, candidate: Candidate) -> Answer:
+        if self.delay_s:
+            time.sleep(random.uniform(0, 2 * self.delay_s))
+        answer = super().test(candidate)
+        if self.log is not None:
+            with self.log.open("a") as file:
+                file.write(key + "\n")
+        return answer
+
+    def whole(self) -> Answer:
+        return self._logged("original", Candidate.of(range(self.size)))
+
+    def settle(self, answers: Sequence[Answer]) -> list[Answer]:
+        if any(answer.verdict is Verdict.SAME for answer in answers):
+            self.signature = THE_BUG
+        return list(answers)
+
+    def refusal(self, answers: Sequence[Answer]) -> DoesNotFailError:
+        return DoesNotFailError("the case does not fail", answers[0].verdict.value)
+
+    def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
+        return (), ()
+
+    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
+        return []
+
+    def emit(self, candidate: Candidate | None, path: Path) -> Any:
+        path.mkdir(parents=True)
+        (path / "case").write_text(json.dumps((candidate or Candidate.of(range(self.size))).to_json()))
+
+    def saved(self, path: Path) -> Answer:
+        return self._logged("saved", Candidate.from_json(json.loads((path / "case").read_text())))
+
+    def name(self, atom: int) -> str:
+        return f"atom {atom} ({self.shape.labels[atom]})"
+
+
+def run(problem: Abstract, out: Path, *, resume: bool = False, **options: Any) -> Minified:
+    """One session from first to last."""
+    chosen = Options(**options)
+    journal = Journal(out / "journal.jsonl", chosen.asked(), resume=resume)
+    with ThreadPoolExecutor(max(3, chosen.jobs)) as pool:
+        try:
+            return Session(problem, journal, out, chosen).run(pool)
+        finally:
+            journal.close()
+
+
+def core(result: Minified) -> set[int]:
+    """The atoms of the case that was written."""
+    assert result.path is not None
+    return set(json.loads((result.path / "case").read_text())["keep"])
+
+
+def main(out: str, log: str, jobs: str, *more: str) -> None:
+    problem = Abstract(transformer(300), needs([30, 170, 270]), log=Path(log), delay_s=0.005)
+    result = run(problem, Path(out), resume="--resume" in more, jobs=int(jobs))
+    told = {"core": sorted(core(result)), "history": result.history, "queries": result.queries, "verified": result.verified}
+    Path(out, "told.json").write_text(json.dumps(told))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

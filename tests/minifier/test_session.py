@@ -1,0 +1,109 @@
+"""The session: kill and resume, flaky failures, exact budgets, workers, other failures, the passing neighbour. No torch."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from graphdbg.minifier.problem import DoesNotFailError
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from abstract import Abstract, core, run
+from generated import needs, transformer, unless
+
+SEEDS = range(20)
+
+
+def program(out: Path, log: Path, jobs: int, *more: str) -> list[str]:
+    return [sys.executable, str(HERE / "abstract.py"), str(out), str(log), str(jobs), *more]
+
+
+def keys(journal: Path) -> list[tuple[str, int]]:
+    """What a journal has answers to, a torn last line left out."""
+    lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
+    return [(event["case"], event["run"]) for event in map(json.loads, lines) if "case" in event]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_ten_kills_end_as_one_run_and_repeat_nothing(tmp_path: Path, jobs: int) -> None:
+    subprocess.run(program(tmp_path / "calm", tmp_path / "calm.log", jobs), check=True)
+    calm = json.loads((tmp_path / "calm" / "told.json").read_text())
+    assert calm["core"] == [30, 170, 270]
+    out, log, journal = tmp_path / "out", tmp_path / "log", tmp_path / "out" / "journal.jsonl"
+    chance = random.Random(jobs)
+    kills = 0
+    while not (out / "told.json").exists():
+        before = len(keys(journal))
+        wait_for = before + (chance.randint(1, 4) if kills < 10 else 10_000)
+        process = subprocess.Popen(program(out, log, jobs, *(["--resume"] if journal.exists() else [])))
+        while process.poll() is None and len(keys(journal)) < wait_for:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.01))
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills == 10
+    assert json.loads((out / "told.json").read_text()) == calm
+    known = keys(journal)
+    assert len(known) == len(set(known)), "an answer that was on the disk was asked again"
+    made = Counter(log.read_text().split("\n")[:-1])
+    asked = Counter("saved" if case.startswith("verify") else case for case, _ in known)
+    repeated = {case: count - asked[case] for case, count in made.items() if count > asked[case]}
+    # A kill may come between a judgement and its line in the journal: of one such judgement per worker nothing is known.
+    assert sum(repeated.values()) <= kills * jobs
+    assert set(asked) <= set(made)
+
+
+def test_the_same_seed_and_workers_give_the_same_result(tmp_path: Path) -> None:
+    def one(name: str) -> tuple[object, ...]:
+        problem = Abstract(transformer(300), needs([30, 170, 270]), delay_s=0.001)
+        result = run(problem, tmp_path / name, jobs=3)
+        return core(result), result.history, result.queries
+
+    assert one("a") == one("b") == one("c")
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+@pytest.mark.parametrize("chance", [1.0, 0.6])
+def test_budgets_of_queries_are_exact(tmp_path: Path, jobs: int, chance: float) -> None:
+    for most in (2, 5, 9, 20, 33):
+        problem = Abstract(transformer(300), needs([30, 270]), chance=chance, seed=4)
+        try:
+            result = run(problem, tmp_path / str(most), jobs=jobs, max_queries=most)
+        except DoesNotFailError:
+            assert problem.queries <= most
+            continue
+        assert result.queries == problem.queries <= most
+        assert sum(result.asked.values()) == result.queries
+        assert (result.stopped is None) == (result.queries < most)
+
+
+@pytest.mark.parametrize("needed", [(237,), (100, 101, 105), (30, 470)])
+def test_a_failure_that_shows_six_times_in_ten_is_reduced_to_its_core(tmp_path: Path, needed: tuple[int, ...]) -> None:
+    right = queries = 0
+    for seed in SEEDS:
+        problem = Abstract(transformer(500), needs(needed), chance=0.6, seed=seed)
+        try:
+            result = run(problem, tmp_path / str(seed))
+        except DoesNotFailError:
+            continue
+        right += core(result) == set(needed)
+        queries += result.queries
+    print(f"{needed}: {right} of {len(SEEDS)}, {queries / len(SEEDS):.0f} queries")
+    assert right >= 19
+
+
+def test_a_failure_that_is_not_monotone_is_not_taken_for_a_flaky_one(tmp_path: Path) -> None:
+    problem = Abstract(transformer(300), unless(needs([30, 270]), 200, 201))
+    result = run(problem, tmp_path / "out")
+    assert {30, 270} <= core(result)
+    assert not any("flaky" in note for note in result.notes)
