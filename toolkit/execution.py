@@ -35,6 +35,7 @@ def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, see
     """
     torch.manual_seed(seed)
     outputs = list(run(inputs))
+    settle()
     if not backward:
         return Execution(outputs, [], inputs)
     leaves = [
@@ -46,7 +47,14 @@ def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, see
     generator = torch.Generator().manual_seed(seed)
     tangents = [_tangent(root, generator) for root in roots]
     gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+    settle()
     return Execution(_detached(outputs), list(gradients), inputs)
+
+
+def settle() -> None:
+    """Waits for what a CUDA device still has to do, so that a failure or a hang there belongs to the run that began it."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:

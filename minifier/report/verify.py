@@ -13,7 +13,6 @@ import contextlib
 import getpass
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from ...toolkit.isolation.folders import owned
+from ...toolkit.isolation.guard import guarded
 
 LIMIT_S = 300.0
 _LOG_CHARACTERS = 4_000_000
@@ -90,8 +92,8 @@ def run_command(
 
     Setting `stop` from another thread ends it at once.
     """
-    with tempfile.TemporaryDirectory(prefix="graphdbg-verify-") as scratch:
-        folders = {name: Path(scratch) / name for name in ("cache", "tmp", "cwd")}
+    with owned("graphdbg-verify-") as scratch:
+        folders = {name: scratch / name for name in ("cache", "tmp", "cwd")}
         for folder in folders.values():
             folder.mkdir()
         if seed is not None:
@@ -166,16 +168,20 @@ def _environment(folders: Mapping[str, Path], path: Sequence[str]) -> dict[str, 
 def _run(
     command: Sequence[str], environment: Mapping[str, str], cwd: Path, limit_s: float, stop: threading.Event | None
 ) -> tuple[int | None, str]:
-    """Exit code and output of a process group of its own; the whole group dies at the limit, or when we are interrupted."""
+    """Exit code and output of a command and all that it starts; they die at the limit, when interrupted, and when we die."""
     log = cwd.parent / "log"
+    theirs, ours = os.pipe()
     with log.open("wb") as file:
         process = subprocess.Popen(
-            command, env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+            guarded(command, theirs, tempfile.gettempdir()), env=dict(environment), cwd=cwd, pass_fds=[theirs],
+            stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
         )  # fmt: skip
+        os.close(theirs)
         try:
             code = _wait(process, time.monotonic() + limit_s, stop)
         finally:
             _end(process)
+            os.close(ours)
     return code, log.read_text(errors="replace")[-_LOG_CHARACTERS:]
 
 
@@ -188,7 +194,11 @@ def _wait(process: subprocess.Popen[bytes], deadline: float, stop: threading.Eve
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills whatever is left of the process group (compiler children too) and reaps the process."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """Has the guard end whatever is left of the command, compiler children too, and reaps it."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -29,6 +29,7 @@ TRACE_SIGNAL = signal.SIGUSR1
 _MEMORY_WORDS = ("can't allocate memory", "std::bad_alloc", "out of memory", "cannot allocate memory")
 
 _mark_fd: int | None = None
+_folder: Path | None = None
 _began = 0.0
 _marks: list[tuple[str, float]] = []
 
@@ -50,6 +51,12 @@ def mark(stage: str) -> None:
         _marks.append((stage, time.monotonic() - _began))
         os.ftruncate(_mark_fd, 0)
         os.pwrite(_mark_fd, stage.encode(), 0)
+
+
+def tell(value: Any) -> None:
+    """Leaves a value (with a JSON form) that the answer has if the task dies before it returns; no-op elsewhere."""
+    if _folder is not None:
+        _write(_folder, "told", msgspec.json.encode(value))
 
 
 def is_memory_error(error: BaseException) -> bool:
@@ -83,7 +90,7 @@ def run_child(query: Query, folder: Path, output_fd: int, server: int) -> None:
 
 
 def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
-    global _mark_fd
+    global _mark_fd, _folder
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
@@ -95,14 +102,19 @@ def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
     sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
     faulthandler.enable(file=2, all_threads=False)
     faulthandler.register(TRACE_SIGNAL, file=2, all_threads=False)
+    _folder = folder
     _mark_fd = os.open(folder / "mark", os.O_RDWR | os.O_CREAT, 0o600)
     reply, code = _answer(query)
-    part = folder / "reply.part"
-    part.write_bytes(_encode(reply))
-    part.rename(folder / "reply")
+    _write(folder, "reply", _encode(reply))
     sys.stdout.flush()
     sys.stderr.flush()
     return code
+
+
+def _write(folder: Path, name: str, data: bytes) -> None:
+    part = folder / f"{name}.part"
+    part.write_bytes(data)
+    part.rename(folder / name)
 
 
 def _answer(query: Query) -> tuple[Reply, int]:

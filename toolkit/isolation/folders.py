@@ -22,7 +22,7 @@ from pathlib import Path
 
 from . import processes
 
-PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-")
+PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-", "graphdbg-report-")
 _ALIVE = "alive"
 
 
@@ -91,3 +91,7 @@ def _nobody_holds(folder: Path) -> bool:
         return True
     finally:
         os.close(handle)
+
+
+if __name__ == "__main__":
+    remove_left_over()

@@ -147,6 +147,9 @@ class Job:
         with contextlib.suppress(OSError):
             answer.stage = (self.folder / "mark").read_text()
         reply = self._reply()
+        if reply is None or reply.value is None:
+            with contextlib.suppress(OSError):
+                answer.told = msgspec.json.decode((self.folder / "told").read_bytes())
         if reply is not None:
             answer.value, answer.error, answer.marks = reply.value, reply.error, reply.marks
             answer.status = "memory" if reply.memory else "exception" if reply.error else "done"

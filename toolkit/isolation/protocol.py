@@ -47,14 +47,16 @@ class Failure(msgspec.Struct, omit_defaults=True):
 class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
-    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `stage` is the last mark that
-    the child set (see `child.mark`), `marks` are all of them with the seconds since its start, where it could still tell;
-    `output` is the head and the tail of what it and its children printed, faulthandler's traces included.
+    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task returned,
+    `told` what it left before it died (`child.tell`). `stage` is the last mark that the child set (`child.mark`), `marks` are all
+    of them with the seconds since its start, where it could still tell; `output` is the head and the tail of what it and its
+    children printed, faulthandler's traces included.
     """
 
     id: int
     status: Status
     value: Any = None
+    told: Any = None
     signal: str = ""
     error: Failure | None = None
     stage: str = ""

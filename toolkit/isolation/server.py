@@ -146,6 +146,10 @@ class Server:
             loaded = importlib.import_module(module)
             if function:
                 getattr(loaded, function)()
+        if settings.warm == "inductor":
+            from .. import _torch
+
+            _torch.warm_patterns()
         gc.collect()
         gc.freeze()  # children then do not touch, and copy, every page that holds an object
         if self.seed is None:

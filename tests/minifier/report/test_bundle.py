@@ -33,7 +33,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
             return verify.Trial(judge(seen[-1]), "the output", 0.1)
 
         monkeypatch.setattr(verify, "run_once", run_once)
-        monkeypatch.setattr(layers, "probe", lambda program, stop: {"eager": 0, "aot_eager": 0})
+        monkeypatch.setattr(layers, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})
         monkeypatch.setattr(verify, "toolchain_seed", lambda: None)
         return seen
 
