@@ -17,7 +17,7 @@ import msgspec
 
 from ..dumps.errors import UsageError
 
-CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "hang", "memory")
+CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory")
 HANG_LIMIT_S = 60.0
 """What is waited for a case that is said to hang, unless the user says otherwise."""
 COMMAND = "cmd:"

@@ -139,7 +139,7 @@ class Oracle:
     def find_hints(self) -> None:
         """Notes the atoms that the failure names. After `prepare` and `original`."""
         if self.signature is not None:
-            self.hints = self._named(f"{self.signature.detail} {self.signature.raw}")
+            self.hints = self._raising() or self._named(f"{self.signature.detail} {self.signature.raw}")
 
     def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
         """Another task of `tasks` about a candidate that is known to fail."""
@@ -209,6 +209,12 @@ class Oracle:
         if match is not None:
             return found.kind == wanted.kind and bool(match.search(f"{found.text()}\n{found.raw}"))
         return wanted.same_as(found)
+
+    def _raising(self) -> list[int]:
+        """Of an error that is missing, the atom at which eager raises: its run ended there, so it is the last one."""
+        if self.signature is None or self.signature.kind != "missing_error":
+            return []
+        return [number for number, nodes in enumerate(self.atoms["nodes"]) if nodes][-1:]
 
     def _named(self, text: str) -> list[int]:
         """Atoms whose operator the failure names, where that is few."""

@@ -15,11 +15,17 @@ from ..dumps.torchside.targets import name_of
 from . import normalise
 from .eager import GraphRunError
 from .isolation.child import is_memory_error
-from .signature import Signature
+from .signature import Signature, from_exception
 from .spec import ReplaySpec
 
 _COMPILERS_OWN = ("prims.inductor", "inductor.", "inductor_prims.", "mkldnn.", "mkl.", "onednn.", "triton")
 """Operators that a compiler put there: that eager cannot run one of them says nothing about the program."""
+
+
+def is_same(wanted: Signature, error: BaseException) -> bool:
+    """Whether a rung's exception is eager's."""
+    seen = from_exception(error.__cause__ if isinstance(error, GraphRunError) and error.__cause__ else error, "run")
+    return seen.error == wanted.error and (seen.message == wanted.message or not wanted.message)
 
 
 def missing(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:

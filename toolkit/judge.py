@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import fx
 
-from . import _torch, baseline, nan_found
+from . import _torch, baseline, eager_error, nan_found
 from .baseline import Baseline
 from .copying import clone_inputs, copy_graph
 from .debug_nop.findings import MetadataMismatch
@@ -34,22 +35,26 @@ from .numerics import Difference, compare, output_errors, output_grains, output_
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
-from .signature import Signature, from_exception
+from .signature import RAISED_TOO, Signature, from_exception
 from .spec import FULL_STAGES, ReplaySpec
 from .stability import ALLOWANCE, Run, flips
 from .surroundings import in_force
 
 CHECKS: dict[str, tuple[str, ...]] = {
-    "auto": ("metadata", "nan", "accuracy"),
+    "auto": ("metadata", "nan", "accuracy", "error"),
     "accuracy": ("accuracy",),
     "numbers": ("nan", "accuracy"),
     "nan": ("nan",),
     "metadata": ("metadata",),
+    "missing-error": ("error",),
     "crash": (),
     "hang": (),
     "memory": (),
 }
-"""Check -> what is compared after the run. A crash, a signal, a hang and running out of memory are noticed under each."""
+"""Check -> what is compared after the run; "error": whether the rung raises where eager does.
+
+A crash, a signal, a hang and running out of memory are noticed under each.
+"""
 
 
 Watch = Callable[[], AbstractContextManager[None]]
@@ -94,6 +99,7 @@ class _Case:
     def __post_init__(self) -> None:
         self.attributes = Attributes(self.gm)
         self.left_out: set[int] = set()
+        self.raised: Signature | None = None
 
     @property
     def backward(self) -> bool:
@@ -106,7 +112,7 @@ class _Case:
             return Outcome(ok=True, verdict=f"skipped, because {reason}")
         base = self._baseline()
         if isinstance(base, Signature):
-            return Outcome(ok=False, signature=base, verdict=f"cannot judge: {_first_line(base)}")
+            return self._beside_an_error(base)
         eager, changed, truth = base.eager, base.changed, base.truth
         random = draws_from_generator(self.gm)
         try:
@@ -132,6 +138,20 @@ class _Case:
         outcome.nan, outcome.eager_nan = nan_found.places(again, changed), nan_found.places(eager, changed)
         outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
         return outcome
+
+    def _beside_an_error(self, refusal: Signature) -> Outcome:
+        """No verdict, but where eager raises and the rung does not."""
+        none = Outcome(ok=False, signature=refusal, verdict=f"cannot judge: {_first_line(refusal)}")
+        if self.raised is None:
+            return none
+        try:
+            self._run_rung()
+        except Exception as error:  # noqa: BLE001  it raises, too
+            if eager_error.is_same(self.raised, error):
+                none.signature = msgspec.structs.replace(refusal, detail=RAISED_TOO)
+            return none
+        verdict = f"missing error: {self.raised.raw}; {self.rung.name} raises nothing"
+        return Outcome(ok=False, signature=self.raised, verdict=verdict, seconds=self.seconds)
 
     def _baseline(self) -> Baseline | Signature:
         """Eager's results and the reference, or why no verdict is possible."""
@@ -166,6 +186,8 @@ class _Case:
                 lambda given: run_graph(self.gm, given, poison=True), clone_inputs(self.inputs), self.gm
             )
         except (GraphRunError, RuntimeError) as error:
+            if "error" in self.compared:
+                self.raised = eager_error.missing(error, self.gm, self.spec)
             cause = error.__cause__ or error
             kind = "memory" if is_memory_error(cause) else "error"
             return None, [], Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])

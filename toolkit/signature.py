@@ -26,6 +26,9 @@ Kind = Literal[
     "crash", "accuracy", "nan", "metadata", "hang", "signal", "memory", "missing_error", "nondeterministic", "error"
 ]
 
+RAISED_TOO = "raised, too"
+"""The detail of an "error" where the rung raises what eager raises."""
+
 _SIZE_FACTOR = 1e-3
 _LIKENESS = 0.75
 

@@ -38,7 +38,7 @@ def constant_block(case: Case) -> str:
     if failure.kind == "accuracy" and failure.detail != "signed zero":
         loosest, half = tolerance(case.record)
         return f"TOLERANCE, ELEMENT_EPS = {loosest!r}, {24 if half else 256}"
-    if failure.kind == "crash":
+    if failure.kind in ("crash", "missing_error"):
         part = telling_part(failure.message, failure.raw)
         return f"ERROR = {quoted(failure.error.rpartition('.')[2])}\n{PART}{quoted(part)}"
     if failure.kind in ("signal", "hang"):
@@ -94,8 +94,9 @@ def check_blocks(case: Case) -> Iterator[str]:
         yield templates.MAIN_COMPARE.strip()
     elif kind in ("signal", "hang"):
         yield templates.MAIN_DEATH.strip()
-    elif kind == "crash":
-        yield templates.MAIN_CRASH.strip()
+    elif kind in ("crash", "missing_error"):
+        yield templates.EXPECTED_ERROR.strip()
+        yield (templates.MAIN_CRASH if kind == "crash" else templates.MAIN_MISSING_ERROR).strip()
     else:
         raise CannotExpressError(f"no repro can be written for a failure of the kind {kind!r} yet")
 

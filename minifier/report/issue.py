@@ -35,6 +35,7 @@ EXPECTED = {
     "accuracy": ("the result of eager mode, which agrees with a float64 run", "wrong numbers"),
     "nan": ("finite numbers, as in eager mode", "NaN or infinity"),
     "metadata": ("shape, dtype, device and strides as in eager mode", "different metadata"),
+    "missing_error": ("the exception that eager mode raises", "no exception"),
     "hang": ("it ends, as in eager mode", "it does not end"),
     "signal": ("it compiles and runs, as in eager mode", "the process is killed by a signal"),
     "memory": ("it fits in memory, as in eager mode", "it runs out of memory"),

@@ -39,6 +39,7 @@ _WIDTH = 100
 SENTENCES = {
     "crash": "torch.compile fails", "accuracy": "torch.compile gives a wrong result", "nan": "torch.compile gives NaN",
     "metadata": "torch.compile gives other metadata than eager", "hang": "torch.compile does not end",
+    "missing_error": "torch.compile does not raise eager's error",
     "signal": "torch.compile kills the process", "memory": "torch.compile runs out of memory",
 }  # fmt: skip
 

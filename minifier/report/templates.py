@@ -149,17 +149,41 @@ def differs(eager, got):
     return ""
 """
 
-MAIN_CRASH = '''
+EXPECTED_ERROR = '''
 def expected(error):
-    """The recorded failure: an exception of that type, or wrapping one, whose text has that part."""
+    """The recorded exception: one of that type, or wrapping one, whose text has that part."""
     seen = []
     while error is not None and error not in seen:
         seen.append(error)
         error = getattr(error, "inner_exception", None) or error.__cause__ or error.__context__
     text = "\\n".join(f"{type(e).__name__}: {e}" for e in seen)
     return ERROR in text and PART in text
+'''
 
+MAIN_MISSING_ERROR = """
+def main():
+    try:
+        configure()
+        run(graph, make_inputs())
+    except Exception as error:  # noqa: BLE001
+        if not expected(error):
+            print(f"cannot tell: eager fails in another way: {type(error).__name__}: {error}")
+            return 2
+        print(f"eager raises {type(error).__name__}: {error}")
+    else:
+        print("gone: eager raises nothing")
+        return 0
+    try:
+        run(compiled, make_inputs())
+    except Exception as error:  # noqa: BLE001
+        same = expected(error)
+        print(f"{'gone' if same else 'cannot tell'}: torch.compile raises {type(error).__name__}: {error}")
+        return 0 if same else 2
+    print(f"BUG: torch.compile raises no {ERROR}")
+    return 1
+"""
 
+MAIN_CRASH = """
 def main():
     try:
         configure()
@@ -176,7 +200,7 @@ def main():
         return 1 if same else 2
     print("gone: it compiles and runs")
     return 0
-'''
+"""
 
 MAIN_DEATH = """
 def main():

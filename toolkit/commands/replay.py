@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
 @click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
               help="Seconds that one replay may take.")  # fmt: skip
-@click.option("--check", type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "hang", "memory"]), default="auto",
+@click.option("--check", default="auto",
+              type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory"]),
               show_default=True, help="What to compare after the run.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
@@ -123,6 +124,7 @@ _RANK = {
     "nan": 2,
     "accuracy": 3,
     "metadata": 4,
+    "missing_error": 4,
     "nondeterministic": 6,
     "error": 7,
 }
@@ -134,8 +136,8 @@ _STAGE = ("forward", "inference", "backward", "post_grad_forward", "post_grad_in
 
 
 def rank(row: dict[str, Any]) -> tuple[int, int, float]:
-    """Failing graphs first: crashes, hangs, NaN, wrong numbers by size, metadata; then what differs from the recording; then
-    the rest.
+    """Failing graphs first: crashes, hangs, NaN, wrong numbers by size, metadata, missing errors; then what differs
+    from the recording; then the rest.
     """
     stage = _STAGE.index(row["stage"]) if row.get("stage") in _STAGE else len(_STAGE)
     signature = row["signature"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ..isolation import ForkServer
 from ..replay import replay, server_for
 from ..rungs.names import BUILT, NAMES
+from ..signature import RAISED_TOO
 from .given import inputs_given
 from .records import SIDE, Row, Triage, row_of, skipped
 from .words import concluded
@@ -96,6 +97,8 @@ class Ladder:
         """The rows in order, with what they mean."""
         rows = [self.rows[name] for name in NAMES if name in self.rows]
         first = next((row.rung for row in rows if row.blames), None)
+        if first is not None and self.rows[first].verdict == "missing error":
+            rows = [_as_eager(row) for row in rows]
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.imports, self.eager_nan)
 
@@ -108,7 +111,8 @@ class Ladder:
 
     def _stopped(self, rung: str, all: bool) -> str:
         eager = self.rows.get("eager")
-        if eager is not None and eager.verdict == "cannot judge":
+        raises = eager is not None and eager.signature is not None and eager.signature.kind == "error"
+        if eager is not None and eager.verdict == "cannot judge" and not raises:
             return "eager itself cannot be judged"
         if eager is not None and eager.failed:
             return f"eager itself ends with: {eager.verdict}"
@@ -117,6 +121,14 @@ class Ladder:
         order = [self.rows[name] for name in NAMES[: NAMES.index(rung)] if name in self.rows]
         first = next((row for row in order if row.failed and row.rung not in GOES_ON), None)
         return f"{first.rung} failed (--all runs it all the same)" if first else ""
+
+
+def _as_eager(row: Row) -> Row:
+    """A row that could not be judged for eager's error, right where that error is what is wanted."""
+    if row.verdict != "cannot judge" or row.signature is None or row.signature.detail != RAISED_TOO:
+        return row
+    reason = f"raises {row.signature.error}" + ("" if row.rung == "eager" else ", as eager does")
+    return Row(row.rung, "ok", None, row.seconds, reason, None, row.peak_bytes)
 
 
 @contextlib.contextmanager

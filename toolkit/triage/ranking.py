@@ -19,8 +19,8 @@ from .words import record_again, run_address
 if TYPE_CHECKING:
     from ...dumps.store import Run
 
-_ORDER = ("crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "cannot judge", "no reference", "ok", "skipped",
-          "same", "not judged")  # fmt: skip
+_ORDER = ("crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "missing error", "cannot judge", "no reference",
+          "ok", "skipped", "same", "not judged")  # fmt: skip
 
 
 class GraphRow(msgspec.Struct):

@@ -15,11 +15,11 @@ from ..signature import Signature
 
 WORDS = {
     "crash": "crash", "signal": "signal", "hang": "hang", "memory": "memory", "nan": "NaN", "accuracy": "wrong",
-    "metadata": "metadata", "nondeterministic": "cannot judge", "error": "cannot judge",
+    "metadata": "metadata", "missing_error": "missing error", "nondeterministic": "cannot judge", "error": "cannot judge",
 }  # fmt: skip
 """Kind of a signature -> the verdict of a row. The others are "ok", "skipped" and "no reference"."""
 
-FAILURES = frozenset({"crash", "signal", "hang", "memory", "NaN", "wrong", "metadata"})
+FAILURES = frozenset({"crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "missing error"})
 
 SIDE = frozenset({"torchscript"})
 """Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
@@ -28,7 +28,7 @@ SIDE = frozenset({"torchscript"})
 class Row(msgspec.Struct, omit_defaults=True):
     """One rung.
 
-    `verdict`: ok, crash, wrong, NaN, metadata, hang, memory, signal, skipped, no reference, cannot judge. `error` and
+    `verdict`: ok, crash, wrong, NaN, metadata, missing error, hang, memory, signal, skipped, no reference, cannot judge. `error` and
     `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest (None: there
     are no numbers).
     `reason`: why it was skipped, or what the failure is, in a sentence. `seconds`: compile and first run; `peak_bytes`: of its

@@ -52,7 +52,8 @@ def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eag
     if found.first_failing is not None:
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
-        command = _NEXT.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
+        wanted = {**_NEXT, row.rung: "graphdbg minify {graph}" + f" --rung {row.rung}"} if row.verdict == "missing error" else _NEXT
+        command = wanted.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
         found.next = command + (with_imports if command else "")
         return found
     eager = next((row for row in found.rows if row.rung == "eager"), None)
@@ -98,6 +99,8 @@ def phrase(row: Row) -> str:
         return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
     if row.verdict == "metadata":
         return f"gives other metadata than eager ({row.reason})"
+    if row.verdict == "missing error":
+        return f"raises nothing where {seen.raw if seen is not None else row.reason}"
     if row.verdict == "hang":
         return f"hangs{where}"
     if row.verdict == "memory":
@@ -116,6 +119,8 @@ def _failing(found: Triage, row: Row) -> str:
 
 
 def _meaning(found: Triage, row: Row) -> str:
+    if row.verdict == "missing error":
+        return "What eager refuses is computed there."
     if row.rung != "inductor":
         return _MEANING.get(row.rung, "")
     plain = next((other for other in found.rows if other.rung == "inductor_nofuse"), None)

@@ -2,8 +2,8 @@
 
 Every step is the command that a user types, in a process of its own, with default flags. A case is a file of `cases/`: NUMBER,
 MODE (no_grad, plain, grad: a backward follows), RUNGS (those that may be named), SAYS (the failure's text), CORE (what must be
-left, a pattern for each op), MOST (operations that may be left), and perhaps CHECK, MATCH (a text of the repro's output), DYNAMIC,
-`CALLS()` (argument lists of several calls), DTYPE, IN_LAYER (`f` takes the hidden state) or a `middle()` of its own.
+left, a pattern for each op), MOST (operations that may be left), and perhaps CHECK, MATCH (a text of the repro's output),
+DYNAMIC, `CALLS()` (argument lists of several calls), DTYPE, IN_LAYER (`f` takes the hidden state) or a `middle()` of its own.
 
 >>> row = follow("007", "alone", Path("work"))
 >>> row.rung, row.core, row.shown
@@ -202,7 +202,7 @@ def _repro(row: Row, bug: dict[str, Any], work: Path) -> None:
         if (work / "small" / name).exists():
             shutil.copy(work / "small" / name, clean)
     began = time.monotonic()
-    command = [sys.executable, "-c", CLEAN, str(clean / "repro.py")]
+    command = [sys.executable, "-c", CLEAN, str(clean.resolve() / "repro.py")]
     for number in range(3):
         trial = run_command(command, limit_s=DUMP_S, seed=toolchain_seed())
         (work / f"repro-{number}.log").write_text(f"{trial.code}\n{trial.output}")
