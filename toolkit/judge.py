@@ -308,10 +308,7 @@ class _Case:
             outcome.signature = Signature(
                 difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text
             )
-            word = {"accuracy": "wrong numbers", "nan": f"{difference.detail} that eager does not have"}.get(
-                difference.kind, "metadata"
-            )
-            outcome.verdict = f"{word}: {difference.text}"
+            outcome.verdict = f"{difference.word}: {difference.text}"
         return outcome
 
 

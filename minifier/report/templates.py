@@ -79,7 +79,7 @@ def wrong(eager, exact, got):
             odd = ~e.isfinite() & ((e == r) | (e.isnan() & r.isnan()))
             bad = odd & ~((e == g) | (e.isnan() & g.isnan()))
             if bad.any():
-                return f"output {i}: {int(bad.sum())} values are not NaN or infinite as eager's, such as {g[bad][0]} for {e[bad][0]}"
+                return f"output {i}: {int(bad.sum())} values like {g[bad][0]} where eager and float64 give {e[bad][0]}"
     return ""
 '''
 

@@ -12,7 +12,8 @@ changes a tensor.
 from __future__ import annotations
 
 from ..float64 import NoReference, reference
-from .comparison import Difference, compare, output_errors, significant_strides
+from .comparison import compare, output_errors, significant_strides
+from .difference import Difference
 from .measures import Distance, cosine, distance, relative_rmse, ulp_distance
 from .reductions import output_grains, output_lengths, reduction_length
 from .statistics import NodeStatistics, Streamed, node_statistics

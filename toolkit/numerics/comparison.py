@@ -26,12 +26,14 @@ Must not change any tensor.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 
 from ..outcome import OutputError
+from .difference import Difference, is_float
 from .measures import distance, rms, wide
+from .nonfinite import not_finite, signed_zero
 from .tolerances import tolerance
 
 FACTOR = 4.0
@@ -41,16 +43,6 @@ HALF_ELEMENT_EPS = 24.0
 NOISE_FACTOR = 256.0
 GRAIN_FACTOR = 4.0
 NO_REFERENCE = 10.0
-
-
-class Difference(NamedTuple):
-    """The first failure among the outputs: kind, which output, what differs, and for accuracy the relative error of the rung."""
-
-    kind: Literal["accuracy", "nan", "metadata"]
-    output: int
-    detail: str
-    size: float | None
-    text: str
 
 
 def compare(
@@ -68,7 +60,7 @@ def compare(
     `flips`: how many elements of a discrete output may differ. `lengths`: the longest reduction behind each output, where known.
     `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the largest of all.
 
-    Metadata is looked at first, then NaN and Inf that eager does not have, then numbers.
+    Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros.
     """
     if len(eager) != len(got):
         text = f"{len(got)} outputs instead of {len(eager)}"
@@ -79,7 +71,8 @@ def compare(
                 return difference
     if "nan" in check:
         for index, (want, have) in enumerate(zip(eager, got, strict=True)):
-            if difference := _not_finite(index, want, have):
+            truth = None if reference is None else reference[index]
+            if difference := not_finite(index, truth, want, have, flips):
                 return difference
     if "accuracy" not in check:
         return None
@@ -90,14 +83,17 @@ def compare(
         grain = grains[index] if index < len(grains) else max(grains, default=0.0)
         if difference := _numbers(index, truth, want, have, flips, length, grain):
             found.append(difference)
-    return max(found, key=lambda one: one.size or 0.0, default=None)
+    if found or reference is None:
+        return max(found, key=lambda one: one.size or 0.0, default=None)
+    signs = (signed_zero(index, *three) for index, three in enumerate(zip(reference, eager, got, strict=True)))
+    return next((one for one in signs if one), None)
 
 
 def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any]) -> list[OutputError]:
     """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no reference."""
     rows = []
     for index, (want, have) in enumerate(zip(eager, got, strict=False)):
-        if not _is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
+        if not is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
             continue
         if reference is None:
             apart = distance(have, want)
@@ -132,17 +128,6 @@ def significant_strides(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
 
 
-def _not_finite(index: int, want: Any, have: Any) -> Difference | None:
-    if not _is_float(want) or not _is_float(have) or want.shape != have.shape or not have.numel():
-        return None
-    for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
-        extra = int((test(have) & torch.isfinite(want)).sum())
-        if extra:
-            text = f"output {index}: {extra} of {have.numel()} elements are {name} where eager's are finite"
-            return Difference("nan", index, name, None, text)
-    return None
-
-
 def _numbers(
     index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int], length: int, grain: float
 ) -> Difference | None:
@@ -157,7 +142,7 @@ def _numbers(
         or want.layout != torch.strided
     ):
         return None
-    if not _is_float(want):
+    if not is_float(want):
         return _integers(index, truth, want, have, flips)
     rung, own, wrong = _errors(want if truth is None else truth, want, have, grain)
     allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
@@ -205,14 +190,6 @@ def _errors(
     factor = ELEMENT_FACTOR if own < scale else NOISE_FACTOR
     wrong = int(((g - r).abs() > factor * (e - r).abs().max() + floor).sum())
     return rung / scale, own / scale, wrong
-
-
-def _is_float(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.layout == torch.strided
-        and (value.is_floating_point() or value.is_complex())
-    )
 
 
 def _plain(value: Any) -> Any:

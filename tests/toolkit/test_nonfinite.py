@@ -1,0 +1,68 @@
+"""NaN and Inf that are missing, zeros of the wrong sign, and what rounding may decide of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.float64 import NoReference, reference
+from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.stability import flips
+
+NAN, INF = float("nan"), float("inf")
+
+
+def row(*values: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.tensor(values, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("eager", "got", "detail"),
+    [
+        (NAN, INF, "no nan"), (NAN, 2.0, "no nan"), (INF, 2.0, "no inf"), (INF, -INF, "no inf"), (-INF, NAN, "no inf"),
+        (2.0, INF, "inf"), (INF, INF, None), (NAN, NAN, None), (-INF, -INF, None),
+    ],
+)  # fmt: skip
+def test_what_is_not_finite_must_be_what_eager_and_float64_have(eager: float, got: float, detail: str | None) -> None:
+    found = compare([row(1.0, eager).double()], [row(1.0, eager)], [row(1.0, got)])
+    assert (None if found is None else (found.kind, found.detail)) == (None if detail is None else ("nan", detail))
+
+
+def test_an_overflow_that_float64_does_not_have_is_not_asked_for() -> None:
+    assert compare([row(70000.0).double()], [row(INF).half()], [row(60000.0).half()], check=["nan"]) is None
+    assert compare(None, [row(INF)], [row(2.0)], check=["nan"]) is None
+
+
+def test_what_rounding_decides_is_not_missing() -> None:
+    three = [row(INF).double()], [row(INF)], [row(1e30)]
+    assert compare(*three, check=["nan"]) is not None
+    assert compare(*three, check=["nan"], flips=lambda output: 1) is None
+
+
+def test_the_sign_of_a_zero_counts_where_float64_has_eagers() -> None:
+    found = compare([row(-0.0, 1.0).double()], [row(-0.0, 1.0)], [row(0.0, 1.0)])
+    assert found is not None
+    assert (found.kind, found.detail, found.word) == ("accuracy", "signed zero", "wrong sign of zero")
+    assert "the first is -0.0 in eager" in found.text
+    assert compare([row(0.0).double()], [row(-0.0)], [row(0.0)]) is None
+    assert compare([row(-1e-60, dtype=torch.float64)], [row(-0.0)], [row(0.0)]) is None
+    worse = compare([row(-0.0, 1.0).double()], [row(-0.0, 1.0)], [row(0.0, 2.0)])
+    assert worse is not None
+    assert worse.detail == ""
+
+
+def test_rounding_decides_nothing_where_nothing_is_rounded() -> None:
+    def clamped(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.where(x > 1e30, 9.223372036854775807e18, x).long(), torch.log(torch.relu(-x))]
+
+    x = row(INF, 2.0, 1.0)
+    gm = make_fx(clamped)(x)
+    truth = reference(gm, [x])
+    assert not isinstance(truth, NoReference)
+    assert flips(gm, [x], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook)) == [0, 0]
+    half = make_fx(lambda x: [torch.log(x * 0.1 - 0.1)])(row(1.0))
+    truth = reference(half, [row(1.0)])
+    assert not isinstance(truth, NoReference)
+    assert flips(half, [row(1.0)], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook)) == [1]

@@ -1,0 +1,47 @@
+"""One difference between a rung's outputs and eager's: the record that every comparison of this room returns.
+
+>>> Difference("accuracy", 0, "", 0.5, "output 0: ...").kind
+'accuracy'
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+
+SIGNED_ZERO = "signed zero"
+ROUNDING = "rounding"
+"""Details of an accuracy failure that is no wrong number by size: see `nonfinite.signed_zero` and `toolkit.roundings`."""
+
+
+class Difference(NamedTuple):
+    """Kind, which output (-1: none in particular), what differs, for accuracy the relative error of the rung, a sentence."""
+
+    kind: Literal["accuracy", "nan", "metadata"]
+    output: int
+    detail: str
+    size: float | None
+    text: str
+
+    @property
+    def word(self) -> str:
+        """The failure in two or three words."""
+        if self.kind == "metadata":
+            return "metadata"
+        if self.kind == "nan":
+            missing = self.detail.startswith("no ")
+            return f"{self.detail} where eager has it" if missing else f"{self.detail} that eager does not have"
+        return _WORDS.get(self.detail, "wrong numbers")
+
+
+_WORDS = {SIGNED_ZERO: "wrong sign of zero", ROUNDING: "a rounding is left out"}
+
+
+def is_float(value: object) -> bool:
+    """Whether a value is a dense tensor of floating-point or complex numbers."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and (value.is_floating_point() or value.is_complex())
+    )
