@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 READER_GONE_EXIT = 141
 """What a Unix program exits with when the reader of its stdout has closed it (`graphdbg ls --json | head -1`)."""
@@ -33,3 +36,13 @@ def say(text: str) -> None:
     """Prints one narration line on stderr."""
     sys.stderr.write(text if text.endswith("\n") else text + "\n")
     sys.stderr.flush()
+
+
+def terminal() -> Console | None:
+    """A console on stderr for a view that is drawn again and again; None where stderr is no terminal that can do it."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return None if console.is_dumb_terminal else console

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ..options import CHECKS, HANG_LIMIT_S, Options
+from ..resuming import resumed
 from .amounts import SECONDS, SIZE
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from ..engine import Event
     from ..minified import Minified
 
 
 @click.command()
-@click.argument("graph", metavar="RUN[/ID]")
+@click.argument("graph", metavar="RUN[/ID]", required=False)
 @click.option("-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
 @click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
-@click.option("--check", default="auto", show_default=True, metavar="CHECK", help=f"What counts as failing: {', '.join(CHECKS)}.")
+@click.option("--check", default="auto", show_default=True, metavar="CHECK",
+              help=f"What counts as failing: {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}' (see above).")
 @click.option("--match", metavar="REGEX", help="The failure's text must match this, in place of its signature.")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Queries at the same time.")
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True,
+              help="Queries at the same time; a search asks mostly one after the other, hence 1.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")
@@ -44,23 +48,49 @@ if TYPE_CHECKING:
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query, and one at the end.")
+@click.option("--json", "as_json", is_flag=True,
+              help="Print one JSON object per line: start, step, query, best, done (docs/minify-events.md).")
 def minify(
-    graph: str, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
+    graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
 ) -> None:
     """Shrink a failing graph to the smallest case that fails the same way.
 
     \b
     Each query runs in a process of its own, so a segfault or a hang is a verdict. OUT receives
-    case/, repro.py, issue.md and journal.jsonl. Ctrl-C keeps the best case so far.
+    case/ (the result), repro.py, issue.md, also/ (other failures that were met, as cases),
+    passes/ (the nearest case that does not fail) and journal.jsonl. Ctrl-C keeps the best case so
+    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing.
+
+    \b
+    --check 'cmd: ./test.sh {case}' asks a command of yours, run by sh where you are; {case} is
+    the folder of a candidate (graph.json, graph.py, tensors/). It alone decides: exit code 0
+    passes, 1 fails, 2 is ignored. Another code, or a signal (128 + its number), is a failure of
+    its own kind: it counts where the original ended so too. 126 and 127 (it cannot be run) stop.
+    A command that does not end is killed with all that it started. What it prints is in OUT/output/.
+
+    \b
     Exit code: 0 it was reduced, 1 the case does not fail, 130 interrupted (the best case is kept).
     """
-    options = Options(imports=imports, **asked).checked()
-    if imports and (here := str(Path.cwd())) not in sys.path:
+    options = Options(imports=imports, **asked)
+    if resume:
+        if out is None:
+            raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
+        unfinished = resumed(Path(out), options, _typed())
+        options, graph = unfinished.options, graph or unfinished.graph
+    if graph is None:
+        raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
+    options = options.checked()
+    if options.imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
     saved = _graph(graph, options)
-    folder = Path(out) if out else _free_folder(saved.stage, resume)
-    raise SystemExit(_run(saved, folder, options, resume, as_json))
+    folder = Path(out) if out else _free_folder(saved.stage)
+    raise SystemExit(_run(saved, graph, folder, options, resume, as_json))
+
+
+def _typed() -> set[str]:
+    """The parameters that stand on the command line."""
+    context = click.get_current_context()
+    return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
 def _graph(name: str, options: Options) -> SavedGraph:
@@ -78,66 +108,38 @@ def _graph(name: str, options: Options) -> SavedGraph:
     return saved
 
 
-def _run(saved: Any, out: Path, options: Options, resume: bool, as_json: bool) -> int:
+def _run(saved: Any, named: str, out: Path, options: Options, resume: bool, as_json: bool) -> int:
     from ..engine import Interrupted
     from ..isolated import DoesNotFailError, minify_saved
-
-    def show(event: Event) -> None:
-        if as_json:
-            emit(_event(event), as_json=True)
-        elif event.improved:
-            size = f"{event.answer.nodes} nodes, {event.answer.input_bytes} input bytes"
-            say(f"query {event.queries}: {size} ({event.step})")
+    from ..progress.shown import following
+    from ..progress.summary import sentences, summary
 
     code = 0
+    again = shlex.join(["graphdbg", "minify", "--resume", "-o", str(out)])
     try:
-        result = minify_saved(saved, out=out, options=options, resume=resume, on_event=show, narrate=say)
+        with following(as_json) as (tell, narrate):
+            result = minify_saved(
+                saved, out=out, options=options, resume=resume, named=named, narrate=narrate, tell=tell
+            )
     except DoesNotFailError as error:
         say(f"graphdbg: {error}")
         return 1
     except Interrupted as interrupted:
         result, code = interrupted.minified, 130
     except KeyboardInterrupt:
-        say(f"graphdbg: interrupted before anything was found; go on with --resume -o {out}")
+        say(f"graphdbg: interrupted before anything was found; go on with: {again}")
         return 130
-    _conclude(result, out, options, as_json, interrupted=code != 0)
-    return code
-
-
-def _conclude(result: Minified, out: Path, options: Options, as_json: bool, interrupted: bool) -> None:
-    report = {} if interrupted else _report(result, out, options)
-    summary = {
-        "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
-        "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
-        "history": result.history, "signature": result.signature.text() if result.signature else None,
-        "verified": list(result.verified), "verdicts": result.verdicts, "stopped": result.stopped, "notes": result.notes,
-        "others": [{"signature": other.signature, "count": other.count} for other in result.others], **report,
-    }  # fmt: skip
+    report = {} if code else _report(result, out, options)
     if as_json:
-        emit(summary, as_json=True)
-        return
-    for line in _lines(result, report):
+        emit(summary(result, report), as_json=True)
+        return code
+    for line in sentences(result, report):
         say(line)
-    if interrupted:
-        say(f"interrupted: go on with --resume -o {out}, or write a repro with graphdbg report {out}")
+    if code:
+        say(f"interrupted; the best case so far is kept. Go on with: {again}")
+        say(f"or write a repro of it with: {shlex.join(['graphdbg', 'report', str(out)])}")
     emit(str(result.path), as_json=False)
-
-
-def _lines(result: Minified, report: dict[str, Any]) -> list[str]:
-    (nodes, size), (shown, times) = result.original, result.verified
-    lines = [
-        f"{nodes} nodes, {size} input bytes -> {result.nodes} nodes, {result.input_bytes} input bytes "
-        f"in {result.queries} queries ({', '.join(f'{count} {name}' for name, count in sorted(result.verdicts.items()))})"
-    ]
-    if times:
-        lines.append(f"verified: {shown} of {times} fresh children fail the same way")
-    if result.stopped:
-        lines.append(f"stopped early: {result.stopped}")
-    for other in result.others:
-        lines.append(f"another failure, {other.count} times, not followed: {other.signature}")
-    lines += result.notes
-    lines += [f"{name}: {path}" for name, path in report.items() if name in ("repro", "issue")]
-    return lines
+    return code
 
 
 def _report(result: Minified, out: Path, options: Options) -> dict[str, Any]:
@@ -158,18 +160,7 @@ def _report(result: Minified, out: Path, options: Options) -> dict[str, Any]:
     return {"repro": str(report.repro) if report.repro else None, "issue": str(report.issue), "report_rate": report.rate}
 
 
-def _event(event: Event) -> dict[str, Any]:
-    answer = event.answer
-    return {
-        "event": "query", "queries": event.queries, "step": event.step, "case": event.candidate.text(),
-        "verdict": answer.verdict.value, "signature": answer.signature, "nodes": answer.nodes,
-        "input_bytes": answer.input_bytes, "seconds": answer.seconds, "improved": event.improved, "recalled": event.recalled,
-    }  # fmt: skip
-
-
-def _free_folder(stage: str, resume: bool) -> Path:
-    if resume:
-        raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
+def _free_folder(stage: str) -> Path:
     number = 1
     while (folder := Path(f"minified-{stage}" + (f"-{number}" if number > 1 else ""))).exists():
         number += 1

@@ -1,0 +1,65 @@
+"""Progress as lines, where nobody watches a terminal: first words at once, improvements, and a sign of life every ten seconds.
+
+>>> with PlainLines(say, State()) as lines: lines.take(event)
+query 4: 40 of 53 nodes, 4896 bytes of 6048 bytes of inputs (looking for the place)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from ..events import Asked, Happening, Started
+from .model import State, byte_text, span
+
+QUIET_S = 9.5
+"""After so long without a line there is one."""
+
+
+class PlainLines:
+    """Writes lines while the block runs; `say` is the way out."""
+
+    def __init__(self, say: Callable[[str], None], state: State, quiet_s: float = QUIET_S) -> None:
+        self._say, self.state, self._quiet_s = say, state, quiet_s
+        self._lock = threading.Lock()
+        self._said = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._live_on, name="graphdbg-progress", daemon=True)
+
+    def __enter__(self) -> PlainLines:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        self._said.set()
+        self._thread.join()
+
+    def say(self, text: str) -> None:
+        """One line."""
+        with self._lock:
+            self._say(text)
+        self._said.set()
+
+    def take(self, event: Happening) -> None:
+        """Takes in one event; says it where it is worth a line."""
+        self.state.take(event)
+        if isinstance(event, Started):
+            known = f"; {event.known} answers are known from before" if event.known else ""
+            self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
+        elif isinstance(event, Asked) and event.improved:
+            self.say(
+                f"query {event.queries}: {event.answer.nodes} of {self.state.nodes} nodes, "
+                f"{byte_text(event.answer.input_bytes)} of inputs ({self.state.doing()})"
+            )
+
+    def _live_on(self) -> None:
+        while not self._ended.is_set():
+            if self._said.wait(self._quiet_s):
+                self._said.clear()
+                continue
+            state = self.state
+            left = f", about {span(max(1.0, state.left_s()))} left" if state.recent and state.step != "sanity" else ""
+            with self._lock:
+                self._say(f"after {span(state.seconds())}: {state.doing()}; {state.counts()}; best: {state.size()}{left}")

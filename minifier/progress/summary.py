@@ -1,0 +1,68 @@
+"""The end of a minification in words and as the last line of --json. Prints nothing.
+
+>>> sentences(result, {"repro": "small/repro.py"})[0]
+'53 nodes, 6048 bytes of inputs -> 3 nodes, 4 bytes of inputs'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..minified import Minified
+from .model import VERDICTS, byte_text, counted
+
+_WITHOUT = {verdict.value: words for verdict, words in VERDICTS.items()}
+
+
+def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
+    """The `done` event."""
+    return {
+        "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
+        "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
+        "asked": result.asked, "history": result.history,
+        "signature": result.signature.text() if result.signature else None, "verified": list(result.verified),
+        "verdicts": result.verdicts, "stopped": result.stopped, "notes": result.notes,
+        "others": [
+            {"signature": other.signature, "count": other.count, "nodes": other.nodes,
+             "case": str(other.path) if other.path else None, "command": other.command or None}
+            for other in result.also
+        ],
+        "passes": str(result.passing) if result.passing else None, "difference": result.difference or None,
+        "parts": result.parts, **report,
+    }  # fmt: skip
+
+
+def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
+    """What is said at the end."""
+    (nodes, size), (shown, times) = result.original, result.verified
+    lines = [
+        f"{nodes} nodes, {byte_text(size)} of inputs -> {result.nodes} nodes, {byte_text(result.input_bytes)} of inputs",
+        counted(result.asked, result.verdicts),
+    ]
+    if times:
+        lines.append(f"verified: the saved case fails the same way in {shown} of {times} fresh processes")
+    if result.stopped:
+        lines.append(f"stopped early: {result.stopped}")
+    lines += needed(result)
+    if result.passing:
+        lines.append(f"nearest case that passes: {result.passing} ({result.difference})")
+    for other in result.also:
+        lines.append(f"another failure, seen {_times(other.count)}, not followed: {other.signature}")
+        if other.path:
+            lines.append(f"  {other.nodes} nodes in {other.path}; to minify it: {other.command}")
+    lines += result.notes
+    lines += [f"{name}: {path}" for name, path in report.items() if name in ("repro", "issue") and path]
+    return lines
+
+
+def needed(result: Minified) -> list[str]:
+    """What each node that is left is needed for, as far as it was asked."""
+    return [
+        f"without {part['name']} it {_WITHOUT[part['verdict']]}" + (f": {part['signature']}" if part["signature"] else "")
+        for part in result.parts
+        if part["verdict"] in _WITHOUT
+    ]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
