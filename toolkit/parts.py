@@ -10,11 +10,11 @@ The folder `work` holds the index of values, their tensors and the atoms. Must n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 from torch import fx
 
@@ -49,13 +49,13 @@ def keep_values(case: LiveCase, work: Path, *, seed: int) -> Atoms:
         values = record_values(case.gm, case.inputs, work, errors=True)
     atoms = Atoms.of(until(case.gm, values.raised) if values.raised else case.gm, values)
     save_values(values, work)
-    (work / ATOMS).write_text(json.dumps(atoms.to_json()))
+    (work / ATOMS).write_bytes(msgspec.json.encode(atoms.to_json()))
     return atoms
 
 
 def atoms_in(work: Path) -> Atoms:
     """The atoms that `keep_values` left."""
-    return Atoms.from_json(json.loads((work / ATOMS).read_text()))
+    return Atoms.from_json(msgspec.json.decode((work / ATOMS).read_bytes()))
 
 
 def part_of(

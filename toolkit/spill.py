@@ -85,17 +85,31 @@ def save_values(values: Values, folder: Path) -> None:
 
 def load_values(folder: Path) -> Values:
     """The values that `save_values` wrote; no tensor is read yet, and a tree is parsed when it is looked up."""
-    data = msgspec.json.decode((folder / INDEX).read_bytes())
+    data = _INDEX.decode((folder / INDEX).read_bytes())
     return Values(
-        [_live(value, folder) for value in data["inputs"]],
-        _Trees({(name, version): tree for name, version, tree in data["trees"]}, folder),
-        data["produced"],
-        {(user, name): version for user, name, version in data["read"]},
-        data["memory"],
-        {name: frozenset(storages) for name, storages in data["writes"].items()},
-        {name: (before, after) for name, (before, after) in data["grads"].items()},
-        data["random"],
+        [_live(value, folder) for value in data.inputs],
+        _Trees({(name, version): tree for name, version, tree in data.trees}, folder),
+        data.produced,
+        {(user, name): version for user, name, version in data.read},
+        data.memory,
+        {name: frozenset(storages) for name, storages in data.writes.items()},
+        data.grads,
+        data.random,
     )
+
+
+class _Index(msgspec.Struct, gc=False):
+    inputs: list[Any]
+    trees: list[tuple[str, int, msgspec.Raw]]
+    produced: dict[str, int]
+    read: list[tuple[str, str, int]]
+    memory: dict[str, tuple[int, ...]]
+    writes: dict[str, list[int]]
+    grads: dict[str, tuple[bool, bool]]
+    random: list[str]
+
+
+_INDEX = msgspec.json.Decoder(_Index)
 
 
 class _Trees(dict[tuple[str, int], Any]):
@@ -108,7 +122,7 @@ class _Trees(dict[tuple[str, int], Any]):
 
     def __getitem__(self, key: tuple[str, int]) -> Any:
         if key not in self._live:
-            self[key] = _live(super().__getitem__(key), self._folder)
+            self[key] = _live(msgspec.json.decode(super().__getitem__(key)), self._folder)
             self._live.add(key)
         return super().__getitem__(key)
 
