@@ -22,6 +22,7 @@ from ..dumps.reading import read_bytes
 from ..toolkit.isolation import ForkServer, default_memory_bytes
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
+from .command import TASK, CommandOracle
 from .engine import Event
 from .events import Follow, Started
 from .journal import Journal
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
 
 JOURNAL_FILE = "journal.jsonl"
+COMMAND_TASKS = TASK.partition(":")[0]
+OUTPUT = "output"
+"""In OUT: what a command of the user's printed, a file per query."""
 VALUES = "values"
 """In the work folder: what candidates are built from."""
 
@@ -47,14 +51,15 @@ def minify_saved(
     options: Options | None = None,
     resume: bool = False,
     named: str = "",
+    directory: str = "",
     on_event: Callable[[Event], None] | None = None,
     narrate: Callable[[str], None] = lambda text: None,
     tell: Follow = lambda event: None,
 ) -> Minified:
     """Reduces a saved graph; `out` receives case/ and journal.jsonl. Raises as `minify` does.
 
-    `named`: the graph as the user names it. What candidates are built from lies in OUT/.work until all is done, so that an
-    interrupted minification needs to record it only once.
+    `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. What candidates are
+    built from lies in OUT/.work until all is done, so that an interrupted minification needs to record it only once.
     """
     from ..toolkit.rungs import rung as known
 
@@ -63,19 +68,24 @@ def minify_saved(
     if out.exists() and not resume and any(path.name != WORK for path in out.iterdir()):
         raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
     work = out / WORK
+    directory = directory or str(Path.cwd())
     with ExitStack() as stack:
         # The pool is left after the server is closed, which resolves whatever its threads still wait for.
         pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
         memory = options.memory_limit or default_memory_bytes(options.jobs)
-        server = stack.enter_context(ForkServer(memory_bytes=memory, preload=PRELOAD))
+        server = stack.enter_context(ForkServer(memory_bytes=memory, preload=(*PRELOAD, COMMAND_TASKS)))
         path = saved.path.absolute()
-        about = {"graph": str(path), "options": options.to_json(), "directory": str(Path.cwd())}
+        about = {"graph": str(path), "options": options.to_json(), "directory": directory}
         journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
         stack.callback(journal.close)
         if not (work / VALUES / PREPARED).exists():
             shutil.rmtree(work / VALUES, ignore_errors=True)
         (work / VALUES).mkdir(parents=True, exist_ok=True)
-        oracle = Oracle(path, work / VALUES, server, options, first_limit_s(options), named=named or shown_path(path))
+        place = (path, work / VALUES, server, options, first_limit_s(options))
+        if options.command is None:
+            oracle = Oracle(*place, named=named or shown_path(path))
+        else:
+            oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
         tell(Started(oracle.named, str(out), options.to_json(), journal.known))
         session = Session(oracle, journal, out, options, narrate=narrate, tell=tell, on_event=on_event)
         try:

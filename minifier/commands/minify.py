@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
+from ...toolkit.recorder.summary import shown_path
 from ..options import CHECKS, HANG_LIMIT_S, Options
 from ..resuming import resumed
 from .amounts import SECONDS, SIZE
@@ -72,11 +73,13 @@ def minify(
     Exit code: 0 it was reduced, 1 the case does not fail, 130 interrupted (the best case is kept).
     """
     options = Options(imports=imports, **asked)
+    directory, named = "", graph
     if resume:
         if out is None:
             raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
-        options, graph = unfinished.options, graph or unfinished.graph
+        options, directory = unfinished.options, unfinished.directory
+        graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
         raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
     options = options.checked()
@@ -84,7 +87,8 @@ def minify(
         sys.path.append(here)  # the fork server searches where we search
     saved = _graph(graph, options)
     folder = Path(out) if out else _free_folder(saved.stage)
-    raise SystemExit(_run(saved, graph, folder, options, resume, as_json))
+    where = {"out": folder, "named": named or graph, "directory": directory, "resume": resume}
+    raise SystemExit(_run(saved, folder, options, where, as_json))
 
 
 def _typed() -> set[str]:
@@ -108,7 +112,7 @@ def _graph(name: str, options: Options) -> SavedGraph:
     return saved
 
 
-def _run(saved: Any, named: str, out: Path, options: Options, resume: bool, as_json: bool) -> int:
+def _run(saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool) -> int:
     from ..engine import Interrupted
     from ..isolated import DoesNotFailError, minify_saved
     from ..progress.shown import following
@@ -118,9 +122,7 @@ def _run(saved: Any, named: str, out: Path, options: Options, resume: bool, as_j
     again = shlex.join(["graphdbg", "minify", "--resume", "-o", str(out)])
     try:
         with following(as_json) as (tell, narrate):
-            result = minify_saved(
-                saved, out=out, options=options, resume=resume, named=named, narrate=narrate, tell=tell
-            )
+            result = minify_saved(saved, options=options, narrate=narrate, tell=tell, **where)
     except DoesNotFailError as error:
         say(f"graphdbg: {error}")
         return 1
