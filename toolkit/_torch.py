@@ -174,15 +174,15 @@ def no_caches() -> Iterator[None]:
 def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], Any]:
     """Fake inputs for a compile, and their fake mode.
 
-    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs (with symbols only if
-    `dynamic`); else fresh
-    static ones made from the real inputs. Fake tensors have no public module. Checked: 2.13.0.
+    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them share memory
+    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. Fake tensors have no public module. Checked: 2.13.0.
     """
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, FakeTensor)}
-    if len(modes) == 1 and all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True)):
+    alike = all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True))
+    if len(modes) == 1 and alike and _share_as_promised(recorded, inputs):
         return recorded, next(iter(modes.values()))
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
@@ -204,6 +204,17 @@ def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
 
 def is_number(node: fx.Node) -> bool:
     """Whether a node's value is a number, a size for instance, and not a tensor."""
+def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """Whether real inputs share memory wherever the recorded values do: a compiler relies on that."""
+    first: dict[int, Any] = {}
+    for fake, real in zip(recorded, inputs, strict=True):
+        if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake):
+            mate = first.setdefault(fake.untyped_storage()._cdata, real)
+            if mate is not real and real.numel() and mate.untyped_storage()._cdata != real.untyped_storage()._cdata:
+                return False
+    return True
+
+
     return isinstance(_fake_of(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
 
 

@@ -142,6 +142,16 @@ def input_bytes(inputs: Sequence[Any]) -> int:
     return total
 
 
+def shares_memory(one: Any, other: Any) -> bool:
+    """Whether two values are strided tensors on one storage that holds anything."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    if one.layout is not torch.strided or other.layout is not torch.strided:
+        return False
+    where = one.untyped_storage().data_ptr()
+    return where != 0 and where == other.untyped_storage().data_ptr()
+
+
 def compact(tensor: torch.Tensor) -> torch.Tensor:
     """A detached clone with the same strides and overlap on memory of its own; an offset is kept, a far one brought near."""
     bare = tensor.detach()

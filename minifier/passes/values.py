@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import torch
 
+from ...toolkit.copying import clone_inputs
+from ...toolkit.values import shares_memory
 from . import Case
 
 SEED = 0
@@ -44,6 +46,11 @@ def apply(case: Case, edit: str) -> Case:
     _, position, kind = edit.split(" ")
     index = int(position)
     old = case.inputs[index]
+    if any(shares_memory(old, other) for place, other in enumerate(case.inputs) if place != index):
+        inputs = clone_inputs(case.inputs)
+        with torch.no_grad():
+            inputs[index].copy_(KINDS[kind](old.shape, index).to(old.dtype))
+        return Case(case.gm, inputs, case.spec)
     new = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
     new.copy_(KINDS[kind](old.shape, index).to(old.dtype))
     inputs = list(case.inputs)
