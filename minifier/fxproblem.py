@@ -55,6 +55,11 @@ class FxProblem:
     def bypasses(self, atom: int) -> Sequence[int]:
         return self.atoms.bypasses[atom]
 
+    @property
+    def drawing(self) -> Sequence[int]:
+        """The atoms that draw random numbers."""
+        return self.atoms.random
+
     def build(self, candidate: Candidate) -> tuple[fx.GraphModule, list[Any]]:
         """The candidate's module and inputs."""
         return build(

@@ -58,6 +58,8 @@ class Oracle:
     atoms: dict[str, Any] = field(default_factory=dict[str, Any])
     notes: list[str] = field(default_factory=list[str])
     hints: Sequence[int] = ()
+    switches: Sequence[str] = ()
+    """Edits that turn off what holds for the whole case (see passes.switches)."""
     named: str = ""
     """The case as the user named it."""
     _targets: dict[str, str] = field(default_factory=dict[str, str])
@@ -70,15 +72,15 @@ class Oracle:
         kept = self.work / PREPARED
         if kept.exists():
             value = msgspec.json.decode(kept.read_bytes())
-            self.atoms, self.notes = value["atoms"], value["notes"]
+            self.atoms, self.notes, self.switches = value["atoms"], value["notes"], value["switches"]
             return
         reply = self.server.call(f"{TASKS}:prepare", self._payload(None), self.limit_s)
         if reply.status != "done":
             raise_user_error(reply)
             why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
             raise errors.UsageError("cannot minify this graph", f"running it eagerly, to record its values, failed: {why}")
-        self.atoms, self.notes = reply.value["atoms"], reply.value["notes"]
-        write_file(kept, msgspec.json.encode({"atoms": self.atoms, "notes": self.notes}))
+        self.atoms, self.notes, self.switches = (reply.value[name] for name in ("atoms", "notes", "switches"))
+        write_file(kept, msgspec.json.encode({"atoms": self.atoms, "notes": self.notes, "switches": self.switches}))
 
     def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
         """One query. `candidate` None is the whole case, or that of another folder."""
@@ -188,6 +190,11 @@ class Oracle:
 
     def bypasses(self, atom: int) -> Sequence[int]:
         return self.atoms["bypasses"][atom]
+
+    @property
+    def drawing(self) -> Sequence[int]:
+        """The atoms that draw random numbers."""
+        return self.atoms["random"]
 
     def test(self, candidate: Candidate) -> Answer:
         """One query in a child of its own."""

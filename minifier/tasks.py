@@ -18,6 +18,7 @@ from torch import fx
 from ..dumps import live
 from ..dumps.store import load_graph
 from ..toolkit import _torch
+from ..toolkit.carried import fake_of
 from ..toolkit.imports import import_modules
 from ..toolkit.isolation.child import mark
 from ..toolkit.judge import judge
@@ -28,6 +29,7 @@ from ..toolkit.surroundings import in_force
 from ..toolkit.values import input_bytes
 from .fxproblem import loose_outputs
 from .passes import PASSES, Case
+from .passes.switches import early
 from .problem import Candidate
 
 
@@ -44,6 +46,7 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
         "nodes": len(case.gm.graph.nodes),
         "input_bytes": input_bytes(case.inputs),
         "notes": case.notes,
+        "switches": early(Case(case.gm, case.inputs, case.spec)),
     }
 
 
@@ -74,7 +77,7 @@ def propose(payload: dict[str, Any]) -> dict[str, Any]:
     import_modules(payload["imports"])
     gm, inputs, spec = _load(payload)
     with in_force(spec):
-        return {"rounds": PASSES[payload["pass"]].propose(Case(gm, inputs))}
+        return {"rounds": PASSES[payload["pass"]].propose(Case(gm, inputs, spec))}
 
 
 def emit(payload: dict[str, Any]) -> dict[str, Any]:
@@ -82,11 +85,16 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     import_modules(payload["imports"])
     gm, inputs, spec = _load(payload)
     record = load_graph(payload["case"]).record
-    if payload["candidate"] is not None and payload["candidate"]["edits"]:
+    kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
+            for room, values in record.config.items()}  # fmt: skip
+    record = msgspec.structs.replace(record, config={room: values for room, values in kept.items() if values})
+    if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):
         fakes, mode = _torch.shared_fakes(gm, inputs, dynamic=False)
         with in_force(spec), mode:
             _Renew(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
-    live.save_graph(gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs)
+    live.save_graph(
+        gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs, ambient=spec.ambient
+    )
     return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec)}
 
 
@@ -99,13 +107,14 @@ def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpe
     module, inputs, spec = part_of(
         saved, Path(payload["work"]), candidate.keep, bypass=candidate.bypass, returned=candidate.returned
     )
-    case = Case(module, inputs)
+    case = Case(module, inputs, spec)
     for edit in candidate.edits:
         try:
             with in_force(spec):
                 case = PASSES[edit.partition(" ")[0]].apply(case, edit)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
             raise Invalid(f"{edit}: {error}") from error
+        spec = case.spec
     return case.gm, case.inputs, spec
 
 

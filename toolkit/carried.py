@@ -147,8 +147,10 @@ def bound_by(value: Any) -> set[str]:
     return {str(number.node.expr) for number in numbers if isinstance(number, SYMBOLIC) and number.node.expr.is_symbol}
 
 
-def binding(others: Sequence[fx.Node], given: Sequence[Any]) -> set[str]:
-    """The names of the placeholders among `others` that must come in too, so that every symbol of what is given is bound."""
+def binding(others: Sequence[fx.Node], given: Sequence[Any]) -> tuple[set[str], set[str]]:
+    """The names of the placeholders among `others` that must come in too, so that every symbol of what is given is bound,
+    and the symbols that none of them binds (sizes that depend on data).
+    """
     loose = {symbol for value in given for symbol in symbols_in(value)}
     loose -= {symbol for value in given for symbol in bound_by(value)}
     added: set[str] = set()
@@ -156,4 +158,4 @@ def binding(others: Sequence[fx.Node], given: Sequence[Any]) -> set[str]:
         if gained := loose & bound_by(fake_of(node)):
             loose -= gained
             added.add(node.name)
-    return added
+    return added, loose

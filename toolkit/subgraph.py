@@ -88,6 +88,7 @@ class _Builder:
         self.by_name = {node.name: node for node in self.order}
         self.behind = depends_on_tangents(gm.graph) if joint else set()
         self.plan = Plan()
+        self.loose: set[str] = set()
         self.graph = fx.Graph()
         self.env: dict[Handle, Any] = {}
 
@@ -116,6 +117,10 @@ class _Builder:
         for node in self.graph.nodes:
             if node.op == "call_module" and any(True for _ in module.get_submodule(str(node.target)).buffers()):
                 _replace_module(module, str(node.target))
+        if self.loose:  # sizes that only a dropped node's data tells are numbers here
+            for node in self.graph.nodes:
+                for key in ("val", "example_value", "unbacked_bindings"):
+                    node.meta.pop(key, None)
         self.graph.lint()
         module.meta = dict(self.gm.meta)
         return module, inputs
@@ -159,8 +164,9 @@ class _Builder:
         inputs: list[Any] = []
         computed = self.atoms.of_node.keys() | self.atoms.carried.names
         originals = [node for node in self.order if node.op == "placeholder" and node.name not in computed]
-        binders = binding([node for node in originals if node.name not in self.plan.used], self._values_given(originals))
-        self.plan.used |= binders
+        others = [node for node in originals if node.name not in self.plan.used]
+        added, self.loose = binding(others, self._values_given(originals))
+        self.plan.used |= added
         there: list[str] = []
         for node, value in zip(originals, self.values.inputs, strict=True):
             if node.name in self.plan.used:
@@ -177,14 +183,14 @@ class _Builder:
             if name in self.behind and "tangents" not in label:
                 label = f"tangents_{label}"
             made = (name, version)
-            self.env[made] = self._input(self.values.tree(*made), label, self.by_name[name], inputs, tensors)
+            node = self.by_name[name]
+            self.env[made] = self._input(self.values.tree(*made), label, node, fake_of(node), inputs, tensors)
         return inputs
 
     def _values_given(self, originals: list[fx.Node]) -> list[Any]:
         """The fake values of all that comes in."""
         used = [node for node in originals if node.name in self.plan.used]
-        first = [self.by_name[name] for name, version in self.plan.cut if version == self.values.produced[name]]
-        return [fake_of(node) for node in (*used, *first)]
+        return [fake_of(node) for node in (*used, *(self.by_name[name] for name, _ in self.plan.cut))]
 
     def _load(self, inputs: dict[str, Any]) -> dict[int, torch.Tensor]:
         """The recorded tensors that the plan names, by the id of their record; views of one memory share it."""
@@ -201,15 +207,21 @@ class _Builder:
                 tensors[id(held)] = clone_inputs([tensors[id(held)]])[0]
         return tensors
 
-    def _input(self, tree: Any, label: str, node: fx.Node, inputs: list[Any], tensors: dict[int, torch.Tensor]) -> Any:
+    def _input(
+        self, tree: Any, label: str, node: fx.Node, fake: Any, inputs: list[Any], tensors: dict[int, torch.Tensor]
+    ) -> Any:
         if isinstance(tree, Held):
             placeholder = self.graph.placeholder(label)
-            if tree is self.values.trees.get((node.name, self.values.produced[node.name])):
-                placeholder.meta = {key: node.meta[key] for key in KEPT_META if key in node.meta}
+            placeholder.meta = {key: node.meta[key] for key in KEPT_META if key in node.meta}
+            if isinstance(fake, torch.Tensor):
+                placeholder.meta |= {key: fake for key in ("val", "example_value") if key in node.meta}
             inputs.append(tensors[id(tree)] if id(tree) in tensors else tree.load())
             return placeholder
         if isinstance(tree, (list, tuple)):
-            parts = [self._input(part, f"{label}_{i}", node, inputs, tensors) for i, part in enumerate(tree)]
+            fakes = fake if isinstance(fake, (list, tuple)) and len(fake) == len(tree) else [None] * len(tree)
+            parts = [
+                self._input(part, f"{label}_{i}", node, fakes[i], inputs, tensors) for i, part in enumerate(tree)
+            ]
             return parts if isinstance(tree, list) else tuple(parts)
         return tree
 
@@ -233,7 +245,7 @@ class _Builder:
             new.meta["user_visible_output_idxs"] = list(range(len(results)))
 
 
-KEPT_META = ("val", "example_value", "tensor_meta", "stack_trace", "nn_module_stack", "seq_nr", "original_aten", "from_node")
+KEPT_META = ("stack_trace", "nn_module_stack", "seq_nr", "original_aten", "from_node")
 POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "desc", "val", "example_value", "tensor_meta")
 """Metadata of the output node that counts outputs: the partitioner drops those beyond the end of `desc`."""
 

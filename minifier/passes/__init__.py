@@ -10,9 +10,11 @@ nothing of search order, caches, isolation or time. To add one: its file, and it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from ...toolkit.spec import ReplaySpec
 
 if TYPE_CHECKING:
     from torch import fx
@@ -24,15 +26,17 @@ class Case:
 
     gm: fx.GraphModule
     inputs: list[Any]
+    spec: ReplaySpec = field(default_factory=ReplaySpec)
+    """How it enters the compiler, and with what settings."""
 
 
 def _passes() -> dict[str, ModuleType]:
-    from . import dims, strides, values
+    from . import dims, strides, switches, values
 
-    return {"dims": dims, "values": values, "strides": strides}
+    return {"dims": dims, "values": values, "strides": strides, "switches": switches}
 
 
-NAMES = ("dims", "values", "strides")
+NAMES = ("dims", "values", "strides", "switches")
 """The passes in the order in which they run."""
 
 

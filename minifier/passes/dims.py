@@ -84,7 +84,7 @@ def apply(case: Case, edit: str) -> Case:
         if node.op in ("call_function", "call_method"):
             _resize_arguments(node, substitute)
     gm.recompile()
-    return Case(gm, inputs)
+    return Case(gm, inputs, case.spec)
 
 
 def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Strides: inputs become contiguous with no storage offset.
+"""Strides: inputs become contiguous with no storage offset, on memory of their own.
 
 >>> propose(case)
 [['strides 1']]
@@ -13,12 +13,15 @@ from . import Case
 
 
 def propose(case: Case) -> list[list[str]]:
-    """All strided inputs that are not contiguous from offset 0 on."""
-    found = [
-        f"strides {position}" for position, value in enumerate(case.inputs)
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided
-        and not (value.is_contiguous() and value.storage_offset() == 0)
-    ]  # fmt: skip
+    """All strided inputs that are not contiguous from offset 0 on, or share memory with an earlier one."""
+    found: list[str] = []
+    seen: set[int] = set()
+    for position, value in enumerate(case.inputs):
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            memory = value.untyped_storage().data_ptr()
+            if not value.is_contiguous() or value.storage_offset() or (memory in seen and memory):
+                found.append(f"strides {position}")
+            seen.add(memory)
     return [found] if found else []
 
 
@@ -30,4 +33,4 @@ def apply(case: Case, edit: str) -> Case:
     old = case.inputs[index]
     inputs = list(case.inputs)
     inputs[index] = old.detach().clone(memory_format=torch.contiguous_format).requires_grad_(old.requires_grad)
-    return Case(without_fakes(case.gm), inputs)
+    return Case(without_fakes(case.gm), inputs, case.spec)

@@ -42,7 +42,7 @@ def _plain(value: torch.Tensor) -> bool:
 
 
 def apply(case: Case, edit: str) -> Case:
-    """The case with one input's values replaced; shape, strides, dtype and device stay."""
+    """The case with one input's values replaced; shape, strides, dtype, device, and what memory is shared, stay."""
     _, position, kind = edit.split(" ")
     index = int(position)
     old = case.inputs[index]
@@ -55,4 +55,4 @@ def apply(case: Case, edit: str) -> Case:
     new.copy_(KINDS[kind](old.shape, index).to(old.dtype))
     inputs = list(case.inputs)
     inputs[index] = new.requires_grad_(old.requires_grad)
-    return Case(case.gm, inputs)
+    return Case(case.gm, inputs, case.spec)

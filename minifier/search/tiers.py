@@ -9,12 +9,15 @@ from .grow import reduce_atoms
 from .hint import hint
 from .polish import polish
 from .quotient import quotient
+from .switches import switches
 
 LOCATE: list[tuple[str, Step]] = [("hint", hint), ("quotient", quotient)]
 REDUCE: list[tuple[str, Step]] = [("atoms", reduce_atoms)]
 FINISH: list[tuple[str, Step]] = [("polish", polish)]
 
-TIERS = [*LOCATE, *REDUCE, *FINISH]
+FIRST: list[tuple[str, Step]] = [("switches", switches)]
+
+TIERS = [*FIRST, *LOCATE, *REDUCE, *FINISH]
 
 
 def gentle(largest: int) -> list[tuple[str, Step]]:

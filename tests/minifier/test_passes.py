@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.dumps.schema import Ambient
 from graphdbg.minifier.passes import NAMES, PASSES, Case
+from graphdbg.toolkit.spec import ReplaySpec
 
 
 def case(f: Any, *inputs: Any) -> Case:
@@ -69,6 +71,63 @@ def test_values_give_way_to_ones_or_seeded_numbers() -> None:
     assert PASSES["values"].propose(plain) == []
     first, second = (applied("values", given, rounds[1]).inputs[0] for _ in range(2))
     assert torch.equal(first, second)
+
+
+def test_strides_part_inputs_of_one_memory() -> None:
+    x = torch.randn(4, 4)
+    given = case(lambda a, b: a + b, x, x)
+    assert PASSES["strides"].propose(given) == [["strides 1"]]
+    parted = applied("strides", given, ["strides 1"])
+    assert parted.inputs[0].data_ptr() != parted.inputs[1].data_ptr()
+
+
+def dynamo_case(**spec: Any) -> Case:
+    """A training graph with symbols and modes, as Dynamo makes it."""
+    seen: list[Any] = []
+
+    def backend(gm: Any, fakes: Any) -> Any:
+        seen.append(gm)
+        return gm
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        n = x.size(0) * 2
+        with torch.no_grad():
+            y = x.sin()
+        with torch.autocast("cpu", torch.bfloat16):
+            z = y.repeat(2, 1).view(n, -1) @ x.t()
+        return z * x.sum()
+
+    torch._dynamo.reset()
+    torch.compile(f, backend=backend, dynamic=True)(torch.randn(3, 4, requires_grad=True))
+    inputs = [
+        torch.randn(3, 4, requires_grad=True) if isinstance(node.meta["example_value"], torch.Tensor) else (3, 4)[i]
+        for i, node in enumerate(node for node in seen[0].graph.nodes if node.op == "placeholder")
+    ]
+    return Case(seen[0], inputs, ReplaySpec("dynamo", dynamic=True, **spec))
+
+
+def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
+    settings = {"inductor": {"max_autotune": True, "cpp.simdlen": 256}}
+    given = dynamo_case(config=settings, ambient=Ambient(autocast={"cpu": "bfloat16"}))
+    off = PASSES["switches"]
+    assert off.early(given) == ["switches static", "switches grad", "switches config inductor max_autotune"]
+    first, everything, singly = off.propose(given)
+    assert first == [*off.early(given), "switches autocast", "switches modes"]
+    assert everything == ["switches config"]
+    plain = given
+    for edit in first:
+        plain = off.apply(plain, edit)
+        plain.gm(*plain.inputs)
+    assert [type(value) for value in plain.inputs] == [torch.Tensor]
+    assert not plain.inputs[0].requires_grad
+    assert not any("autocast" in str(node.target) or "grad" in str(node.target) for node in plain.gm.graph.nodes)
+    assert (plain.spec.dynamic, plain.spec.ambient.grad, plain.spec.ambient.autocast) == (False, False, {})
+    assert plain.spec.config == {"inductor": {"cpp.simdlen": 256}}
+    assert off.apply(plain, everything[0]).spec.config == {}
+    assert off.propose(plain) == [["switches config inductor cpp.simdlen"]]
+    assert [edit.split()[-1] for edit in singly] == ["max_autotune", "cpp.simdlen"]
+    assert len(given.inputs) == 3
+    assert given.spec.dynamic
 
 
 def test_strides_become_contiguous() -> None:
