@@ -10,10 +10,7 @@ was not seen: a program that does not fail is written with those words in the is
 
 from __future__ import annotations
 
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
@@ -26,12 +23,12 @@ from ...dumps.output import say
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
-from ...toolkit.imports import homes_of
-from . import artifacts, environment, issue, layers, verify
+from . import artifacts, environment, issue, layers
 from .case import Case, Failure
-from .memo import Memo, key_of
 from .program import CannotExpressError
-from .repro import SENTENCES, Script, candidates
+from .repro import SENTENCES, Script
+from .starter import Starter
+from .trying import Found, lay_down, search
 from .values import ITEM_SIZES
 
 TIMES = 3
@@ -71,15 +68,6 @@ class Report:
         return plain | {"rate": self.rate, "verified": self.verified}
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The chosen program and its runs."""
-
-    script: Script
-    runs: verify.Verification
-    layers: dict[str, int]
-
-
 def emit_report(
     saved: SavedGraph,
     out: Path,
@@ -91,19 +79,23 @@ def emit_report(
     imports: Sequence[str] = (),
     times: int = TIMES,
     narrate: Callable[[str], None] = say,
+    starter: Starter | None = None,
+    trusted: bool = False,
 ) -> Report:
     """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
 
     `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from. `imports`
     are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few more when the
-    plainest program does not fail. Raises UsageError when a file exists.
+    plainest program does not fail. `starter`: processes that were started before (see `starter`). `trusted`: the graph was just
+    written by us, so that its targets are known to be on the allow-list. Raises UsageError when a file exists.
     """
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
-    needed = _needs(saved, imports)
-    saved.module()  # refuses whatever is off the allow-list: what follows runs the graph's own text as a program
+    needed = _needs(saved, imports) if imports else False
+    if not trusted or imports:
+        saved.module()  # refuses whatever is off the allow-list: what follows runs the graph's own text as a program
     out.mkdir(parents=True, exist_ok=True)
     record, redactor = saved.record, Redactor()
     nodes = node_count(record.graph)
@@ -111,9 +103,9 @@ def emit_report(
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
     case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
                 imports=tuple(imports), needs_imports=needed)
-    found: _Found | None = None
+    found: Found | None = None
     try:
-        found = _search(case, saved, times, redactor, narrate)
+        found = search(case, saved, times, redactor, narrate, starter)
         if case.imports and _imports_them(found.script, case.imports):
             report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
     except (CannotExpressError, RefusedError) as error:
@@ -129,41 +121,6 @@ def emit_report(
     for note in report.notes:
         narrate(note)
     return report
-
-
-def _search(case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None]) -> _Found:
-    """Runs candidates, plainest first, until one shows the failure; then runs that one until `times` runs are done."""
-    seed = verify.toolchain_seed()
-    versions = environment.versions_text()
-    path = homes_of(case.imports)
-    first: _Found | None = None
-    for script in _attempts(case):
-        if first and script.loose and first.runs.trials[-1].code == verify.GONE:
-            continue  # it runs through: the exception's text is not what stands in the way
-        key = key_of(script.text, script.sidecar, versions)
-        known = Memo.read(saved.path, key) if saved.run is None else None
-        with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
-            program = _lay_down(script, Path(folder), redactor)
-            narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
-            trial = verify.run_once(program, seed=seed, path=path)
-            if trial.code == verify.BUG:
-                earlier = [verify.Trial(code, "", 0.0) for code in known.codes] if known else []
-                missing = times - 1 - len(earlier)
-                codes = known.layers if known else {}
-                stop = threading.Event()
-                with ThreadPoolExecutor(1) as beside, verify.ending(stop):
-                    ask = script.entry == "torch.compile" and not codes
-                    probing = beside.submit(layers.probe, program, stop=stop, path=path) if ask else None
-                    rest = verify.run_many(program, missing, seed=seed, path=path) if missing > 0 else []
-                found = _Found(
-                    script, verify.Verification((trial, *rest, *earlier)), probing.result() if probing else codes
-                )
-                if saved.run is None:
-                    Memo(key=key, codes=[one.code for one in found.runs.trials], layers=found.layers).write(saved.path)
-                return found
-        first = first or _Found(script, verify.Verification((trial,)), {})
-    assert first is not None, "candidates() yields one program or raises"
-    return first
 
 
 def _needs(saved: SavedGraph, imports: Sequence[str]) -> bool:
@@ -183,24 +140,8 @@ def _imports_them(script: Script, imports: Sequence[str]) -> bool:
     return f"    import {imports[0]}" in script.text
 
 
-def _attempts(case: Case) -> Iterator[Script]:
-    """The candidates; for a crash each one also without asking for the exception's text, right after itself."""
-    for script in candidates(case):
-        yield script
-        if case.failure.kind == "crash" and script.part:
-            yield script.without_part()
-
-
-def _lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:
-    program = folder / "repro.py"
-    program.write_text(redactor.text(script.text), encoding="utf-8")
-    if script.sidecar is not None:
-        program.with_suffix(".safetensors").write_bytes(script.sidecar)
-    return program
-
-
-def _write_program(report: Report, found: _Found, redactor: Redactor) -> None:
-    report.repro = _lay_down(found.script, report.out, redactor)
+def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
+    report.repro = lay_down(found.script, report.out, redactor)
     report.sidecar = report.repro.with_suffix(".safetensors") if found.script.sidecar is not None else None
     report.entry, report.inputs = found.script.entry, found.script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
@@ -209,7 +150,7 @@ def _write_program(report: Report, found: _Found, redactor: Redactor) -> None:
         report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")
 
 
-def _facts(case: Case, report: Report, found: _Found | None) -> issue.Facts:
+def _facts(case: Case, report: Report, found: Found | None) -> issue.Facts:
     failure = case.failure
     program = report.repro.read_text(encoding="utf-8") if report.repro else ""
     sentence = SENTENCES.get(failure.kind, "torch.compile fails")

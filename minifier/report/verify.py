@@ -22,9 +22,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from ...toolkit.isolation.cache import known_seed, plant, seed_folder
 from ...toolkit.isolation.folders import owned
 from ...toolkit.isolation.guard import guarded
+from .starter import Starter
 
 LIMIT_S = 300.0
 _LOG_CHARACTERS = 4_000_000
@@ -72,49 +75,65 @@ class Verification:
         return (chosen or self.trials[0]).output if self.trials else ""
 
 
+@contextlib.contextmanager
+def starting(count: int = 1, *, seed: Path | None = None, path: Sequence[str] = ()) -> Generator[Starter]:
+    """Processes that import torch from now on, in which programs then run without that wait (see `starter`). CPU only."""
+    with contextlib.ExitStack() as stack:
+        places: list[tuple[Mapping[str, str], Path]] = []
+        for _ in range(count):
+            folders = _folders(stack.enter_context(owned("graphdbg-verify-")), seed)
+            places.append((_environment(folders, path) | _FORKING, folders["cwd"]))
+        starter = Starter(places)
+        stack.callback(starter.close)
+        yield starter
+
+
+_FORKING = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""A process that forks must have no worker processes of Inductor's and no CUDA."""
+
+
 def run_once(
     program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None, stop: threading.Event | None = None,
-    path: Sequence[str] = (),
+    path: Sequence[str] = (), starter: Starter | None = None,
 ) -> Trial:  # fmt: skip
     """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty.
 
     `path`: folders where it finds modules beside torch.
     """
-    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, seed=seed, stop=stop, path=path)
+    command = [sys.executable, str(program.resolve())]
+    trial = run_command(command, limit_s=limit_s, seed=seed, stop=stop, path=path, starter=starter)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
 
 
 def run_command(
     command: Sequence[str], *, limit_s: float, seed: Path | None = None, stop: threading.Event | None = None,
-    after: Callable[[Path], None] | None = None, path: Sequence[str] = (),
+    after: Callable[[Path], None] | None = None, path: Sequence[str] = (), starter: Starter | None = None,
 ) -> Trial:  # fmt: skip
     """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
-    Setting `stop` from another thread ends it at once.
+    Setting `stop` from another thread ends it at once. With a `starter` it begins there, with torch imported.
     """
     with owned("graphdbg-verify-") as scratch:
-        folders = {name: scratch / name for name in ("cache", "tmp", "cwd")}
-        for folder in folders.values():
-            folder.mkdir()
-        if seed is not None:
-            from ...toolkit.isolation.cache import plant
-
-            plant(folders["cache"], seed)
-            _place_headers(folders)
+        folders = _folders(scratch, seed)
         started = time.monotonic()
-        code, output = _run(command, _environment(folders, path), folders["cwd"], limit_s, stop)
+        environment, ran = _environment(folders, path), None
+        if starter is not None and starter.takes(command):
+            ran = starter.run(command, environment | _FORKING, folders["cwd"], limit_s, stop)
+        code, output = ran or _run(command, environment, folders["cwd"], limit_s, stop)
         if after is not None:
             after(folders["cwd"])
         return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
 def run_many(
-    program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None, path: Sequence[str] = ()
-) -> list[Trial]:
+    program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None, path: Sequence[str] = (),
+    starter: Starter | None = None,
+) -> list[Trial]:  # fmt: skip
     """Several fresh processes, as many at once as there are cores; an interrupt ends them all."""
     stop = threading.Event()
     with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool, ending(stop):
-        runs = [pool.submit(run_once, program, limit_s=limit_s, seed=seed, stop=stop, path=path) for _ in range(times)]
+        options: dict[str, Any] = {"limit_s": limit_s, "seed": seed, "stop": stop, "path": path, "starter": starter}
+        runs = [pool.submit(run_once, program, **options) for _ in range(times)]
         return [run.result() for run in runs]
 
 
@@ -134,11 +153,23 @@ def verify(program: Path, times: int = 3, *, limit_s: float = LIMIT_S, seed: Pat
 
 
 def toolchain_seed() -> Path | None:
-    """The folder of toolchain probes of this user, torch, compiler and CPU; None when none was made yet. Imports torch."""
-    from ...toolkit.isolation.cache import seed_folder
-
+    """The folder of toolchain probes of this user, torch, compiler and CPU; None when none was made yet. May import torch."""
+    known = known_seed()
+    if known is not None:
+        return known
     folder = seed_folder()
     return folder if folder.exists() else None
+
+
+def _folders(scratch: Path, seed: Path | None) -> dict[str, Path]:
+    """A working folder, caches with the toolchain probes of `seed`, and a TMPDIR."""
+    folders = {name: scratch / name for name in ("cache", "tmp", "cwd")}
+    for folder in folders.values():
+        folder.mkdir()
+    if seed is not None:
+        plant(folders["cache"], seed)
+        _place_headers(folders)
+    return folders
 
 
 def _place_headers(folders: Mapping[str, Path]) -> None:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import os
 import platform
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from ...dumps.atomic import write_file
 
 _SKIP = frozenset({"locks", "fxgraph", "aotautograd", "triton"})
 _MADE = "complete"
@@ -38,8 +41,42 @@ def seed_folder() -> Path:
         _cpu_flags(),
     )
     key = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "graphdbg" / "seed" / f"{torch.__version__}-{key}"
+    folder = _home() / f"{torch.__version__}-{key}"
+    _note(folder)
+    return folder
+
+
+def known_seed() -> Path | None:
+    """The same without importing torch: what `seed_folder` noted for this torch, compiler and CPU; None when it noted nothing."""
+    try:
+        folder = _home() / (_home() / _note_name()).read_text(encoding="utf-8")
+    except (OSError, RuntimeError, UnicodeDecodeError):
+        return None
+    return folder if (folder / _MADE).exists() else None
+
+
+def _note(seed: Path) -> None:
+    with contextlib.suppress(OSError, RuntimeError):
+        note = seed.parent / _note_name()
+        if not note.exists() and seed.exists():
+            write_file(note, seed.name.encode())
+
+
+def _home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphdbg" / "seed"
+
+
+def _note_name() -> str:
+    """Named by what the files of torch and of the compiler look like from outside, which is cheap to see."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise RuntimeError("there is no torch")
+    compiler = os.environ.get("CXX", "g++")
+    seen = [str(found.origin), compiler, platform.machine(), _cpu_flags()]
+    for path in (Path(found.origin).with_name("version.py"), Path(shutil.which(compiler) or compiler).resolve()):
+        status = path.stat()
+        seen.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    return "note-" + hashlib.blake2b("\n".join(seen).encode(), digest_size=8).hexdigest()
 
 
 def plant(cache_dir: Path, seed: Path) -> bool:
@@ -70,6 +107,7 @@ def keep(cache_dir: Path, seed: Path) -> None:
         (fresh / _MADE).touch()
         with contextlib.suppress(OSError):  # exists and is not empty: another server was first
             fresh.rename(seed)
+        _note(seed)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

@@ -1,0 +1,123 @@
+"""Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it shows it.
+
+Must not write anything but the note of what was seen (`memo`), and must not guess which program fails.
+
+>>> search(case, saved, 3, Redactor(), say).runs.rate
+'3 of 3 fresh processes'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...dumps.redact import Redactor
+from ...dumps.store import SavedGraph
+from ...toolkit.imports import homes_of
+from . import environment, layers, verify
+from .case import Case
+from .memo import Memo, key_of
+from .repro import Script, candidates
+from .starter import Starter
+
+
+@dataclass(frozen=True)
+class Found:
+    """The chosen program and its runs."""
+
+    script: Script
+    runs: verify.Verification
+    layers: dict[str, int]
+
+
+def search(
+    case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None],
+    starter: Starter | None = None,
+) -> Found:  # fmt: skip
+    """Runs candidates, plainest first, until one shows the failure; of that one `times` runs are done.
+
+    `starter`: where programs begin; made here where none is given. Raises CannotExpressError where there is no program.
+    """
+    how: dict[str, Any] = {"seed": verify.toolchain_seed(), "path": homes_of(case.imports)}
+    with contextlib.ExitStack() as stack:
+        begin = starter or stack.enter_context(verify.starting(**how))
+        return _search(case, saved, times, redactor, narrate, how | {"starter": begin})
+
+
+def _search(
+    case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None], how: dict[str, Any]
+) -> Found:
+    versions = environment.versions_text()
+    first: Found | None = None
+    for script in _attempts(case):
+        if first and script.loose and first.runs.trials[-1].code == verify.GONE:
+            continue  # it runs through: the exception's text is not what stands in the way
+        key = key_of(script.text, script.sidecar, versions)
+        known = Memo.read(saved.path, key) if saved.run is None else None
+        with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
+            program = lay_down(script, Path(folder), redactor)
+            narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
+            known = known or Memo(key=key, codes=[])
+            runs, codes = _runs(script, program, times, known, how)
+            found = Found(script, runs, codes)
+            if runs.trials[0].code == verify.BUG:
+                if saved.run is None:
+                    Memo(key=key, codes=[one.code for one in found.runs.trials], layers=found.layers).write(saved.path)
+                return found
+        first = first or found
+    assert first is not None, "candidates() yields one program or raises"
+    return first
+
+
+def _runs(
+    script: Script, program: Path, times: int, known: Memo, how: dict[str, Any]
+) -> tuple[verify.Verification, dict[str, int]]:
+    """`times` runs, those known from earlier counted, and what the stock backends give. One run where that one shows nothing.
+
+    All begin at once, as the cores allow: mostly the first program shows the failure.
+    """
+    if _needs_its_own_start(script):
+        how = how | {"starter": None}
+    stop = threading.Event()
+    ask = script.entry == "torch.compile" and not known.layers
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool, verify.ending(stop):
+        runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(max(1, times - len(known.codes)))]
+        probing = pool.submit(layers.probe, program, stop=stop, path=how["path"], starter=how["starter"]) if ask else None
+        first = runs[0].result()
+        if first.code != verify.BUG:
+            stop.set()
+            for run in runs:
+                run.cancel()
+            return verify.Verification((first,)), {}
+        trials = [first, *(run.result() for run in runs[1:])]
+        earlier = [verify.Trial(code, "", 0.0) for code in known.codes]
+        return verify.Verification((*trials, *earlier)), probing.result() if probing else known.layers
+
+
+def _needs_its_own_start(script: Script) -> bool:
+    """Whether a program must not begin where torch is imported already: a GPU, or settings that the import reads."""
+    return any(word in script.text for word in ("cuda", "xpu", "os.environ"))
+
+
+def _attempts(case: Case) -> Iterator[Script]:
+    """The candidates; for a crash each one also without asking for the exception's text, right after itself."""
+    for script in candidates(case):
+        yield script
+        if case.failure.kind == "crash" and script.part:
+            yield script.without_part()
+
+
+def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:
+    """Writes a program, and the file beside it where it has one; returns its path."""
+    program = folder / "repro.py"
+    program.write_text(redactor.text(script.text), encoding="utf-8")
+    if script.sidecar is not None:
+        program.with_suffix(".safetensors").write_bytes(script.sidecar)
+    return program
