@@ -14,7 +14,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class PeakMemory:
         self.bytes = 0
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> Generator[None]:
         """Measures what happens inside, also when that raises."""
         device = torch.cuda.is_initialized()
         before = self._begin(device)
@@ -52,7 +52,7 @@ class PeakMemory:
 
 
 @contextmanager
-def empty_code_cache() -> Iterator[None]:
+def empty_code_cache() -> Generator[None]:
     """An Inductor cache of its own for what happens inside: no kernel is there yet; toolchain probes stay known."""
     names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     known = {name: os.environ[name] for name in names if name in os.environ}

@@ -23,7 +23,8 @@ VERSION = 2
 """Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
 
 Kind = Literal[
-    "crash", "accuracy", "nan", "metadata", "hang", "signal", "memory", "missing_error", "nondeterministic", "error"
+    "crash", "accuracy", "nan", "metadata", "hang", "signal", "memory", "slow", "missing_error", "command", "nondeterministic",
+    "error",
 ]
 
 RAISED_TOO = "raised, too"
@@ -36,11 +37,11 @@ _LIKENESS = 0.75
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to fail.
 
-    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, missing_error (eager raised, the rung did
-    not); nondeterministic and error mean that no verdict is possible (eager differs between two runs; eager or graphdbg itself
+    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, slow (as asked), missing_error (eager raised,
+    the rung did not), command (a command of the user's said so); nondeterministic and error mean that no verdict is possible (eager differs between two runs; eager or graphdbg itself
     failed). `stage`: eager | compile | run | compare. `error`: exception type. `message`: normalised. `frames`: innermost
     library frames. `detail`: signal name, lowered op, op at which eager raises, metadata property, "nan" or "inf". `size`: for
-    accuracy, the error relative to the reference's root mean square. `text` is the raw message, not compared.
+    accuracy, the error relative to the reference's root mean square; for what is measured, the amount. `text` is the raw message, not compared.
     """
 
     kind: Kind
@@ -63,7 +64,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
             return False
         if self.kind == "accuracy":
             return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0)
-        if self.kind in ("hang", "memory", "nan", "metadata", "nondeterministic"):
+        if self.kind in ("hang", "memory", "slow", "nan", "metadata", "nondeterministic"):
             return True
         if self.message == other.message:
             return bool(self.message) or self.frames[:2] == other.frames[:2]
@@ -85,7 +86,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.detail:
             named = f"{named} ({self.detail})" if named else self.detail
         first = ((self.raw or self.message).strip().splitlines() or [""])[0]
-        if self.size is not None and (told := f"relative error {self.size:.2g}") not in first:
+        if self.kind == "accuracy" and self.size is not None and (told := f"relative error {self.size:.2g}") not in first:
             named = f"{named} {told}".strip()
         parts += [part for part in (named, first) if part]
         return ": ".join(parts)
@@ -121,7 +122,7 @@ def from_answer(answer: Answer) -> Signature | None:
             "signal", answer.stage, frames=frames, detail=answer.signal, message=_abort_text(answer.output)
         )
     if answer.status == "timeout":
-        return Signature("hang", answer.stage, frames=frames)
+        return Signature("hang", answer.stage, frames=frames, size=round(answer.seconds, 1))
     if answer.status == "memory":
         return Signature("memory", answer.stage)
     failure = answer.error

@@ -22,7 +22,9 @@ from .protocol import Answer, Failure, Query, Status
 _KEEP_BYTES = 16_384
 _TRACE_GRACE_S = 0.3
 _LOOK_S = 0.1 if not address_space_tells() else 0.5
-"""How often a child with a memory limit is looked at: often where nothing else limits it."""
+"""How often a child is looked at: often where nothing else limits its memory."""
+_MOST_STALLED = 3.0
+"""So many times its limit may be added for what the machine spent on others."""
 
 
 class Output:
@@ -60,6 +62,9 @@ class Job:
         self.ticks = processes.started(pid)
         """When the child began, in the kernel's ticks."""
         self._too_large = False
+        self._stalls = processes.Stalls()
+        self._stage: tuple[float, float] = (0.0, 0.0)
+        """When the present stage was entered, and how long the job had been stalled by then."""
         self._seen: set[int] = {pid}
         self._mapped: set[Path] = set()
         self._own_bytes = 0 if query.memory_bytes is None else processes.held_bytes(os.getpid())
@@ -81,8 +86,7 @@ class Job:
     @property
     def due(self) -> float:
         """When the server must look at this job again at the latest."""
-        looks = self.query.memory_bytes is not None or self.query.stage_limits
-        return min(self.deadline, self._next_look) if looks else self.deadline
+        return min(self.deadline, self._next_look)
 
     def enforce(self, now: float) -> None:
         """Past a time limit asks the child for a trace, a moment later kills all that is its; past the memory limit at once."""
@@ -101,20 +105,27 @@ class Job:
             self.deadline = now + 1.0
 
     def _look(self, now: float) -> None:
-        """Brings the deadline forward when the stage it is in has had its time, or the memory is too much."""
+        """Sets the deadline anew: later for time spent on others, now where a stage or the memory is over its limit."""
         if self.timed_out or self._too_large:
             return
-        if self.query.stage_limits:
+        query, below = self.query, processes.descendants(self.pid)
+        self._seen.update(below)
+        stalled = self._stalls.seconds([self.pid, *below], now)
+        self.deadline = self.began + query.limit_s + min(stalled, _MOST_STALLED * query.limit_s)
+        if query.stage_limits:
             with contextlib.suppress(OSError):
                 mark = self.folder / "mark"
-                limit_s = self.query.stage_limits.get(mark.read_text())
-                if limit_s is not None and time.time() - mark.stat().st_mtime >= limit_s:
-                    self.deadline = now
-        if self.query.memory_bytes is not None:
-            below = processes.descendants(self.pid)
-            self._seen.update(below)
+                stage, entered = mark.read_text(), mark.stat().st_mtime
+                if entered != self._stage[0]:
+                    self._stage = (entered, stalled)
+                limit_s = query.stage_limits.get(stage)
+                if limit_s is not None:
+                    limit_s += min(stalled - self._stage[1], _MOST_STALLED * limit_s)
+                    if time.time() - entered >= limit_s:
+                        self.deadline = now
+        if query.memory_bytes is not None:
             held = max(0, processes.held_bytes(self.pid) - self._own_bytes) + sum(map(processes.held_bytes, below))
-            if held > self.query.memory_bytes:
+            if held > query.memory_bytes:
                 self._too_large, self.deadline = True, now
 
     def kill(self) -> None:
@@ -122,10 +133,14 @@ class Job:
         below = processes.descendants(self.pid)
         self._seen.update(below)
         self._mapped |= processes.shared_memory([self.pid, *below])
+        unfinished = processes.written_by(below)
         for send in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send(self.pid, signal.SIGKILL)
         processes.kill(below)
+        for path in unfinished:  # half a library in the cache would be taken for a whole one by the next child
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def reap(self) -> Answer | None:
         """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs."""

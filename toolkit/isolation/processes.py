@@ -13,6 +13,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 _SHARED = Path("/dev/shm")
@@ -77,6 +78,48 @@ def started_under(tmp: Path) -> list[int]:
             if pid != os.getpid() and wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 found.append(pid)
     return found
+
+
+def written_by(pids: Iterable[int]) -> list[Path]:
+    """What compilers and linkers among these processes write (`-o FILE`), as far as it lies in the Inductor cache."""
+    cache = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "/nonexistent"))
+    found: list[Path] = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            here = Path(f"/proc/{pid}/cwd").readlink()
+            found += [here / after for word, after in pairwise(words) if word == "-o"]
+    return [path for path in found if path.is_relative_to(cache)]
+
+
+class Stalls:
+    """How long processes stood ready to run while the machine ran others: time that is not theirs.
+
+    Where the kernel does not tell, it is 0.
+    """
+
+    def __init__(self) -> None:
+        self._waited: dict[int, int] = {}
+        self._total = 0.0
+        self._last: float | None = None
+
+    def seconds(self, pids: Iterable[int], now: float) -> float:
+        """Adds what these waited since the last call, no more than the time that has passed; returns the sum."""
+        waited = {pid: found for pid in pids if (found := _waited_ns(pid)) is not None}
+        fresh = sum(value - self._waited.get(pid, 0) for pid, value in waited.items()) / 1e9
+        passed = fresh if self._last is None else now - self._last
+        self._total += min(max(0.0, fresh), passed)
+        self._waited.update(waited)
+        self._last = now
+        return self._total
+
+
+def _waited_ns(pid: int) -> int | None:
+    """What the main thread of a process waited for a processor."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def shared_memory(pids: Iterable[int]) -> set[Path]:

@@ -1,0 +1,136 @@
+"""How one judgement is asked of the fork server: its time limits, alone or beside others, once or again. Imports no torch.
+
+Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`).
+
+>>> asking = Asking(server, Options(), 600.0)
+>>> asking.probe({"case": ..., "candidate": None, ...}).status
+'done'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..toolkit.isolation import Answer as Reply
+from ..toolkit.isolation import ForkServer
+from ..toolkit.signature import Signature, from_answer
+from .gate import Gate
+from .options import Options
+from .pace import Pace, seconds_in
+
+TASKS = f"{__package__}.tasks"
+LEAST_LIMIT_S = 30.0
+LIMIT_FACTOR = 10.0
+"""A query may take so many times what the original took."""
+NEAR = 1.25
+"""A time above the threshold by less than this factor is measured again."""
+MEASURED = 3
+"""How often it is measured in all; the shortest counts."""
+PROBE_LIMIT_S = 20.0
+"""What a part that is tried only for its time may take."""
+OUT_OF_BOUNDS = ("illegal memory access", "misaligned address")
+
+
+@dataclass
+class Asking:
+    """The fork server, what a query may take, and what was learnt of that."""
+
+    server: ForkServer
+    options: Options
+    limit_s: float
+    wanted: Signature | None = None
+    pace: Pace | None = None
+    """How long candidates take, where the failure is a hang."""
+    uncached: bool = False
+    """Whether CUDA memory is not pooled, so that what is out of bounds is more surely noticed."""
+    confirmed: bool = False
+    """Whether what the search ended on hangs at the full limit."""
+    _cuda: bool = False
+    _gate: Gate = field(default_factory=Gate)
+
+    def task(self, name: str, payload: Mapping[str, Any]) -> Reply:
+        """Any task of `tasks`, with the limit of a whole query."""
+        with self._gate.together():
+            return self.server.call(f"{TASKS}:{name}", dict(payload), self.limit_s)
+
+    def probe(self, payload: Mapping[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
+        """One child's answer; another one where the first may be late because of others, or is too near to what was asked.
+
+        `limits`: seconds of single stages, from `limits_of`.
+        """
+        options = self.options
+        more = {
+            "rung": options.rung, "check": options.judged, "slower_than": options.slower_than,
+            "memory_over": options.memory_over, "uncached": self.uncached,
+        }  # fmt: skip
+
+        def ask() -> Reply:
+            return self.server.call(f"{TASKS}:probe", {**more, **payload}, self.limit_s, stage_limits=limits)
+
+        slow = options.slower_than
+        if slow is not None or (self.hangs and self._cuda):  # a kernel that never ends takes the device
+            with self._gate.alone():
+                reply = ask()
+                for _ in range(MEASURED - 1):
+                    seconds = _slow_seconds(reply)
+                    if slow is None or seconds is None or seconds > NEAR * slow:
+                        break
+                    reply = ask()
+            return reply
+        with self._gate.together():
+            reply = ask()
+        if reply.status == "timeout" and options.jobs > 1 and self.wanted is not None and not self.hangs:
+            with self._gate.alone():
+                reply = ask()
+        return reply
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the failure that is looked for is a hang."""
+        return self.wanted is not None and self.wanted.kind == "hang"
+
+    def want(self, signature: Signature, seconds: float) -> None:
+        """From now on queries are about this failure, whose first showing took so long."""
+        self.wanted = signature
+        if self.hangs:
+            self.pace = Pace(self.limit_s, self.options.jobs)
+        elif self.options.time_limit is None:
+            self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * seconds))
+
+    def limits_of(self, nodes: int) -> dict[str, float]:
+        """The shortened limit of the stage that hangs, for a candidate of that size; empty where nothing is shortened."""
+        if self.pace is None or self.wanted is None:
+            return {}
+        return {self.wanted.stage: self.pace.limit_s(nodes)}
+
+    def limits_of_saved(self) -> dict[str, float]:
+        """The same for a result on the disk: the full limit until that has confirmed it, twice the shortened one then."""
+        if self.pace is None or self.wanted is None or not (self.confirmed and self.pace.known):
+            return {}
+        return {self.wanted.stage: min(self.limit_s, 2 * self.pace.limit_s(0))}
+
+    def short_limits(self) -> dict[str, float]:
+        """For a part that is tried only for its time."""
+        return {} if self.wanted is None else {self.wanted.stage: min(self.limit_s, PROBE_LIMIT_S)}
+
+    def learn(self, reply: Reply, nodes: int, *, cuda: bool = False) -> None:
+        """Takes from an answer about a graph of that size what later queries may take."""
+        self._cuda = self._cuda or cuda
+        if self.pace is not None and self.wanted is not None and reply.status == "done":
+            seconds = seconds_in(self.wanted.stage, reply.marks, reply.seconds)
+            if seconds is not None:
+                self.pace.saw(seconds, nodes)
+
+    def out_of_bounds(self) -> bool:
+        """Whether the failure is a CUDA access that a pool of memory may hide."""
+        return self.wanted is not None and any(words in self.wanted.raw for words in OUT_OF_BOUNDS)
+
+
+def _slow_seconds(reply: Reply) -> float | None:
+    """The time of a query that was too slow; None for any other."""
+    if reply.status != "done":
+        return None
+    found = from_answer(reply)
+    return found.size if found is not None and found.kind == "slow" else None
