@@ -15,6 +15,7 @@ from ..dumps import index
 from ..dumps.errors import UsageError
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.suspects import compile_of, suspects, triggered
+from .problem import DoesNotFailError
 
 if TYPE_CHECKING:
     from ..dumps.store import Run, SavedGraph
@@ -26,7 +27,7 @@ SCREEN_S = 600.0
 def failing_graph(
     run: Run, *, seed: int = 0, imports: Sequence[str] = (), told: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
-    """The graph, and why it is that one. Raises UsageError where nothing in the run fails or can be judged."""
+    """The graph, and why it is that one. Raises DoesNotFailError where nothing in the run fails, UsageError for an empty run."""
     rows = index.rows(index.processes(run.path))
     found = suspects(rows, triggered(index.processes(run.path)))
     if found:
@@ -42,6 +43,8 @@ def _why(row: index.Row, rows: Sequence[index.Row]) -> str:
     """What the journal says of that graph, and of where in its compile it stands."""
     lines = [line.strip() for line in (row.error or "").splitlines() if line.strip()]
     error = f": {lines[0][:120]}" if lines else ""
+    if "KeyboardInterrupt" in lines[:1]:
+        return "it was being compiled when the run was interrupted; did it not end? --check hang takes that for the failure"
     if row.lost:
         return f"it was in flight when its process ended ({row.status}){error}"
     if row.status != "failed":
@@ -60,10 +63,7 @@ def _screened(run: Run, seed: int, imports: Sequence[str], told: Callable[[str],
 
     found = worst_graph(run, seed=seed, imports=imports, max_time_s=SCREEN_S, told=told)
     if found is None:
-        raise UsageError(
-            f"no graph of {run.path} fails",
-            "each was judged under Inductor",
-            f"see graphdbg triage {shown_path(run.path)}",
-        )
+        why = "each was judged under Inductor; what Dynamo does in Python, outside of its graphs, is in none of them"
+        raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see graphdbg triage {shown_path(run.path)}")
     row, graph = found
     return graph, f"{row.verdict}: {row.reason}"[:200]

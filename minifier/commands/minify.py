@@ -85,10 +85,19 @@ def minify(
     options = options.checked()
     if options.imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
-    saved = _graph(graph, options)
+    saved, found = _graph(graph, options)
     folder = Path(out) if out else _free_folder(saved.stage)
-    where = {"out": folder, "named": named or graph, "directory": directory, "resume": resume}
-    raise SystemExit(_run(saved, folder, options, where, as_json))
+    where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
+    with _beginning(saved, options) as starter:
+        code = _run(saved, folder, options, where, as_json, starter)
+    raise SystemExit(code)
+
+
+def _beginning(saved: SavedGraph, options: Options) -> AbstractContextManager[Starter | None]:
+    """The processes that will run repro.py; they import torch while the search goes on."""
+    from ..report.trying import beginning
+
+    return nullcontext() if options.command is not None else beginning(saved)
 
 
 def _typed() -> set[str]:
@@ -97,8 +106,8 @@ def _typed() -> set[str]:
     return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
-def _graph(name: str, options: Options) -> SavedGraph:
-    """The graph that was named; of a run the one that failed, and why it is that one."""
+def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
+    """The graph that was named, and its name; of a run the one that failed, which is told with the reason."""
     from ...dumps.query import resolve
     from ...dumps.store import Run
     from ...toolkit.triage.words import address
@@ -106,13 +115,15 @@ def _graph(name: str, options: Options) -> SavedGraph:
 
     found = resolve(name)
     if not isinstance(found, Run):
-        return found
+        return found, name
     saved, why = failing_graph(found, seed=options.seed, imports=options.imports, told=say)
     say(f"minifying {address(saved)} ({why})")
-    return saved
+    return saved, address(saved)
 
 
-def _run(saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool) -> int:
+def _run(
+    saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, starter: Starter | None
+) -> int:
     from ..engine import Interrupted
     from ..isolated import DoesNotFailError, minify_saved
     from ..progress.shown import following
@@ -155,6 +166,10 @@ def _report(result: Minified, out: Path, options: Options) -> dict[str, Any]:
         report = emit_report(
             load_graph(result.path), out, signature=result.signature, rung=options.rung,
             original=result.original[0], imports=options.imports,
+    if options.command is not None:
+        shown, times = result.verified
+        report = write_report(load_graph(result.path), out, options.command, result.signature, shown=shown, times=times)
+        return {"repro": str(report.repro), "issue": str(report.issue), "report_rate": report.rate}
         )  # fmt: skip
     except GraphdbgError as error:
         say(f"no report was written: {error}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ...dumps.schema import GraphRecord, TensorValue
-from . import templates
+from . import subtle, templates
 from .case import Case, Failure
 from .program import CannotExpressError, quoted
 
@@ -24,8 +24,8 @@ TOLERANCES = {
 
 HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
 
-LIMIT_S = 120
-"""A compile of a small case that takes longer hangs."""
+LIMIT_S, LEAST_S = 120, 20
+"""A compile of a small case that takes longer hangs, where nobody waited for one; what a fresh process needs in any case."""
 
 
 PART = "PART = "
@@ -42,7 +42,7 @@ def constant_block(case: Case) -> str:
         part = telling_part(failure.message, failure.raw)
         return f"ERROR = {quoted(failure.error.rpartition('.')[2])}\n{PART}{quoted(part)}"
     if failure.kind in ("signal", "hang"):
-        return f"EXPECTED = {quoted(death_of(failure))}\nLIMIT_S = {LIMIT_S}"
+        return f"EXPECTED = {quoted(death_of(failure))}\nLIMIT_S = {limit_s(failure)}"
     return ""
 
 
@@ -65,6 +65,11 @@ def telling_part(message: str, raw: str) -> str:
 _PLACEHOLDER = re.compile(r"<[^<>\s]*>|[\[(]?\.\.+[\])]?|\w*\d\w*|…")
 
 
+def limit_s(failure: Failure) -> int:
+    """What is waited for a hang: as long as it was waited when it was found."""
+    return max(LEAST_S, int(failure.size)) if failure.kind == "hang" and failure.size else LIMIT_S
+
+
 def death_of(failure: Failure) -> str | int:
     """The return code that a child has whom that signal killed, or "hang"."""
     if failure.kind == "hang":
@@ -78,6 +83,12 @@ def check_blocks(case: Case) -> Iterator[str]:
     kind = case.failure.kind
     if kind in ("accuracy", "nan") and _has(case.record, _OWN_RANDOM):
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
+    detail = case.failure.detail
+    of_inputs = _OF_INPUTS.get(detail) if kind == "metadata" else None
+    if of_inputs:
+        yield of_inputs.strip()
+        yield templates.MAIN_COMPARE.strip()
+        return
     yield (templates.RUN_BACKWARD if case.grad else templates.RUN_FORWARD).strip()
     test = _test_against_float64(case.failure)
     if test:
@@ -86,10 +97,12 @@ def check_blocks(case: Case) -> Iterator[str]:
         if has_float_dtype(case.record):
             exact = "exactly([in_float64(x) for x in make_inputs()])"
             yield templates.FLOAT64_MODE.strip()
+        if detail == "rounding":
+            yield subtle.ROUNDED_MODE.strip()
         yield test.strip()
         yield templates.MAIN_ACCURACY.strip().replace("@EXACT@", exact)
     elif kind in ("nan", "metadata"):
-        form = "x.stride()" if case.failure.detail == "stride" else "(tuple(x.shape), x.dtype, x.device, x.layout)"
+        form = "x.stride()" if detail == "stride" else "(tuple(x.shape), x.dtype, x.device, x.layout)"
         yield templates.NAN.strip() if kind == "nan" else templates.METADATA.strip().replace("@FORM@", form)
         yield templates.MAIN_COMPARE.strip()
     elif kind in ("signal", "hang"):
@@ -104,10 +117,17 @@ def check_blocks(case: Case) -> Iterator[str]:
 def _test_against_float64(failure: Failure) -> str:
     """The text of `wrong(eager, exact, got)` for a failure that a float64 run shows; empty for any other."""
     if failure.kind == "nan":
-        return templates.MISSING if failure.detail.startswith("no ") else ""
+        return subtle.MISSING if failure.detail.startswith("no ") else ""
     if failure.kind != "accuracy":
         return ""
-    return templates.SIGNED_ZERO if failure.detail == "signed zero" else templates.WRONG
+    return {"signed zero": subtle.SIGNED_ZERO, "rounding": subtle.ROUNDING}.get(failure.detail, templates.WRONG)
+
+
+_OF_INPUTS = {
+    "mutation": subtle.MUTATION, "no mutation": subtle.MUTATION, "alias": subtle.SHARING, "no alias": subtle.SHARING,
+    "offset": subtle.SHARING,
+}  # fmt: skip
+"""What a metadata failure of that detail compares instead of outputs."""
 
 
 _RANDOM = re.compile(

@@ -2,8 +2,9 @@
 
 Every step is the command that a user types, in a process of its own, with default flags. A case is a file of `cases/`: NUMBER,
 MODE (no_grad, plain, grad: a backward follows), RUNGS (those that may be named), SAYS (the failure's text), CORE (what must be
-left, a pattern for each op), MOST (operations that may be left), and perhaps CHECK, MATCH (a text of the repro's output),
-DYNAMIC, `CALLS()` (argument lists of several calls), DTYPE, IN_LAYER (`f` takes the hidden state) or a `middle()` of its own.
+left, a pattern for each op), MOST (operations that may be left), and perhaps INPUTS (what `dump` keeps of them), CHECK, MATCH (a
+text of the repro's output), DYNAMIC, `CALLS()` (argument lists of several calls), DTYPE, IN_LAYER (`f` takes the hidden state) or
+a `middle()` of its own.
 
 >>> row = follow("007", "alone", Path("work"))
 >>> row.rung, row.core, row.shown
@@ -49,7 +50,8 @@ def main():
         if MODE == "grad":
             tensors = [one for one in torch.utils._pytree.tree_leaves(results) if isinstance(one, torch.Tensor)]
             sum(one.float().sum() for one in tensors if one.requires_grad).backward()
-    print("done")
+    for one in torch.utils._pytree.tree_leaves(results):
+        print(tuple(one.shape) if isinstance(one, torch.Tensor) else one)
 
 
 if __name__ == "__main__":
@@ -151,7 +153,8 @@ def _command(row: Row, work: Path, *words: str, limit_s: float = STEP_S) -> tupl
 
 def _dump(row: Row, bug: dict[str, Any], work: Path) -> None:
     limit_s = HANG_S if bug.get("CHECK") == "hang" else DUMP_S
-    _command(row, work, "dump", "-o", "r", "--", "python", "x.py", limit_s=limit_s)
+    kept = ["--inputs", bug["INPUTS"]] if "INPUTS" in bug else []
+    _command(row, work, "dump", "-o", "r", *kept, "--", "python", "x.py", limit_s=limit_s)
     out, err = _command(row, work, "ls", "r", "--json")
     row.recorded = len(json.loads(out)["graphs"]) if out else 0
     if not row.recorded:

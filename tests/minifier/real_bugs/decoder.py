@@ -29,7 +29,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, call, in_layer, layers=6, width=32, heads=4, words=50, length=16):
+    def __init__(self, call, in_layer, layers=4, width=32, heads=4, words=50, length=16):
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Parameter(torch.randn(1, length, width) * 0.1)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))

@@ -1,0 +1,65 @@
+"""Which graph of a run is minified where none was named, and what is said of it: read from journals alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, RunRecord, TensorValue
+from graphdbg.dumps.store import open_run
+from graphdbg.dumps.writer import RunWriter
+from graphdbg.minifier.failing import failing_graph
+
+ERROR = "AssertionError: incorrect out shape"
+
+
+def chosen(folder: Path, states: dict[str, str]) -> tuple[str, str]:
+    """What is taken of a run whose graphs came to these states; "failed" ones with ERROR, others as they are called."""
+    writer = RunWriter.create(folder / "run", RunRecord(format=FORMAT, command=["train.py"]))
+    process = writer.process("p0")
+    for name, state in states.items():
+        node = NodeRecord(name="x", op="placeholder", target="x", value=TensorValue("float32", [2], [1]))
+        process.save_graph(GraphRecord(format=FORMAT, id=name, stage=name.partition("/")[2], graph=GraphBody([node])))
+        process.journal.event("captured", name)
+        process.journal.event("compiling", name)
+        if state == "ran":
+            process.journal.event("ran", name)
+        else:
+            process.journal.event("failed", name, error=state)
+    process.close()
+    graph, why = failing_graph(open_run(writer.path))
+    return graph.id, why
+
+
+def test_the_inner_graph_that_failed_is_taken(tmp_path: Path) -> None:
+    found = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/inference": ERROR})
+    assert found == ("0_0/inference", f"it failed in the run: {ERROR}")
+
+
+def test_a_failure_of_tracing_is_taken_at_the_dynamo_graph(tmp_path: Path) -> None:
+    found = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/pre_grad": ERROR})
+    assert found == ("0_0/dynamo", f"AOT tracing failed and no later graph was made: {ERROR}")
+
+
+def test_a_failure_between_the_graphs_is_taken_at_the_dynamo_graph(tmp_path: Path) -> None:
+    found = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/forward": "ran"})
+    assert found == ("0_0/dynamo", f"it failed, and none of the graphs made of it did: {ERROR}")
+
+
+def test_an_interrupted_compile_is_no_error_of_its_own(tmp_path: Path) -> None:
+    name, why = chosen(tmp_path, {"0_0/dynamo": "KeyboardInterrupt", "0_0/forward": "KeyboardInterrupt"})
+    assert name == "0_0/forward"
+    assert "--check hang" in why
+
+
+def test_another_failure_is_told(tmp_path: Path) -> None:
+    name, why = chosen(tmp_path, {"0_0/inference": ERROR, "1_0/inference": "KeyError: 'x'"})
+    assert name == "0_0/inference"
+    assert "1 other failure" in why
+
+
+def test_an_empty_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no graphs"):
+        chosen(tmp_path, {})

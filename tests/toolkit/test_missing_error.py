@@ -1,0 +1,105 @@
+"""An error that eager raises and compiled code does not: judged, told apart from errors that say nothing, and cut out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from graphdbg.toolkit.atoms import Atoms
+from graphdbg.toolkit.eager import GraphRunError
+from graphdbg.toolkit.eager_error import missing
+from graphdbg.toolkit.eager_values import record_values
+from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.signature import RAISED_TOO
+from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.subgraph import build, until
+from graphdbg.toolkit.triage.records import Row, row_of
+
+INFERENCE = ReplaySpec("inference")
+aten = torch.ops.aten
+
+
+def sums() -> tuple[fx.GraphModule, list[Any]]:
+    """cos(x), then a + b in uint16, which eager refuses, then what is made of both."""
+    inputs = [torch.linspace(0, 1, 8), torch.arange(8).to(torch.uint16), torch.arange(8).to(torch.uint16)]
+    graph = fx.Graph()
+    mode = FakeTensorMode()
+    x, a, b = (graph.placeholder(name) for name in ("x", "a", "b"))
+    for node, value in zip((x, a, b), inputs, strict=True):
+        node.meta["val"] = mode.from_tensor(value)
+    cosine = graph.call_function(aten.cos.default, (x,))
+    total = graph.call_function(aten.add.Tensor, (a, b))
+    wide = graph.call_function(aten._to_copy.default, (total,), {"dtype": torch.float32})
+    last = graph.call_function(aten.mul.Tensor, (cosine, wide))
+    graph.output((cosine, last))
+    for node, value in ((cosine, inputs[0]), (total, inputs[1]), (wide, inputs[0]), (last, inputs[0])):
+        node.meta["val"] = mode.from_tensor(value)
+    return fx.GraphModule(torch.nn.Module(), graph), inputs
+
+
+def test_a_rung_that_does_not_raise_is_told() -> None:
+    gm, inputs = sums()
+    outcome = judge(gm, inputs, INFERENCE, "inductor")
+    assert not outcome.ok
+    assert outcome.signature is not None
+    assert (outcome.signature.kind, outcome.signature.detail) == ("missing_error", "aten.add.Tensor")
+    assert outcome.signature.error == "NotImplementedError"
+    assert outcome.signature.text().startswith("missing error: NotImplementedError (aten.add.Tensor): eager raises at node add")
+    assert row_of(outcome, "inductor").verdict == "missing error"
+
+
+@pytest.mark.parametrize("check", ["crash", "accuracy"])
+def test_it_is_looked_for_only_where_asked(check: str) -> None:
+    gm, inputs = sums()
+    outcome = judge(gm, inputs, INFERENCE, "inductor", check)
+    assert outcome.verdict.startswith("cannot judge: ")
+    assert outcome.signature is not None
+    assert outcome.signature.kind == "error"
+
+
+@pytest.mark.parametrize("rung", ["eager", "nop"])
+def test_a_rung_that_raises_the_same_cannot_be_judged_and_says_why(rung: str) -> None:
+    gm, inputs = sums()
+    outcome = judge(gm, inputs, INFERENCE, rung, "missing-error")
+    assert outcome.signature is not None
+    assert (outcome.signature.kind, outcome.signature.detail) == ("error", RAISED_TOO)
+    row: Row = row_of(outcome, rung)
+    assert row.verdict == "cannot judge"
+    assert not row.failed
+
+
+def test_errors_that_promise_nothing() -> None:
+    gm, _ = sums()
+    cause = NotImplementedError("not implemented for 'UInt16'")
+
+    def asked(node: str, raised: BaseException, spec: ReplaySpec = INFERENCE) -> bool:
+        error = GraphRunError(node, raised)
+        error.__cause__ = raised
+        return missing(error, gm, spec) is not None
+
+    assert asked("add_tensor", cause)
+    assert not asked("add_tensor", torch.OutOfMemoryError("no memory left"))
+    assert not asked("add_tensor", cause, ReplaySpec("post_grad_forward"))
+    next(node for node in gm.graph.nodes if node.name == "add_tensor").target = torch.ops.prims.inductor_seed.default
+    assert not asked("add_tensor", cause)
+
+
+def test_values_are_recorded_up_to_the_node_that_raises() -> None:
+    gm, inputs = sums()
+    with pytest.raises(NotImplementedError):
+        record_values(gm, inputs)
+    values = record_values(gm, inputs, errors=True)
+    assert values.raised == "add_tensor"
+    atoms = Atoms.of(until(gm, values.raised), values)
+    assert atoms.nodes == [("cos_default",), ("add_tensor",)]
+    module, given = build(gm, atoms, values, keep={1})
+    assert [node.name for node in module.graph.nodes] == ["a", "b", "add_tensor", "output"]
+    assert [value.dtype for value in given] == [torch.uint16, torch.uint16]
+    found = judge(module, given, INFERENCE, "inductor").signature
+    whole = judge(gm, inputs, INFERENCE, "inductor").signature
+    assert found is not None and whole is not None
+    assert whole.same_as(found)
