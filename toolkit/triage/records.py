@@ -28,9 +28,9 @@ SIDE = frozenset({"torchscript"})
 class Row(msgspec.Struct, omit_defaults=True):
     """One rung.
 
-    `verdict`: ok, crash, wrong, NaN, metadata, missing error, hang, memory, signal, skipped, no reference, cannot judge. `error` and
-    `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest (None: there
-    are no numbers).
+    `verdict`: ok, crash, wrong, NaN, metadata, missing error, hang, memory, signal, skipped, no reference, cannot judge.
+    `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest
+    (None: there are no numbers).
     `reason`: why it was skipped, or what the failure is, in a sentence. `seconds`: compile and first run; `peak_bytes`: of its
     process, the libraries included.
     """

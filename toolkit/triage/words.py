@@ -52,7 +52,7 @@ def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eag
     if found.first_failing is not None:
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
-        wanted = {**_NEXT, row.rung: "graphdbg minify {graph}" + f" --rung {row.rung}"} if row.verdict == "missing error" else _NEXT
+        wanted = {} if row.verdict == "missing error" else _NEXT
         command = wanted.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
         found.next = command + (with_imports if command else "")
         return found
