@@ -34,12 +34,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A passing case and its difference to the failing one."""
+    """A passing case and its difference to the failing one. `plain`: to that as it was before its other axes were changed."""
 
     candidate: Candidate
     answer: Answer
     dropped: tuple[int, ...] = ()
     edits: tuple[str, ...] = ()
+    plain: bool = False
 
 
 def without(case: Candidate, atom: int) -> Candidate | None:
@@ -84,7 +85,15 @@ def _plain(engine: Engine, case: Candidate) -> Answer | None:
 
 
 def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
-    """The passing case with the fewest changes to `case`, at most NEAR: the one that was asked last among equals."""
+    """The passing case with the fewest changes to `case`, at most NEAR: the one that was asked last among equals.
+
+    Where there is none, the one nearest to the same atoms before their shapes, values and outputs were changed.
+    """
+    plain = replace(case, edits=(), returned=None)
+    return _nearest(engine, case) or (_nearest(engine, plain, plain=True) if engine.fails(plain) else None)
+
+
+def _nearest(engine: Engine, case: Candidate, *, plain: bool = False) -> Neighbour | None:
     best: tuple[int, Neighbour] | None = None
     for candidate, answer in engine.answered():
         if answer.verdict is not Verdict.PASS or candidate.bypass != case.bypass:
@@ -93,7 +102,7 @@ def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
         edits = (*_beyond(candidate.edits, case.edits), *_beyond(case.edits, candidate.edits))
         distance = len(changed) + len(edits)
         if 0 < distance <= NEAR and (best is None or distance <= best[0]):
-            best = distance, Neighbour(candidate, answer, changed, edits)
+            best = distance, Neighbour(candidate, answer, changed, edits, plain)
     return best and best[1]
 
 

@@ -29,7 +29,6 @@ from .journal import Journal
 from .minified import Minified
 from .options import Options
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
-from .problem import DoesNotFailError
 from .results import WORK
 from .session import SANITY, Session
 
@@ -73,7 +72,7 @@ def minify_saved(
         # The pool is left after the server is closed, which resolves whatever its threads still wait for.
         pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
         memory = options.memory_limit or default_memory_bytes(options.jobs)
-        server = stack.enter_context(ForkServer(memory_bytes=memory, preload=(*PRELOAD, COMMAND_TASKS)))
+        server = stack.enter_context(ForkServer(memory_bytes=memory, **_warmth(options)))
         path = saved.path.absolute()
         about = {"graph": str(path), "options": options.to_json(), "directory": directory}
         journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
@@ -90,12 +89,19 @@ def minify_saved(
         session = Session(oracle, journal, out, options, narrate=narrate, tell=tell, on_event=on_event)
         try:
             result = session.run(pool)
-        except DoesNotFailError:
+        except UsageError:  # it does not fail, or cannot be asked
             if not resume:
                 shutil.rmtree(out)
             raise
     shutil.rmtree(work, ignore_errors=True)
     return result
+
+
+def _warmth(options: Options) -> dict[str, Any]:
+    """What the server imports: a command compiles by itself, if at all."""
+    if options.command is None:
+        return {"preload": PRELOAD}
+    return {"warm": "torch", "preload": (COMMAND_TASKS,)}
 
 
 def _header(saved: SavedGraph, options: Options) -> dict[str, Any]:

@@ -36,6 +36,11 @@ WORK = ".work"
 ALSO, PASSES = "also", "passes"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
 """What a report leaves beside the case; all of it is about the case that was best then."""
+WITHOUT = {
+    "same": "still fails", "pass": "passes", "other": "fails in another way", "invalid": "cannot be judged",
+    "timeout": "runs out of time",
+}  # fmt: skip
+"""Verdict -> what a case does."""
 MOST_OTHERS = 6
 """Other failures that are written as cases; more are only listed."""
 
@@ -77,6 +82,16 @@ class Results:
         near = neighbour(engine, best)
         if near is not None:
             self._write_passing(near, minified)
+        self._tell(minified)
+
+    def _tell(self, minified: Minified) -> None:
+        """Adds to the case what is known of it now; a report tells it."""
+        path = self.case / CASE_FILE
+        told = needed(minified.parts)
+        told += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
+        told += [f"met on the way and not followed ({also.count} times): {also.signature}" for also in minified.also]
+        data = {**msgspec.json.decode(path.read_bytes()), "told": told, "verified": minified.verified}
+        write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
     def _write_other(self, number: int, other: Other, notes: list[str]) -> Also:
         also = Also(other.signature, other.count, other.nodes)
@@ -116,7 +131,7 @@ class Results:
         told += [f"with {_listed([self.subject.name(atom) for atom in more])}"] if more else []
         told += [f"with {edit!r}" for edit in near.edits if edit in near.candidate.edits]
         told += [f"without {edit!r}" for edit in near.edits if edit not in near.candidate.edits]
-        return " and ".join(told)
+        return " and ".join(told) + (", shapes and values as they were" if near.plain else "")
 
     def _describe(self, path: Path, signature: Signature | None, spec: Any, **more: Any) -> None:
         """case.json: what the report, and whoever opens the case, needs to know besides graph and inputs."""
@@ -142,6 +157,15 @@ def _merged(others: list[Other]) -> list[Other]:
             twin.candidate, twin.nodes, twin.failure = other.candidate, other.nodes, other.failure
             twin.signature, twin.detail = other.signature, other.detail
     return sorted((other for _, other in found), key=lambda other: -other.count)
+
+
+def needed(parts: list[dict[str, Any]]) -> list[str]:
+    """What each node that is left is needed for, as far as it was asked."""
+    return [
+        f"without {part['name']} it {WITHOUT[part['verdict']]}" + (f": {part['signature']}" if part["signature"] else "")
+        for part in parts
+        if part["verdict"] in WITHOUT
+    ]
 
 
 def _listed(names: list[str]) -> str:

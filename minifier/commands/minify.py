@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from .amounts import SECONDS, SIZE
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
     from ..minified import Minified
+    from ..report.starter import Starter
 
 
 @click.command()
@@ -125,7 +127,8 @@ def _run(
     saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, starter: Starter | None
 ) -> int:
     from ..engine import Interrupted
-    from ..isolated import DoesNotFailError, minify_saved
+    from ..isolated import minify_saved
+    from ..problem import DoesNotFailError
     from ..progress.shown import following
     from ..progress.summary import sentences, summary
 
@@ -142,7 +145,7 @@ def _run(
     except KeyboardInterrupt:
         say(f"graphdbg: interrupted before anything was found; go on with: {again}")
         return 130
-    report = {} if code else _report(result, out, options)
+    report = {} if code else _report(result, out, options, starter)
     if as_json:
         emit(summary(result, report), as_json=True)
         return code
@@ -155,21 +158,22 @@ def _run(
     return code
 
 
-def _report(result: Minified, out: Path, options: Options) -> dict[str, Any]:
+def _report(result: Minified, out: Path, options: Options, starter: Starter | None) -> dict[str, Any]:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.errors import GraphdbgError
     from ...dumps.store import load_graph
     from ..report.bundle import emit_report
+    from ..report.by_command import write_report
 
     assert result.path is not None and result.signature is not None
-    try:
-        report = emit_report(
-            load_graph(result.path), out, signature=result.signature, rung=options.rung,
-            original=result.original[0], imports=options.imports,
     if options.command is not None:
         shown, times = result.verified
         report = write_report(load_graph(result.path), out, options.command, result.signature, shown=shown, times=times)
         return {"repro": str(report.repro), "issue": str(report.issue), "report_rate": report.rate}
+    try:
+        report = emit_report(
+            load_graph(result.path), out, signature=result.signature, rung=options.rung,
+            original=result.original[0], imports=options.imports, starter=starter, trusted=True,
         )  # fmt: skip
     except GraphdbgError as error:
         say(f"no report was written: {error}")

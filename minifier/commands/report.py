@@ -33,7 +33,7 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, imports:
     fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent.
     Exit code: 0 the repro shows the failure every time, 1 it does not, or the graph does not fail.
     """
-    from ..report import bundle, casefile
+    from ..report import bundle, by_command, casefile
 
     if imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
@@ -41,6 +41,13 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, imports:
     out = Path(output) if output else _free_folder()
     _refuse_existing(out)
     known = casefile.read(saved.path)
+    if known and known.signature and known.check.startswith("cmd:"):
+        shown, times = known.verified
+        done = by_command.write_report(
+            saved, out, known.check.removeprefix("cmd:").strip(), known.signature, shown=shown, times=times
+        )
+        emit(done.as_json() if as_json else f"{done.repro}\n{done.issue}", as_json=as_json)
+        return 0 if done.verified else 1
     rung = rung or (known.rung if known else "inductor")
     signature = known.signature if known and known.rung == rung else None
     if signature is None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..minified import Minified
-from .model import VERDICTS, byte_text, counted
-
-_WITHOUT = {verdict.value: words for verdict, words in VERDICTS.items()}
+from ..results import needed
+from .model import byte_text, counted
 
 
 def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
         lines.append(f"verified: the saved case fails the same way in {shown} of {times} fresh processes")
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
-    lines += needed(result)
+    lines += needed(result.parts)
     if result.passing:
         lines.append(f"nearest case that passes: {result.passing} ({result.difference})")
     for other in result.also:
@@ -53,15 +52,6 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     lines += result.notes
     lines += [f"{name}: {path}" for name, path in report.items() if name in ("repro", "issue") and path]
     return lines
-
-
-def needed(result: Minified) -> list[str]:
-    """What each node that is left is needed for, as far as it was asked."""
-    return [
-        f"without {part['name']} it {_WITHOUT[part['verdict']]}" + (f": {part['signature']}" if part["signature"] else "")
-        for part in result.parts
-        if part["verdict"] in _WITHOUT
-    ]
 
 
 def _times(count: int) -> str:

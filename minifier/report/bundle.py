@@ -23,7 +23,7 @@ from ...dumps.output import say
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
-from . import artifacts, environment, issue, layers
+from . import artifacts, casefile, environment, issue, layers
 from .case import Case, Failure
 from .program import CannotExpressError
 from .repro import SENTENCES, Script
@@ -115,6 +115,8 @@ def emit_report(
         report.layer = layers.sentence(found.layers, rung)
         narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
     facts = _facts(case, report, found)
+    known = casefile.read(saved.path)
+    facts.told = known.told if known else []
     write_file(report.issue, issue.render(facts, redactor).encode())
     if with_artifacts:
         _pack(saved, report, redactor)

@@ -28,13 +28,18 @@ class Original(msgspec.Struct):
 
 
 class CaseFile(msgspec.Struct, kw_only=True):
-    """The failure of a case, and where it came from; `original` None: not reduced."""
+    """The failure of a case (None: it passes), and where it came from; `original` None: not reduced.
 
-    signature: Signature
+    `told`: sentences about what it needs. `verified`: how many of how many runs of it failed.
+    """
+
+    signature: Signature | None = None
     rung: str = "inductor"
     check: str = "auto"
     seed: int = 0
     original: Original | None = None
+    told: list[str] = []
+    verified: tuple[int, int] = (0, 0)
 
 
 def read(folder: Path) -> CaseFile | None:

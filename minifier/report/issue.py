@@ -39,6 +39,7 @@ EXPECTED = {
     "hang": ("it ends, as in eager mode", "it does not end"),
     "signal": ("it compiles and runs, as in eager mode", "the process is killed by a signal"),
     "memory": ("it fits in memory, as in eager mode", "it runs out of memory"),
+    "command": ("the command passes (exit code 0)", "it fails"),
 }
 
 
@@ -62,6 +63,8 @@ class Facts:
     versions: str
     user_lines: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
+    told: list[str] = field(default_factory=list[str])
+    """What the case needs, and what makes it pass."""
 
 
 def render(facts: Facts, redactor: Redactor) -> str:
@@ -107,6 +110,7 @@ def _description(facts: Facts) -> str:
     ]  # fmt: skip
     if facts.program:
         lines.append(f"- {shown} in {facts.rate}, each with its own compile cache.")
+    lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in facts.told]
     lines += [f"- Note: {note}" for note in facts.notes]
     return "\n".join(lines)
 

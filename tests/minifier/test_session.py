@@ -17,8 +17,8 @@ from graphdbg.minifier.problem import DoesNotFailError
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from abstract import Abstract, core, run
-from generated import needs, transformer, unless
+from abstract import Abstract, core, run  # noqa: E402
+from generated import needs, transformer, unless  # noqa: E402
 
 SEEDS = range(20)
 

@@ -1,0 +1,77 @@
+"""The report of a case that a command of the user's decides about: a repro.py that runs the command on case/, and issue.md.
+
+No rung has a part in it, so no program in plain torch is looked for. Runs nothing: the verification has done that.
+
+>>> write_report(load_graph("small/case"), Path("small"), "./test.sh {case}", signature, shown=3, times=3)
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ...dumps.atomic import write_file
+from ...dumps.errors import UsageError
+from ...dumps.redact import Redactor
+from ...dumps.store import SavedGraph
+from ...toolkit.signature import Signature
+from . import casefile, environment, issue
+from .bundle import Report, input_bytes, node_count
+
+PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.
+
+Exit code 1 while the command ends as it did ({ending}), 0 when it ends with 0, 2 else.
+The command is run where you are; case/graph.py is the graph as a program, case/graph.json and case/tensors/ are what
+graphdbg.load_graph reads.
+"""
+
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+
+COMMAND = {command!r}
+ENDING = {ending!r}
+
+case = pathlib.Path(__file__).resolve().parent / "case"
+command = COMMAND.replace("{{case}}", shlex.quote(str(case)))
+print("$", command, flush=True)
+code = subprocess.run(command, shell=True).returncode
+number = -code if code < 0 else code - 128
+found = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
+print(found)
+sys.exit(1 if found == ENDING else 0 if code == 0 else 2)
+'''
+
+
+def write_report(
+    saved: SavedGraph, out: Path, command: str, signature: Signature, *, shown: int = 0, times: int = 0
+) -> Report:
+    """Writes OUT/repro.py and OUT/issue.md, and a copy of the case as OUT/case where it lies elsewhere.
+
+    `shown` of `times` runs of the command on the case failed. Raises UsageError where one of them exists.
+    """
+    taken = [name for name in ("repro.py", "issue.md") if (out / name).exists()]
+    if taken:
+        raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "case").resolve() != saved.path.resolve():
+        shutil.copytree(saved.path, out / "case")
+    known = casefile.read(saved.path)
+    report = Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
+    report.nodes = node_count(saved.record.graph)
+    report.original_nodes = known.original.nodes if known and known.original else None
+    ending = signature.detail or signature.kind
+    text = PROGRAM.format(command=command, ending=ending)
+    write_file(out / "repro.py", text.encode())
+    facts = issue.Facts(
+        title=f"{issue.one_line(command, 60)}: {ending}", kind="command",
+        symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
+        layer="as the command says", stage=saved.record.stage, entry="the command", nodes=report.nodes,
+        original_nodes=report.original_nodes, input_bytes=input_bytes(saved.record), program=text, rate=report.rate,
+        verified=report.verified, log=signature.raw, versions=environment.versions_text(),
+        user_lines=issue.user_lines(saved.record), told=known.told if known else [],
+    )  # fmt: skip
+    write_file(out / "issue.md", issue.render(facts, Redactor()).encode())
+    return report

@@ -1,0 +1,186 @@
+"""`--check 'cmd: ...'`: what each exit code means, what is kept, and that nothing outlives a query. Real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.store import load_graph
+from graphdbg.minifier.command import TASK, CommandOracle
+from graphdbg.minifier.options import Options
+from graphdbg.minifier.problem import Answer, Verdict
+from graphdbg.toolkit.isolation import ForkServer
+
+CHECK = """
+import json, sys
+graph = json.load(open(sys.argv[1] + "/graph.json"))["graph"]
+ops = [node.get("target", "") for node in graph["nodes"]]
+has = lambda name: any(name in op for op in ops)
+print("seen", len(ops), "nodes")
+if has("aten.relu") and has("aten.tanh"):
+    sys.exit(1)
+sys.exit(3 if has("aten.relu") else 0)
+"""
+
+
+def network() -> tuple[fx.GraphModule, list[Any]]:
+    def f(x: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor]:
+        for weight in weights:
+            x = torch.sin(x @ weight) + x
+        x = torch.tanh(torch.relu(x))
+        for weight in weights:
+            x = torch.cos(x @ weight) + x
+        return (x,)
+
+    inputs = [torch.randn(4, 6), *(torch.randn(6, 6) for _ in range(4))]
+    return make_fx(f)(*inputs), inputs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a blank in its name that holds a case, a command, and a finished minification."""
+    place = tmp_path_factory.mktemp("a folder")
+    save_graph(*network(), place / "case")
+    (place / "check.py").write_text(CHECK)
+    done = run(place, f"{shlex.quote(sys.executable)} check.py {{case}}", "-o", "out", "--json")
+    assert done.returncode == 0, done.stderr
+    (place / "lines").write_text(done.stdout)
+    return place
+
+
+def run(place: Path, command: str, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "graphdbg", "minify", "case", "--check", f"cmd: {command}", *more]
+    return subprocess.run(words, cwd=place, capture_output=True, text=True)
+
+
+def test_the_command_alone_decides(folder: Path) -> None:
+    ops = [node.target for node in load_graph(folder / "out").record.graph.nodes if node.op == "call_function"]
+    assert ops == ["aten.relu.default", "aten.tanh.default"]
+    last = json.loads((folder / "lines").read_text().splitlines()[-1])
+    assert last["verified"] == [3, 3]
+    assert last["signature"].startswith("command: exit code 1")
+    assert sum(last["asked"].values()) == last["queries"]
+
+
+def test_other_endings_are_kept_as_cases_with_the_command_that_minifies_them(folder: Path) -> None:
+    last = json.loads((folder / "lines").read_text().splitlines()[-1])
+    [other] = [other for other in last["others"] if "exit code 3" in other["signature"]]
+    assert other["count"] > 0
+    case = load_graph(folder / other["case"])
+    assert any(node.target == "aten.relu.default" for node in case.record.graph.nodes)
+    words = shlex.split(other["command"])
+    assert words[:5] == ["graphdbg", "minify", "out/also/1-command", "-o", "out-also-1"]
+    assert words[5:] == ["--check", f"cmd: {shlex.quote(sys.executable)} check.py {{case}}"]
+
+
+def test_the_nearest_passing_case_is_kept_and_told(folder: Path) -> None:
+    last = json.loads((folder / "lines").read_text().splitlines()[-1])
+    ops = [node.target for node in load_graph(folder / last["passes"]).record.graph.nodes if node.op == "call_function"]
+    assert ops == ["aten.tanh.default"]
+    assert "aten.relu.default" in last["difference"]
+    assert {part["verdict"] for part in last["parts"]} == {"pass", "other"}
+    told = (folder / "out" / "issue.md").read_text()
+    assert re.search(r"Without relu\S* \(aten.relu.default\) it passes", told)
+    assert "The nearest case that passes: without relu" in told
+
+
+def test_each_query_keeps_what_the_command_printed(folder: Path) -> None:
+    texts = [path.read_text() for path in sorted((folder / "out" / "output").iterdir())]
+    queries = json.loads((folder / "lines").read_text().splitlines()[-1])["queries"]
+    assert len(texts) == queries
+    assert texts[0].startswith("# exit code 1 after ")
+    assert all("seen " in text for text in texts)
+
+
+def test_the_repro_runs_the_command(folder: Path) -> None:
+    done = subprocess.run([sys.executable, "out/repro.py"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "exit code 1" in done.stdout
+    done = subprocess.run([sys.executable, "-m", "graphdbg", "report", "out", "-o", "told"], cwd=folder, capture_output=True)
+    assert done.returncode == 0
+    assert (folder / "told" / "case" / "graph.json").exists()
+
+
+def test_a_command_that_is_not_there_is_said_and_leaves_nothing(folder: Path) -> None:
+    done = run(folder, "./nothing.sh {case}", "-o", "no")
+    assert done.returncode == 2, done.stderr
+    assert "127, it was not found" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (folder / "no").exists()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(warm="torch", preload=(TASK.partition(":")[0],)) as started:
+        yield started
+
+
+def ask(server: ForkServer, folder: Path, place: Path, command: str, limit_s: float = 60.0) -> Answer:
+    """What one command makes of the whole case."""
+    (place / "values").mkdir(exist_ok=True)
+    options = Options(f"cmd: {command}")
+    return CommandOracle(
+        folder / "case", place / "values", server, options, limit_s, output=place / "output", directory=str(folder)
+    ).judge(None)[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict", "says"),
+    [
+        ("test -f {case}/graph.py -a -d {case}/tensors", Verdict.PASS, ""),
+        ("echo found it; exit 1; {case}", Verdict.OTHER, "the command: exit code 1"),
+        ("exit 2; {case}", Verdict.INVALID, ""),
+        ("exit 77; {case}", Verdict.OTHER, "the command: exit code 77"),
+        ("kill -SEGV $$; {case}", Verdict.OTHER, "the command: signal SIGSEGV"),
+        ("sh -c 'kill -SEGV $$'; exit $?; {case}", Verdict.OTHER, "the command: signal SIGSEGV"),
+        ("./check.py {case}", Verdict.INFRA, ""),
+    ],
+)
+def test_what_an_ending_means(
+    server: ForkServer, folder: Path, tmp_path: Path, command: str, verdict: Verdict, says: str
+) -> None:
+    answer = ask(server, folder, tmp_path, command)
+    assert (answer.verdict, answer.signature) == (verdict, says)
+    if verdict is Verdict.INFRA:
+        assert "126, it cannot be executed" in answer.detail
+    if "found it" in command:
+        assert answer.detail == "found it"
+
+
+def test_a_hang_ends_at_the_limit_with_all_that_it_started(server: ForkServer, folder: Path, tmp_path: Path) -> None:
+    mark = f"{4000 + os.getpid() % 999}.125"
+    answer = ask(server, folder, tmp_path, f"sleep {mark} & sleep {mark}; {{case}}", limit_s=3.0)
+    assert answer.verdict is Verdict.TIMEOUT
+    assert answer.signature == "the command: hang"
+    deadline = time.monotonic() + 5
+    while mark in (found := subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout):
+        assert time.monotonic() < deadline, found
+
+
+def test_the_command_sees_the_users_environment(server: ForkServer, folder: Path, tmp_path: Path) -> None:
+    told = "test \"$TORCHINDUCTOR_CACHE_DIR\" = %s && test ! -e /proc/self/fd/5 && exit 0; {case}"
+    answer = ask(server, folder, tmp_path, told % shlex.quote(os.environ["TORCHINDUCTOR_CACHE_DIR"]))
+    assert answer.verdict is Verdict.PASS, answer.detail
+
+
+def test_options_refuse_what_makes_no_sense() -> None:
+    with pytest.raises(UsageError, match="stands for its folder"):
+        Options("cmd: ./test.sh").checked()
+    with pytest.raises(UsageError, match="no regular expression"):
+        Options(match="(").checked()
+    assert Options.from_json(Options("cmd: a {case}", jobs=3).to_json()) == Options("cmd: a {case}", jobs=3)
