@@ -132,6 +132,8 @@ class Engine:
         """False once a candidate passed although a part of it fails: then minimality needs every single cut tried."""
         self.local = True
         """False once the windows found that no single neighbourhood holds the failure."""
+        self.anchor: int | None = None
+        """The last atom that the failure needs, once the windows found it."""
         self.best: Candidate | None = None
         self._answers: dict[Candidate, Answer] = {}
         self._failing: list[frozenset[int]] = []
@@ -344,6 +346,7 @@ class Engine:
         self._passing.clear()
         self._passed.forget()
         self.monotone = self.local = True
+        self.anchor = None
         raise FlakyError
 
     def _improves(self, candidate: Candidate, answer: Answer) -> bool:

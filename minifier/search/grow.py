@@ -15,16 +15,16 @@ from ..problem import Candidate
 from .connect import connect, join
 from .dense import dense
 from .neighbourhood import nearest
-from .windows import last_needed
+from .windows import windows
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
 FRUITLESS = 2
 """Searches in a row that drop nothing before the case counts as dense."""
-ENOUGH = (0.4, 0.3)
+ENOUGH = (0.5, 0.3)
 """The chance that the atoms known are all: for one of them, for more."""
-NEAR = 0.5
+NEAR = 0.7
 """The chance that the next atom is near rather than anywhere."""
 SHORT = 8
 """Atoms on a path that is tried before the atoms that it joins are tried alone."""
@@ -34,10 +34,10 @@ LONG = 24
 
 def reduce_atoms(engine: Engine, state: Candidate) -> Candidate:
     """C, then D where the case turns out to be dense."""
-    if len(state.keep) < 2:
-        return state
-    state, anchor = last_needed(engine, state)
-    return grow(engine, state, [anchor])
+    if engine.anchor not in state.keep:
+        state = windows(engine, state)
+    assert engine.anchor is not None
+    return grow(engine, state, [engine.anchor])
 
 
 def grow(engine: Engine, state: Candidate, core: list[int]) -> Candidate:

@@ -8,11 +8,12 @@ from .dense import dense
 from .grow import reduce_atoms
 from .hint import hint
 from .polish import polish
-from .quotient import quotient
+from .scattered import scattered
 from .switches import switches
+from .windows import windows
 
-LOCATE: list[tuple[str, Step]] = [("hint", hint), ("quotient", quotient)]
-REDUCE: list[tuple[str, Step]] = [("atoms", reduce_atoms)]
+LOCATE: list[tuple[str, Step]] = [("hint", hint), ("windows", windows)]
+REDUCE: list[tuple[str, Step]] = [("chunks", scattered), ("atoms", reduce_atoms)]
 FINISH: list[tuple[str, Step]] = [("polish", polish)]
 
 FIRST: list[tuple[str, Step]] = [("switches", switches)]

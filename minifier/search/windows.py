@@ -1,28 +1,42 @@
-"""B. Windows: the last atom that the failure needs, by binary search over stretches of the graph.
+"""B. Windows: the last atom that the failure needs, by bisection over stretches of the graph.
 
-Most failures live in one neighbourhood, and consecutive atoms are neighbours. So instead of all that lies before an atom, as a
-search for the smallest failing prefix would, only a stretch that begins MARGIN before the place in question is asked: as many
-queries, each on a small graph. A stretch that passes may mean that the failure lies further on, or that it needs something
-before the stretch. After DOUBTS such answers one query settles it; if it passes, the failure is not local, and the
-search goes on over prefixes from the last place that was sure.
+Most failures live in one neighbourhood, and consecutive atoms are neighbours. So instead of all that lies before a place, as a
+search for the smallest failing prefix would ask, a stretch is asked that begins a margin before it: as many queries, each on
+a small graph. The margin is REACH times the length that most edges do not exceed. A stretch that passes may mean that the
+failure lies further on, or that it needs something before the stretch. After DOUBTS such answers one query settles it; if it
+passes, the failure is not local.
+
+Networks repeat a block, and what fails for one copy mostly fails for all. So the first atom of its kind, and the first with its
+surroundings (Weisfeiler-Lehman classes), is likelier the last needed one than its copies: KIND and SURROUNDINGS of the weight lie
+on these, the rest on all alike, and the bisection is by weight. A failure in every layer is found in the first one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ..problem import Candidate
+from ..quantiles import quantiles
+from .neighbourhood import classes
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
-MARGIN = 32
-DOUBTS = 3
+REACH = 3
+MOST_EDGES = 0.9
+DOUBTS = (1, 3)
+"""Answers in doubt that are borne: before a stretch failed, and after."""
+KIND, SURROUNDINGS = 0.15, 0.25
+HOPS = 2
 
 
-def last_needed(engine: Engine, state: Candidate) -> tuple[Candidate, int]:
-    """The last needed atom, and a failing case that ends with it. Tells the engine where the failure is not local."""
+def windows(engine: Engine, state: Candidate) -> Candidate:
+    """A failing case that ends with a needed atom, the engine's anchor; tells the engine where the failure is not local."""
     atoms = sorted(state.keep)
+    total = list(accumulate(_likely(engine, atoms), initial=0.0))
+    margin = _margin(engine, atoms)
 
     def part(start: int, end: int) -> Candidate:
         return state.keeping(atoms[start:end])
@@ -31,18 +45,19 @@ def last_needed(engine: Engine, state: Candidate) -> tuple[Candidate, int]:
     low = sure = 0  # atoms[base:sure] passes; so does atoms[base:low], unless the failure is not local
     doubts = 0
     while high - low > 1 or doubts:
-        if doubts >= DOUBTS or high - low == 1:
-            start = max(base, low - MARGIN)
+        if doubts >= DOUBTS[base > 0] or high - low == 1:
+            start = max(base, low - margin)
             if engine.ask(part(start, high)):
                 base, sure = start, low
             else:
                 engine.local = False
+                if base == 0 and len(atoms) > 1:
+                    return part(base, high)
                 low = sure
             doubts = 0
             continue
-        start = max(base, low - MARGIN) if engine.local else base
-        marks = [low + (high - low) * round_ // (engine.jobs + 1) for round_ in range(1, engine.jobs + 1)]
-        marks = sorted({mark for mark in marks if mark > low} or {low + 1})
+        start = max(base, low - margin) if engine.local else base
+        marks = quantiles(total, low, high, engine.jobs)
         found = engine.first(part(start, mark) for mark in marks)
         if found != 0:
             low = marks[-1 if found is None else found - 1]
@@ -54,4 +69,25 @@ def last_needed(engine: Engine, state: Candidate) -> tuple[Candidate, int]:
             doubts += 1
         if start == base and not doubts:
             sure = low
-    return part(base, high), atoms[high - 1]
+    engine.anchor = atoms[high - 1]
+    return part(base, high)
+
+
+def _likely(engine: Engine, atoms: Sequence[int]) -> list[float]:
+    weights = [(1 - KIND - SURROUNDINGS) / len(atoms)] * len(atoms)
+    for hops, share in ((0, KIND), (HOPS, SURROUNDINGS)):
+        colours = classes(engine.neighbours, engine.problem.label, atoms, hops)
+        first: dict[int, int] = {}
+        for place, atom in enumerate(atoms):
+            first.setdefault(colours[atom], place)
+        for place in first.values():
+            weights[place] += share / len(first)
+    return weights
+
+
+def _margin(engine: Engine, atoms: Sequence[int]) -> int:
+    place = {atom: number for number, atom in enumerate(atoms)}
+    lengths = sorted(
+        place[atom] - place[parent] for atom in atoms for parent in engine.neighbours.parents[atom] if parent in place
+    )
+    return REACH * lengths[int(MOST_EDGES * (len(lengths) - 1))] if lengths else 1
