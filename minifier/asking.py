@@ -70,7 +70,8 @@ class Asking:
             return self.server.call(f"{TASKS}:probe", {**more, **payload}, self.limit_s, stage_limits=limits)
 
         slow = options.slower_than
-        if slow is not None or (self.hangs and self._cuda):  # a kernel that never ends takes the device
+        first = options.judged == "hang" and self.wanted is None  # side by side, one of them waits for what the other compiles
+        if slow is not None or first or (self.hangs and self._cuda):  # a kernel that never ends takes the device
             with self._gate.alone():
                 reply = ask()
                 for _ in range(MEASURED - 1):
