@@ -63,6 +63,7 @@ class Oracle:
     named: str = ""
     """The case as the user named it."""
     _targets: dict[str, str] = field(default_factory=dict[str, str])
+    _inlinable: list[str] = field(default_factory=list[str])
 
     def prepare(self) -> None:
         """Runs the case eagerly once in a child and reads its atoms, unless `work` has them from an earlier process.
@@ -73,6 +74,7 @@ class Oracle:
         if kept.exists():
             value = msgspec.json.decode(kept.read_bytes())
             self.atoms, self.notes, self.switches = value["atoms"], value["notes"], value["switches"]
+            self.case = Path(value["case"])
             return
         reply = self.server.call(f"{TASKS}:prepare", self._payload(None), self.limit_s)
         if reply.status != "done":
@@ -80,7 +82,35 @@ class Oracle:
             why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
             raise errors.UsageError("cannot minify this graph", f"running it eagerly, to record its values, failed: {why}")
         self.atoms, self.notes, self.switches = (reply.value[name] for name in ("atoms", "notes", "switches"))
-        write_file(kept, msgspec.json.encode({"atoms": self.atoms, "notes": self.notes, "switches": self.switches}))
+        self._inlinable = reply.value["inlinable"]
+        self._keep_prepared()
+
+    def _keep_prepared(self) -> None:
+        kept = {"atoms": self.atoms, "notes": self.notes, "switches": self.switches, "case": str(self.case)}
+        if not self._inlinable:  # with some, it is first asked whether the failure is there without them
+            write_file(self.work / PREPARED, msgspec.json.encode(kept))
+
+    def _inline(self) -> None:
+        """Takes the case with its higher-order operators inlined, where that fails the same way."""
+        if not self._inlinable or self.signature is None:
+            return
+        whole, names, inner = self.case, ", ".join(self._inlinable[:4]), self.work / "inlined"
+        try:
+            if not inner.exists():
+                self.ask("inline", None, out=str(inner))
+            found = self.judge(None, inner)[1]
+        except errors.GraphdbgError as error:
+            found = None
+            self.notes.append(f"{names} stay one node each, what is inside cannot be inlined: {error}")
+        if found is not None and self._same(found, self.signature):
+            self.case = inner
+            try:
+                self.prepare()
+                self.notes.append(f"inlined, the failure is the same: {names}")
+            except errors.UsageError:
+                self.case = whole
+        self._inlinable = []
+        self._keep_prepared()
 
     def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
         """One query. `candidate` None is the whole case, or that of another folder."""
@@ -139,7 +169,8 @@ class Oracle:
         return DoesNotFailError(what, why, f"see what it does with graphdbg triage {shlex.quote(named)}")
 
     def find_hints(self) -> None:
-        """Notes the atoms that the failure names. After `prepare` and `original`."""
+        """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `original`."""
+        self._inline()
         if self.signature is not None:
             self.hints = self._raising() or self._named(f"{self.signature.detail} {self.signature.raw}")
 

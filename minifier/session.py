@@ -119,8 +119,8 @@ class Session:
             repeats = self._sanity(pool)
         finally:
             prepared.result()
-        self._same_atoms()
         self.subject.find_hints()
+        self._same_atoms()
         options = self.options
         self.budget.reserved = options.verify
 

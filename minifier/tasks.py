@@ -20,6 +20,7 @@ from ..dumps.store import load_graph
 from ..toolkit import _torch
 from ..toolkit.carried import fake_of
 from ..toolkit.imports import import_modules
+from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark
 from ..toolkit.judge import judge
 from ..toolkit.live_case import live_case
@@ -47,7 +48,19 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
         "input_bytes": input_bytes(case.inputs),
         "notes": case.notes,
         "switches": early(Case(case.gm, case.inputs, case.spec)),
+        "inlinable": inlinable(case.gm),
     }
+
+
+def inline(payload: dict[str, Any]) -> dict[str, Any]:
+    """Writes the case with its higher-order operators inlined at `out`."""
+    import_modules(payload["imports"])
+    saved = load_graph(payload["case"])
+    case = live_case(saved, seed=payload["seed"])
+    with in_force(case.spec):
+        gm = inlined(case.gm, case.inputs)
+    live.save_graph(gm, case.inputs, payload["out"], like=saved.record)
+    return {}
 
 
 def probe(payload: dict[str, Any]) -> dict[str, Any]:
