@@ -22,9 +22,9 @@ Status = Literal["done", "exception", "signal", "timeout", "memory", "lost"]
 class Query(msgspec.Struct, omit_defaults=True):
     """What a client asks: call `function` ("package.module:name") with `payload` in a child of its own.
 
-    `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks; time that the
-    machine spent on other processes does not count, up to three times as much. `memory_bytes`: what the child and its own children may
-    use on top of the warm server's memory.
+    `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that the
+    machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and its own
+    children may use on top of the warm server's memory.
     """
 
     id: int
