@@ -37,8 +37,8 @@ PRELOAD = (*REPLAY_PRELOAD, TASKS)
 FIRST_LIMIT_S = 600.0
 LEAST_LIMIT_S = 30.0
 LIMIT_FACTOR = 10.0
-HINTS = 8
-"""Atoms that a failure may name before its text says nothing about which one it was."""
+HINTS = 2
+"""Operators that a failure may name before its text says nothing about which one it was."""
 
 PREPARED = "prepared.json"
 """In the work folder, once all that candidates are built from is there."""
@@ -255,12 +255,14 @@ class Oracle:
         return [number for number, nodes in enumerate(self.atoms["nodes"]) if nodes][-1:]
 
     def _named(self, text: str) -> list[int]:
-        """Atoms whose operator the failure names, where that is few."""
-        found = [
-            number for number, label in enumerate(self.atoms["labels"])
-            if any(len(word) > 5 and word in text for word in re.findall(r"'([\w.]+\.\w+)'", label))
-        ]  # fmt: skip
-        return found if len(found) <= HINTS else []
+        """Atoms whose operator the failure names, where it names few operators."""
+        found: dict[int, set[str]] = {}
+        for number, label in enumerate(self.atoms["labels"]):
+            words = {word for word in re.findall(r"'([\w.]+\.\w+)'", label) if len(word) > 5 and word in text}
+            if words:
+                found[number] = words
+        operators = {word for words in found.values() for word in words}
+        return list(found) if len(operators) <= HINTS else []
 
     def _size(self, candidate: Candidate | None) -> tuple[int, int]:
         """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still smaller."""

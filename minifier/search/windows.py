@@ -8,7 +8,8 @@ passes, the failure is not local.
 
 Networks repeat a block, and what fails for one copy mostly fails for all. So the first atom of its kind, and the first with its
 surroundings (Weisfeiler-Lehman classes), is likelier the last needed one than its copies: KIND and SURROUNDINGS of the weight lie
-on these, the rest on all alike, and the bisection is by weight. A failure in every layer is found in the first one.
+on these, HINTED on atoms that the failure names, the rest on all alike, and the bisection is by weight. A failure in every layer
+is found in the first one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ REACH = 3
 MOST_EDGES = 0.9
 DOUBTS = (1, 3)
 """Answers in doubt that are borne: before a stretch failed, and after."""
-KIND, SURROUNDINGS = 0.15, 0.25
+KIND, SURROUNDINGS, HINTED = 0.15, 0.25, 0.2
 HOPS = 2
 
 
@@ -82,6 +83,9 @@ def _likely(engine: Engine, atoms: Sequence[int]) -> list[float]:
             first.setdefault(colours[atom], place)
         for place in first.values():
             weights[place] += share / len(first)
+    hinted = [place for place, atom in enumerate(atoms) if atom in engine.problem.hints]
+    for place in hinted:
+        weights[place] += HINTED / len(hinted)
     return weights
 
 
