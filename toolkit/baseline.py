@@ -49,7 +49,7 @@ class Baseline:
             return
         part = path.with_suffix(".part")
         inputs = [value if index in self.changed else None for index, value in enumerate(self.eager.inputs)]
-        parts = _bare([self.eager.outputs, self.eager.gradients, inputs])
+        parts = _bare([self.eager.outputs, self.eager.gradients, inputs, self.eager.aliases])
         truth = self.truth.reason if isinstance(self.truth, NoReference) else _bare(self.truth)
         with contextlib.suppress(OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError):
             torch.save(

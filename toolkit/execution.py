@@ -17,11 +17,15 @@ from torch import fx
 
 
 class Execution(NamedTuple):
-    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards."""
+    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards.
+
+    `aliases`: for each output the input whose memory it shares, -1 for none, and its storage offset.
+    """
 
     outputs: list[Any]
     gradients: list[Any]
     inputs: list[Any]
+    aliases: Sequence[Sequence[int]] = ()
 
     def results(self, changed: Sequence[int]) -> list[Any]:
         """Outputs, gradients and the inputs at the places `changed`, in that order."""
@@ -34,21 +38,23 @@ def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, see
     the leaves among inputs and `parameters` are computed. Inputs are changed in place as the graph says: pass clones.
     """
     torch.manual_seed(seed)
+    given = list(inputs)
     outputs = list(run(inputs))
     settle()
+    aliases = _aliases(outputs, given)
     if not backward:
-        return Execution(outputs, [], inputs)
+        return Execution(outputs, [], inputs, aliases)
     leaves = [
         one for one in (*inputs, *parameters) if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
     ]
     roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
     if not leaves or not roots:
-        return Execution(_detached(outputs), [], inputs)
+        return Execution(_detached(outputs), [], inputs, aliases)
     generator = torch.Generator().manual_seed(seed)
     tangents = [_tangent(root, generator) for root in roots]
     gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
     settle()
-    return Execution(_detached(outputs), list(gradients), inputs)
+    return Execution(_detached(outputs), list(gradients), inputs, aliases)
 
 
 def settle() -> None:
@@ -102,6 +108,21 @@ def _tangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     dtype = torch.complex64 if root.is_complex() else torch.float32
     value = torch.randn(root.shape, generator=generator, dtype=dtype)
     return value.to(root.dtype).to(root.device)
+
+
+def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[list[int]]:
+    owners: dict[int, int] = {}
+    for index, value in enumerate(inputs):
+        if _has_memory(value):
+            owners.setdefault(value.untyped_storage().data_ptr(), index)
+    return [
+        [owners.get(one.untyped_storage().data_ptr(), -1), int(one.storage_offset())] if _has_memory(one) else [-1, 0]
+        for one in outputs
+    ]
+
+
+def _has_memory(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and value.numel() > 0
 
 
 def _detached(outputs: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ Must not change the graph or the inputs that it is given.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,12 +46,18 @@ class NoReference(Exception):
 
 
 def reference(
-    gm: fx.GraphModule, inputs: Sequence[Any], run: Callable[[fx.GraphModule, list[Any]], list[Any]] = run_graph
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    run: Callable[[fx.GraphModule, list[Any]], list[Any]] = run_graph,
+    rounded: Mapping[str, torch.dtype] | None = None,
 ) -> list[Any] | NoReference:
-    """Outputs of the graph in float64, or the reason why there are none. `run` executes a graph (forward alone by default)."""
+    """Outputs of the graph in float64, or the reason why there are none. `run` executes a graph (forward alone by default).
+
+    `rounded`: nodes whose first argument is rounded to a dtype all the same (see `roundings`).
+    """
     default = torch.get_default_dtype()
     try:
-        wide = widen_graph(gm)
+        wide = widen_graph(gm, rounded)
         torch.set_default_dtype(torch.float64)
         return run(wide, widen_inputs(inputs))
     except NoReference as none:
@@ -74,12 +80,16 @@ def widen_inputs(inputs: Sequence[Any]) -> list[Any]:
     return clone_inputs(inputs, _widen_tensor)
 
 
-def widen_graph(gm: fx.GraphModule) -> fx.GraphModule:
+def widen_graph(gm: fx.GraphModule, rounded: Mapping[str, torch.dtype] | None = None) -> fx.GraphModule:
     """A copy of the graph for widened inputs; raises NoReference for a node that has no meaning in float64."""
     wide = copy_graph(gm)
     dtypes = {node.name: _dtype_of(node) for node in gm.graph.nodes}
     for node in list(wide.graph.nodes):
         _widen_node(node, dtypes)
+        if rounded and node.name in rounded:
+            with wide.graph.inserting_before(node):
+                given = wide.graph.call_function(_rounded, (node.args[0], rounded[node.name]))
+            node.update_arg(0, given)
     _widen_attributes(wide)
     wide.recompile()
     return wide
@@ -105,6 +115,10 @@ def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
         node.target = "double"
     node.args = map_aggregate(node.args, _wide_dtype)
     node.kwargs = map_aggregate(node.kwargs, _wide_dtype)
+
+
+def _rounded(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return value.to(dtype).to(value.dtype)
 
 
 def _views_as_dtype(node: fx.Node) -> bool:

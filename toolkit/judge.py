@@ -25,19 +25,19 @@ from torch import fx
 
 from . import _torch, baseline, eager_error, nan_found
 from .baseline import Baseline
+from .comparing import Comparing
 from .copying import clone_inputs, copy_graph
 from .debug_nop.findings import MetadataMismatch
-from .eager import GraphRunError, Hook, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
-from .execution import Attributes, Execution, changed_inputs, execute, same_bits
+from .eager import GraphRunError, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
+from .execution import Attributes, Execution, changed_inputs, execute
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
-from .numerics import Difference, compare, output_errors, output_grains, output_lengths
+from .numerics import Difference, compare, output_errors
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
 from .signature import RAISED_TOO, Signature, from_exception
 from .spec import FULL_STAGES, ReplaySpec
-from .stability import ALLOWANCE, Run, flips
 from .surroundings import in_force
 
 CHECKS: dict[str, tuple[str, ...]] = {
@@ -131,9 +131,8 @@ class _Case:
             truth = NoReference("the kernels draw random numbers that eager cannot repeat on this device")
             self.compared = tuple(name for name in self.compared if name == "metadata")
         wanted = eager.results(changed)
-        difference = self._mutation(got, changed) or self._compare(
-            truth, wanted, self._looked_at(got, wanted, changed), self._looked_at(again, wanted, changed), random, changed
-        )
+        comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, self._execute)
+        difference = comparing.difference(truth, eager, got, again, changed, random=random)
         outcome = self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
         outcome.nan, outcome.eager_nan = nan_found.places(again, changed), nan_found.places(eager, changed)
         outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
@@ -236,60 +235,6 @@ class _Case:
             ok=False, signature=signature, verdict=f"{signature.kind}: {_first_line(signature)}", seconds=self.seconds
         )
 
-    def _mutation(self, got: Execution, changed: list[int]) -> Difference | None:
-        """An input that the rung changed and eager does not; donated inputs of a backward may be overwritten."""
-        if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
-            return None
-        for index, (before, after) in enumerate(zip(self.inputs, got.inputs, strict=True)):
-            if index in changed or not isinstance(before, torch.Tensor):
-                continue
-            if not same_bits(before, after):
-                return Difference(
-                    "metadata", -1, "mutation", None, f"input {index} is changed in place; eager leaves it as it was"
-                )
-        return None
-
-    def _compare(
-        self, truth: Any, wanted: list[Any], got: list[Any], again: list[Any], random: bool, changed: list[int]
-    ) -> Difference | None:
-        known = None if isinstance(truth, NoReference) else truth
-        strides = self._promised_strides()
-        behind = {"lengths": output_lengths(self.gm), "grains": output_grains(self.gm)}
-        counts: list[int] = []
-
-        def decided_by_rounding(output: int) -> int:
-            if known is None:
-                return 0
-            if not counts:
-                counts.extend(flips(self.gm, self.inputs, known, self._perturbed(changed)))
-            return ALLOWANCE * counts[output]
-
-        if not random:
-            return compare(known, wanted, got, strides=strides, check=self.compared, flips=decided_by_rounding, **behind)
-        plain = [name for name in self.compared if name == "metadata"]
-        first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
-        rest = [name for name in self.compared if name != "metadata"]
-        return first or compare(known, wanted, again, check=rest, flips=decided_by_rounding, **behind)
-
-    def _looked_at(self, got: Execution, wanted: list[Any], changed: list[int]) -> list[Any]:
-        """A rung's results, eager's in the places that are left out."""
-        results = got.results(changed)
-        if len(results) != len(wanted):
-            return results
-        return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
-
-    def _perturbed(self, changed: list[int]) -> Run:
-        def run(wide: fx.GraphModule, inputs: list[Any], hook: Hook) -> list[Any]:
-            return self._execute(lambda given: run_graph(wide, given, hook=hook), inputs, wide).results(changed)
-
-        return run
-
-    def _promised_strides(self) -> range | list[int]:
-        output = next(node for node in reversed(self.gm.graph.nodes) if node.op == "output")
-        if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
-            return range(len(_leaves(output.args[0])))
-        return list(output.meta.get("user_visible_output_idxs", ()))
-
     def _concluded(
         self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], kept: Execution | None
     ) -> Outcome:
@@ -315,14 +260,6 @@ class _Case:
 def _is_unused_state(value: Any) -> bool:
     """The seed and offset that an attention kernel leaves uninitialised when it drops nothing: one or two integers."""
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2
-
-
-def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in _leaves(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    return [value]
 
 
 def _first_line(signature: Signature | None) -> str:

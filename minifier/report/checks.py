@@ -94,11 +94,9 @@ def check_blocks(case: Case) -> Iterator[str]:
     if test:
         yield templates.IN_FLOAT64.strip()
         exact = "run(graph, [in_float64(x) for x in make_inputs()])"
-        if has_float_dtype(case.record):
+        if has_float_dtype(case.record) or detail == "rounding":
             exact = "exactly([in_float64(x) for x in make_inputs()])"
-            yield templates.FLOAT64_MODE.strip()
-        if detail == "rounding":
-            yield subtle.ROUNDED_MODE.strip()
+            yield (subtle.ROUNDED_MODE if detail == "rounding" else templates.FLOAT64_MODE).strip()
         yield test.strip()
         yield templates.MAIN_ACCURACY.strip().replace("@EXACT@", exact)
     elif kind in ("nan", "metadata"):

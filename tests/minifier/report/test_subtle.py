@@ -1,0 +1,60 @@
+"""What a repro says of failures that no error tells: 1 for a compiled function with the fault, 0 for one without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from graphdbg.minifier.report.checks import check_blocks, constant_block
+from graphdbg.toolkit.signature import Signature
+
+from .cases import case_of, relu_record
+
+NAN, INF = float("nan"), float("inf")
+
+
+def exit_code(failure: Signature, graph: Callable[..., Any], compiled: Callable[..., Any], *values: torch.Tensor) -> int:
+    """What the program of that failure exits with."""
+    case = case_of(relu_record(), failure)
+    room: dict[str, Any] = {
+        "torch": torch, "TorchDispatchMode": TorchDispatchMode, "tree_map": tree_map, "graph": graph, "compiled": compiled,
+        "make_inputs": lambda: [value.clone() for value in values], "configure": lambda: None,
+    }  # fmt: skip
+    exec("\n".join([constant_block(case), *check_blocks(case)]), room)
+    return room["main"]()
+
+
+X = torch.linspace(0.5, 2.5, 7)
+
+
+def rounds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (x.to(torch.float16).to(torch.float32) * 2,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "graph", "wrong", "value"),
+    [
+        ("nan", "no nan", lambda x: (x * 0,), lambda x: (x,), torch.tensor([INF, 1.0])),
+        ("nan", "no inf", lambda x: (x * 2,), lambda x: (-x * 2,), torch.tensor([INF, 0.0])),
+        ("nan", "nan", lambda x: (x * 2,), lambda x: (x * NAN,), X),
+        ("accuracy", "signed zero", lambda x: (x * -1,), lambda x: (0 - x,), torch.tensor([0.0, 1.0])),
+        ("accuracy", "rounding", rounds, lambda x: (x * 2,), X),
+        ("accuracy", "integers", lambda x: ((x * 2).long(),), lambda x: ((x * 2).long() + 1,), X),
+        ("accuracy", "integers", lambda x: (x > 1,), lambda x: (x > 2,), X),
+        ("accuracy", "", lambda x: (x * 2,), lambda x: (x * 3,), X),
+        ("metadata", "mutation", lambda x: (x + 1,), lambda x: (x.add_(1) + 0,), X),
+        ("metadata", "no mutation", lambda x: (x.add_(1) + 0,), lambda x: (x + 1,), X),
+        ("metadata", "alias", lambda x: (x * 1,), lambda x: (x,), X),
+        ("metadata", "no alias", lambda x: (x[1:],), lambda x: (x[1:].clone(),), X),
+        ("metadata", "offset", lambda x: (x.fill_(1.0)[1:],), lambda x: (x.fill_(1.0)[:-1],), X),
+    ],
+)  # fmt: skip
+def test_it_tells_the_fault_and_nothing_else(kind: Any, detail: str, graph: Any, wrong: Any, value: torch.Tensor) -> None:
+    failure = Signature(kind, "compare", detail=detail, size=1.0 if kind == "accuracy" else None)
+    assert exit_code(failure, graph, wrong, value) == 1
+    assert exit_code(failure, graph, graph, value) == 0

@@ -1,0 +1,102 @@
+"""What a rung may get wrong beside numbers: memory that outputs share with inputs, offsets, writes, roundings left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.outcome import Outcome
+from graphdbg.toolkit.rungs import Rung
+from graphdbg.toolkit.spec import ReplaySpec
+
+
+class Planted(Rung):
+    """Eager, and then a change of what it gave and was given."""
+
+    name = "planted"
+
+    def __init__(self, change: Callable[[list[Any], list[Any]], list[Any]]) -> None:
+        self.change = change
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Any, spec: ReplaySpec) -> Callable[[list[Any]], list[Any]]:
+        return lambda inputs: self.change(run_graph(gm, inputs), inputs)
+
+
+def dynamo_graph(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
+    gm = fx.symbolic_trace(function)
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
+        node.meta["example_value"] = value
+    return gm
+
+
+def of(function: Callable[..., Any], change: Callable[[list[Any], list[Any]], list[Any]], stage: str = "dynamo") -> Outcome:
+    x = torch.arange(1.0, 13.0).reshape(3, 4)
+    gm = dynamo_graph(function, x) if stage == "dynamo" else make_fx(function)(x)
+    return judge(gm, [x], ReplaySpec(stage), Planted(change))
+
+
+def as_is(out: list[Any], _: list[Any]) -> list[Any]:
+    return out
+
+
+@pytest.mark.parametrize(
+    ("function", "change", "detail"),
+    [
+        (lambda x: (x * 1.0,), lambda out, inputs: [inputs[0]], "alias"),
+        (lambda x: (x.t(),), lambda out, inputs: [out[0].t().clone().t()], "no alias"),
+        (lambda x: (x[1:, :1],), lambda out, inputs: [inputs[0].sub_(4)[:2, :1]], "mutation"),
+        (lambda x: (x.add_(1)[0].clone(),), lambda out, inputs: [out[0], inputs[0].sub_(1)][:1], "no mutation"),
+    ],
+)  # fmt: skip
+def test_shared_memory_and_writes(function: Any, change: Any, detail: str) -> None:
+    assert of(function, as_is).ok
+    found = of(function, change)
+    assert found.signature is not None
+    assert (found.signature.kind, found.signature.detail) == ("metadata", detail)
+
+
+def test_an_offset_counts_where_the_numbers_are_right() -> None:
+    found = of(lambda x: (x.fill_(7.0)[1:],), lambda out, inputs: [inputs[0][:2]])
+    assert found.signature is not None
+    assert (found.signature.kind, found.signature.detail) == ("metadata", "offset")
+
+
+def test_an_inner_graph_promises_no_view_but_never_lends_its_input() -> None:
+    assert of(lambda x: [x.t()], lambda out, inputs: [out[0].t().clone().t()], "inference").ok
+    found = of(lambda x: [x * 1.0], lambda out, inputs: [inputs[0]], "inference")
+    assert found.signature is not None
+    assert found.signature.detail == "alias"
+
+
+def rounds(x: torch.Tensor) -> list[torch.Tensor]:
+    y = x.to(torch.float16).to(torch.float32)
+    return [y * 3, y.sum(1)]
+
+
+def test_a_rounding_that_is_left_out_is_told() -> None:
+    x = torch.randn(8, 9, generator=torch.Generator().manual_seed(0))
+    gm = make_fx(rounds)(x)
+    spec = ReplaySpec("inference")
+    assert judge(gm, [x], spec, Planted(as_is)).ok
+    found = judge(gm, [x], spec, Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1)]))
+    assert found.signature is not None
+    assert (found.signature.kind, found.signature.detail) == ("accuracy", "rounding")
+    assert found.verdict.startswith("a rounding is left out: output 0: the rounding through float16 is left out")
+    both = judge(gm, [x], spec, Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1) + 1]))
+    assert both.signature is not None
+    assert both.signature.detail == ""
+
+
+def test_half_precision_arithmetic_is_no_rounding_that_is_left_out() -> None:
+    def computed(x: torch.Tensor) -> list[torch.Tensor]:
+        return [(x.half() * 3).float()]
+
+    x = torch.randn(8, 9, generator=torch.Generator().manual_seed(0))
+    assert judge(make_fx(computed)(x), [x], ReplaySpec("inference"), Planted(lambda out, inputs: [inputs[0] * 3])).ok
