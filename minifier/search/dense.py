@@ -1,6 +1,9 @@
-"""D. Dense: where most of what is left is needed, blocks are deleted, then runs of single atoms (find_integer).
+"""D. Dense: where much of what is left is needed, atoms are deleted from the end as many at once as the share of needed ones allows.
 
-Gives up after MISSES single deletions in a row that did not work, and says that minimality is not certified.
+The share is learnt on the way. Of the next atoms the first needed one is looked for by bisection, each place weighed by its
+chance under that share; what lies before it is deleted. So an atom costs about as many queries as the entropy of the share:
+half a query where one of ten is needed, one where every second is. Gives up after MISSES atoms in a row that are
+all needed, and says that minimality is not certified.
 """
 
 from __future__ import annotations
@@ -13,64 +16,47 @@ from ..problem import Candidate
 if TYPE_CHECKING:
     from ..engine import Engine
 
-MISSES = 24
-PARTS = (4, 16)
+MISSES = 64
+"""Where a twentieth of the rest could go, so many in a row are needed once in 27 times."""
+AHEAD = 4
+"""Length of a run, in expected distances between needed atoms."""
+MEMORY = 0.99
+"""What an atom counts in the share when the next one is decided: needed atoms come in clusters."""
 
 
 def dense(engine: Engine, state: Candidate, core: Sequence[int] = (), largest: int | None = None) -> Candidate:
-    """Deletes what can be deleted from a failing case; atoms of `core` stay. `largest` bounds the block size."""
-    fixed = set(core)
-    for parts in PARTS:
-        length = max(1, (len(state.keep) - len(fixed)) // parts)
-        if largest is not None:
-            length = min(length, largest)
-        if length > 1:
-            state = _blocks(engine, state, fixed, length)
-    return _singles(engine, state, fixed, largest)
-
-
-def _blocks(engine: Engine, state: Candidate, fixed: set[int], length: int) -> Candidate:
-    loose = sorted(state.keep - fixed, reverse=True)
-    for start in range(0, len(loose), length):
-        candidate = state.keeping(state.keep - set(loose[start : start + length]))
-        if candidate.keep and engine.ask(candidate):
-            state = candidate
-    return state
-
-
-def _singles(engine: Engine, state: Candidate, fixed: set[int], largest: int | None) -> Candidate:
-    loose = sorted(state.keep - fixed, reverse=True)
+    """Deletes what can be deleted from a failing case; atoms of `core` stay. `largest` bounds what one query drops."""
+    loose = sorted(state.keep - set(core), reverse=True)
+    needed, decided = 1.0, 3.0
     position = misses = 0
     while position < len(loose):
         if misses >= MISSES:
             engine.notes.append(f"not certified minimal: the last {MISSES} single deletions all lost the failure")
             return state
-        step = _run_length(engine, state, loose[position:], largest)
-        state = state.keeping(state.keep - set(loose[position : position + step]))
-        misses = 0 if step else misses + 1
-        # What ended a run was asked and is needed; a run that was cut short by `largest` says nothing about the next atom.
-        position += step if step == largest else step + 1
+        share = needed / decided
+        length = min(largest or len(loose), max(1, round(AHEAD / share)), len(state.keep) - 1)
+        run = loose[position : position + length]
+        if not run:
+            break
+        dropped = _deletable(engine, state, run, share)
+        state = state.keeping(state.keep - set(run[:dropped]))
+        position += dropped
+        needed, decided = needed * MEMORY**dropped, decided * MEMORY**dropped + dropped
+        if dropped < len(run):
+            position += 1
+            needed, decided = needed * MEMORY + 1, decided * MEMORY + 1
+        misses = 0 if dropped else misses + 1
     return state
 
 
-def _run_length(engine: Engine, state: Candidate, run: list[int], largest: int | None) -> int:
-    """How many atoms at the head of `run` can go together: doubling, then binary search."""
-    most = len(run) if largest is None else min(len(run), largest)
+def _deletable(engine: Engine, state: Candidate, run: Sequence[int], share: float) -> int:
+    """How many atoms at the head of `run` can go together."""
 
-    def works(count: int) -> bool:
-        rest = state.keep - set(run[:count])
-        return bool(rest) and engine.ask(state.keeping(rest))
+    def make(left: int) -> Candidate:
+        return state.keeping(state.keep - set(run[: len(run) - left]))
 
-    if not works(1):
-        return 0
-    low, high = 1, 2
-    while high <= most and works(high):
-        low, high = high, high * 2
-    high = min(high, most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if works(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    def chance(left: int) -> float:
+        head = (1 - share) ** (len(run) - left)
+        return head if left == 0 else head * share
+
+    return len(run) - engine.smallest(-1, len(run), make, chance)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FRUITLESS = 2
 """Searches in a row that drop nothing before the case counts as dense."""
+MANY = 8
+"""Atoms found one by one before the same is said."""
 ENOUGH = (0.5, 0.3)
 """The chance that the atoms known are all: for one of them, for more."""
 NEAR = 0.7
@@ -64,7 +66,7 @@ def grow(engine: Engine, state: Candidate, core: list[int]) -> Candidate:
         fruitless = fruitless + 1 if needed == len(rest) and needed > 1 else 0
         core.append(rest[needed - 1])
         rest = rest[: needed - 1]
-        if fruitless >= FRUITLESS and len(rest) > 2:
+        if len(rest) > 2 and (fruitless >= FRUITLESS or len(core) > MANY):
             return dense(engine, state.keeping([*core, *rest]), core)
     return state.keeping(core)
 
