@@ -231,6 +231,11 @@ class Oracle:
         """One query in a child of its own."""
         return self.judge(candidate)[0]
 
+    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
+        """The plainest edits of several passes at once, and the passes that would propose more after them."""
+        found = self.ask("together", candidate)
+        return found["edits"], found["left"]
+
     def _verdict(self, reply: Reply, signature: Signature | None) -> Verdict:
         if reply.status == "lost":
             return Verdict.INFRA

@@ -9,8 +9,9 @@ the very same session over abstract problems. Every judgement goes through the j
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +37,8 @@ from .search.tiers import TIERS
 
 SANITY = 2
 """Runs of the original before anything else."""
+UNDISTURBED = ("crash", "accuracy", "nan", "metadata")
+"""Kinds of failure that do not depend on what else the machine does."""
 ROUNDS = 7
 """How often one pass may propose."""
 RESTARTS = 2
@@ -76,6 +79,10 @@ class Subject(Problem, Protocol):
         """The edits that one pass proposes, in rounds."""
         ...
 
+    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
+        """The plainest edits of several passes at once, and the passes that would propose more after them."""
+        ...
+
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
         """Writes a candidate (None: the original) as a case at `path`; returns what describes how it is run."""
         ...
@@ -108,6 +115,9 @@ class Session:
 
     @property
     def queries(self) -> int:
+        self.pool: Executor | None = None
+        self.left = set(PASS_NAMES)
+        """The passes that still have something to propose."""
         """Queries that are no part of the search."""
         return self.asked["sanity"] + self.asked["verification"]
 
@@ -117,6 +127,7 @@ class Session:
         prepared = pool.submit(self.subject.prepare)
         try:
             repeats = self._sanity(pool)
+        self.pool = pool
         finally:
             prepared.result()
         self.subject.find_hints()
@@ -224,7 +235,7 @@ class Session:
 
     def _steps(self) -> list[tuple[str, Step]]:
         axes: list[tuple[str, Step]] = [(name, self._axis(name)) for name in PASS_NAMES]
-        return [*TIERS, ("explain", certify), ("outputs", self._outputs), *axes]
+        return [*TIERS, ("explain", certify), ("outputs", self._outputs), ("together", self._together), *axes]
 
     def _event(self, event: Event) -> None:
         answer, text = event.answer, event.candidate.text()
@@ -254,9 +265,25 @@ class Session:
             tried: set[str] = set()
             for _ in range(ROUNDS):
                 try:
+    def _together(self, engine: Engine, state: Candidate) -> Candidate:
+        state = self._case(engine)
+        self.left = set(PASS_NAMES)
+        try:
+            edits, left = self.subject.together(state)
+        except EnvironmentLackError as error:
+            self.notes.append(f"axes were changed one by one only: {error}")
+            return state
+        plain = replace(state, edits=(*state.edits, *edits))
+        if not edits or engine.ask(plain):
+            self.left = set(left)
+            return plain
+        return state
+
                     rounds = self.subject.propose(name, state)
                 except EnvironmentLackError as error:
                     self.notes.append(f"{name} were left as they are: {error}")
+            if name not in self.left:
+                return state
                     break
                 fresh = [[edit for edit in edits if edit not in tried] for edits in rounds]
                 edits = next((edits for edits in fresh if edits), None)
@@ -279,12 +306,7 @@ class Session:
             times = min(times, max(0, self.options.max_queries - engine.queries))
         shown = 0
         key = f"verify {engine.best.text() if engine.best else 'original'}"
-        for number in range(times):
-            answer = self.journal.recall(key, number)
-            known = answer is not None
-            if answer is None:
-                answer = self.subject.saved(self.results.case)
-                self.journal.write(key, number, answer)
+        for answer, known in self._saved(key, times):
             shown += answer.verdict is Verdict.SAME
             engine.queries += 1
             self.asked["verification"] += 1
@@ -297,6 +319,24 @@ class Session:
             self.results.write_case(engine.best, self.whole, self.rate)
         (self.results.out / BEST_FILE).unlink(missing_ok=True)
         shown, times = verified
+    def _saved(self, key: str, times: int) -> Iterator[tuple[Answer, bool]]:
+        """Judgements of the saved case, and whether the journal had them; at the same time where none disturbs another."""
+
+        def judge(number: int) -> tuple[Answer, bool]:
+            answer = self.journal.recall(key, number)
+            if answer is not None:
+                return answer, True
+            answer = self.subject.saved(self.results.case)
+            if answer.verdict is not Verdict.INFRA:
+                self.journal.write(key, number, answer)
+            return answer, False
+
+        signature = self.subject.signature
+        beside = self.pool is not None and signature is not None and signature.kind in UNDISTURBED
+        waiting = [self.pool.submit(judge, number) for number in range(times)] if self.pool and beside else []
+        for number in range(times):
+            yield waiting[number].result() if waiting else judge(number)
+
         if shown < times:
             self.notes.append(f"the saved case failed the same way in {shown} of {times} fresh processes")
         if times < self.options.verify and not brief:

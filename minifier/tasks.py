@@ -33,6 +33,7 @@ from .passes import PASSES, Case
 from .passes.switches import early
 from .problem import Candidate
 
+from .passes.together import together as plainest
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole."""
@@ -99,6 +100,15 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     gm, inputs, spec = _load(payload)
     record = load_graph(payload["case"]).record
     kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
+def together(payload: dict[str, Any]) -> dict[str, Any]:
+    """The plainest edits on several axes at once, and the passes that propose more after them."""
+    import_modules(payload["imports"])
+    gm, inputs, spec = _load(payload)
+    with in_force(spec):
+        edits, left = plainest(Case(gm, inputs, spec))
+    return {"edits": edits, "left": left}
+
+
             for room, values in record.config.items()}  # fmt: skip
     record = msgspec.structs.replace(record, config={room: values for room, values in kept.items() if values})
     if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):

@@ -12,8 +12,10 @@ True
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import inspect
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree  # no public module flattens nested values (2.13.0)
 
+from ..dumps.atomic import write_file
 from .spec import is_opaque
 
 CHECKED = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
@@ -75,7 +78,6 @@ def _use_private_headers(cache_dir: Path) -> None:
 
 def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., str]:
     """Torch runs the preprocessor and openssl for each process to name the header; children share one answer, kept in a file."""
-    import hashlib
 
     def remembering(header: str, hashable_cmd_line: str, **command: Any) -> str:
         key = hashlib.blake2b(
@@ -94,19 +96,50 @@ def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., 
     return remembering
 
 
-def warm_toolchain() -> None:
+def warm_toolchain(seed: Path | None = None) -> None:
     """Fills the per-process memory of vector instruction sets, which a forked child inherits; runs small programs, no
-    tensor work.
+    tensor work. What is kept in `seed`, which is made for one torch, compiler and CPU, is not run again.
 
     Nothing public tells which instruction set Inductor will pick.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    pick_vec_isa()
+    with _remembered_probes(seed / "works.json") if seed is not None else contextlib.nullcontext():
+        pick_vec_isa()
     with contextlib.suppress(ImportError, AttributeError):
         from torch._inductor.codecache import triton_key
 
         triton_key()  # hashes Triton's own files, half a second; does not touch a device
+
+
+@contextlib.contextmanager
+def _remembered_probes(note: Path) -> Iterator[None]:
+    """While open, the probe of an instruction set that once worked is not loaded again in a Python of its own (1 s for all)."""
+    from torch._inductor.cpu_vec_isa import VecISA
+
+    original = getattr(VecISA, "check_build", None)
+    if original is None:
+        yield
+        return
+    works: set[str] = set()
+    with contextlib.suppress(OSError, ValueError):
+        works = set(json.loads(note.read_text(encoding="utf-8")))
+    before = len(works)
+
+    def check_build(self: Any, code: str) -> bool:
+        name = f"{self} {hashlib.blake2b(code.encode(), digest_size=8).hexdigest()}"
+        if name not in works and original(self, code):
+            works.add(name)
+        return name in works
+
+    VecISA.check_build = check_build  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        VecISA.check_build = original  # type: ignore[method-assign]
+    if len(works) > before:
+        with contextlib.suppress(OSError):
+            write_file(note, json.dumps(sorted(works)).encode())
 
 
 def warm_patterns() -> None:
@@ -190,7 +223,8 @@ def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tu
     """Fake inputs for a compile, and their fake mode.
 
     The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them share memory
-    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. Fake tensors have no public module. Checked: 2.13.0.
+    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. Fake tensors have no public module.
+    Checked: 2.13.0.
     """
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -202,6 +236,17 @@ def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tu
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
     return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in inputs], mode
+
+
+def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """Whether real inputs share memory wherever the recorded values do: a compiler relies on that."""
+    first: dict[int, Any] = {}
+    for fake, real in zip(recorded, inputs, strict=True):
+        if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake):
+            mate = first.setdefault(fake.untyped_storage()._cdata, real)
+            if mate is not real and real.numel() and mate.untyped_storage()._cdata != real.untyped_storage()._cdata:
+                return False
+    return True
 
 
 def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
@@ -219,17 +264,6 @@ def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
 
 def is_number(node: fx.Node) -> bool:
     """Whether a node's value is a number, a size for instance, and not a tensor."""
-def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any]) -> bool:
-    """Whether real inputs share memory wherever the recorded values do: a compiler relies on that."""
-    first: dict[int, Any] = {}
-    for fake, real in zip(recorded, inputs, strict=True):
-        if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake):
-            mate = first.setdefault(fake.untyped_storage()._cdata, real)
-            if mate is not real and real.numel() and mate.untyped_storage()._cdata != real.untyped_storage()._cdata:
-                return False
-    return True
-
-
     return isinstance(_fake_of(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
 
 

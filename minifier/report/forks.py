@@ -11,6 +11,7 @@ which the kernel does when the asking process dies, everything that runs is kill
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -35,6 +36,9 @@ def main() -> int:
     os.dup2(2, 1)
     for name in _MODULES:
         importlib.import_module(name)
+    with contextlib.suppress(Exception):  # an answer of this CPU and compiler; programs then need not ask for it anew
+        importlib.import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
+    gc.freeze()
     wake, waker = os.pipe()
     for end in (wake, waker):
         os.set_blocking(end, False)

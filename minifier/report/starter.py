@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,13 @@ class Starter:
         self._last = 0
         self._lock = threading.Lock()
         self._pythons = [_Python(environment, folder) for environment, folder in places]
+        self.bare: list[Mapping[str, Path]] = []
+        """Folders of processes that began before there were toolchain probes."""
+
+    def furnish(self, plant: Callable[[Mapping[str, Path]], bool]) -> None:
+        """Gives the processes the probes that were made since they began."""
+        with self._lock:
+            self.bare = [home for home in self.bare if not plant(home)]
 
     @property
     def pids(self) -> list[int]:

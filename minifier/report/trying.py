@@ -12,15 +12,17 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...dumps.redact import Redactor
+from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
+from ...toolkit.isolation.cache import known_seed
 from . import environment, layers, verify
 from .case import Case
 from .memo import Memo, key_of
@@ -35,6 +37,17 @@ class Found:
     script: Script
     runs: verify.Verification
     layers: dict[str, int]
+
+
+@contextlib.contextmanager
+def beginning(saved: SavedGraph) -> Generator[Starter | None]:
+    """Starts, while something else goes on, the processes that `search` will need; None for a graph on a GPU."""
+    values = [node.value for node in saved.record.graph.nodes if node.op == "placeholder"]
+    if any(isinstance(value, TensorValue) and value.device != "cpu" for value in values):
+        yield None
+        return
+    with verify.starting(seed=known_seed()) as starter:
+        yield starter
 
 
 def search(

@@ -79,11 +79,9 @@ class Verification:
 def starting(count: int = 1, *, seed: Path | None = None, path: Sequence[str] = ()) -> Generator[Starter]:
     """Processes that import torch from now on, in which programs then run without that wait (see `starter`). CPU only."""
     with contextlib.ExitStack() as stack:
-        places: list[tuple[Mapping[str, str], Path]] = []
-        for _ in range(count):
-            folders = _folders(stack.enter_context(owned("graphdbg-verify-")), seed)
-            places.append((_environment(folders, path) | _FORKING, folders["cwd"]))
-        starter = Starter(places)
+        homes = [_folders(stack.enter_context(owned("graphdbg-verify-")), seed) for _ in range(count)]
+        starter = Starter([(_environment(home, path) | _FORKING, home["cwd"]) for home in homes])
+        starter.bare = [] if seed else [*homes]
         stack.callback(starter.close)
         yield starter
 
@@ -118,6 +116,7 @@ def run_command(
         started = time.monotonic()
         environment, ran = _environment(folders, path), None
         if starter is not None and starter.takes(command):
+            starter.furnish(lambda home: _plant(home, seed))
             ran = starter.run(command, environment | _FORKING, folders["cwd"], limit_s, stop)
         code, output = ran or _run(command, environment, folders["cwd"], limit_s, stop)
         if after is not None:
@@ -166,10 +165,17 @@ def _folders(scratch: Path, seed: Path | None) -> dict[str, Path]:
     folders = {name: scratch / name for name in ("cache", "tmp", "cwd")}
     for folder in folders.values():
         folder.mkdir()
-    if seed is not None:
-        plant(folders["cache"], seed)
-        _place_headers(folders)
+    _plant(folders, seed)
     return folders
+
+
+def _plant(folders: Mapping[str, Path], seed: Path | None) -> bool:
+    """Whether there was something to plant."""
+    if seed is None:
+        return False
+    plant(folders["cache"], seed)
+    _place_headers(folders)
+    return True
 
 
 def _place_headers(folders: Mapping[str, Path]) -> None:

@@ -76,6 +76,9 @@ class Abstract(Generated):
     def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
         return (), ()
 
+    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
+        return [], []
+
     def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
         return []
 

@@ -167,7 +167,7 @@ class Server:
             return
         seed = cache.seed_folder()
         if cache.plant(cache_dir, seed):
-            _torch.warm_toolchain()
+            _torch.warm_toolchain(seed)
         else:
             self.seed = seed
             self._fork(Query(_SEED_QUERY, f"{cache.__name__}:probe_toolchain", limit_s=_SEED_LIMIT_S))
@@ -213,7 +213,7 @@ class Server:
         assert self.seed is not None
         if answer.status == "done":
             cache.keep(Path(self.settings.cache_dir), self.seed)
-            _torch.warm_toolchain()
+            _torch.warm_toolchain(self.seed)
         else:
             why = answer.error.message if answer.error else answer.signal or answer.status
             self.notes.append(f"Inductor could not compile a first kernel ({why}), so nothing on the CPU will compile")
