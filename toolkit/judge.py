@@ -251,7 +251,8 @@ class _Case:
             outcome.verdict = f"no reference: {truth.reason}"
         if difference is not None:
             outcome.signature = Signature(
-                difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text
+                difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text,
+                form=difference.form,
             )
             outcome.verdict = f"{difference.word}: {difference.text}"
         return outcome

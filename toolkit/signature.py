@@ -17,9 +17,10 @@ from typing import Any, Literal
 import msgspec
 
 from . import normalise
+from .forms import Form, alike
 from .isolation.protocol import Answer
 
-VERSION = 2
+VERSION = 3
 """Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
 
 Kind = Literal[
@@ -52,18 +53,19 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     size: float | None = None
     raw: str = ""
+    form: Form | None = None
 
     def same_as(self, other: Signature) -> bool:
         """Whether two failures are one bug.
 
         Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they differ, the
         same two innermost library frames and three quarters of the text make up for it; when both are empty, the frames alone do.
-        An accuracy failure must not have shrunk a thousandfold (it would be rounding by then).
+        An accuracy failure must not have shrunk a thousandfold (it would be rounding by then), and the forms must be alike.
         """
         if (self.kind, self.stage, self._group(), self.error) != (other.kind, other.stage, other._group(), other.error):
             return False
         if self.kind == "accuracy":
-            return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0)
+            return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0) and alike(self.form, other.form)
         if self.kind in ("hang", "memory", "slow", "nan", "metadata", "nondeterministic"):
             return True
         if self.message == other.message:

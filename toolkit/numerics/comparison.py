@@ -30,8 +30,10 @@ from typing import Any
 
 import torch
 
+from ..forms import Form
 from ..outcome import OutputError
 from .difference import Difference, is_float
+from .error_form import common_offset, form_of
 from .measures import distance, rms, wide
 from .nonfinite import not_finite, signed_zero
 from .tolerances import tolerance
@@ -99,7 +101,7 @@ def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Se
             apart = distance(have, want)
             rows.append(OutputError(str(index), _errors(want, want, have)[0], None, apart.largest, apart.ulp, apart.cosine))
         else:
-            rung, own, _ = _errors(reference[index], want, have)
+            rung, own, *_ = _errors(reference[index], want, have)
             apart = distance(have, reference[index])
             rows.append(OutputError(str(index), rung, own, apart.largest, apart.ulp, apart.cosine))
     return rows
@@ -144,37 +146,44 @@ def _numbers(
         return None
     if not is_float(want):
         return _integers(index, truth, want, have, flips)
-    rung, own, wrong = _errors(want if truth is None else truth, want, have, grain)
+    exact = want if truth is None else truth
+    rung, own, wrong, beyond = _errors(exact, want, have, grain)
     allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
     limit = NO_REFERENCE * allowed if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + allowed
     if rung <= limit and not wrong:
         return None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
     text = f"output {index}: relative error {rung:.2g} to {against}, {wrong} of {want.numel()} elements far off"
-    return Difference("accuracy", index, "", rung, text)
+    over = max(rung / limit if limit else 0.0, beyond)
+    return Difference("accuracy", index, "", rung, text, form_of(exact, have, over, tolerance(want.dtype)))
 
 
 def _integers(
     index: int, truth: Any, want: torch.Tensor, have: torch.Tensor, flips: Callable[[int], int]
 ) -> Difference | None:
     sure = torch.ones_like(want, dtype=torch.bool) if truth is None else truth.to(want.dtype) == want
-    wrong = int(((want != have) & sure).sum())
+    differ = (want != have) & sure
+    wrong = int(differ.sum())
     if not wrong or wrong <= flips(index):
         return None
     text = f"output {index}: {wrong} of {want.numel()} elements differ from eager's ({want.dtype})"
-    return Difference("accuracy", index, "integers", wrong / want.numel(), text)
+    share = wrong / want.numel()
+    form = Form(want.numel(), share, offset=common_offset(want[differ], have[differ]))
+    return Difference("accuracy", index, "integers", share, text, form)
 
 
 def _errors(
     truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor, grain: float = 0.0
-) -> tuple[float, float, int]:
-    """err(got), err(eager), and the number of elements that are far off, over the elements where all three are finite."""
+) -> tuple[float, float, int, float]:
+    """err(got), err(eager), the number of elements that are far off and by how many times at most, over the elements where all
+    three are finite.
+    """
     r, e, g = (wide(one) for one in (truth, eager, got))
     finite = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
     if not bool(finite.all()):
         r, e, g = r[finite], e[finite], g[finite]
     if not r.numel():
-        return 0.0, 0.0, 0
+        return 0.0, 0.0, 0, 0.0
     scale = float(rms(r))
     rung, own = float(rms(g - r)), float(rms(e - r))
     if scale == 0.0:
@@ -188,8 +197,10 @@ def _errors(
     share = max(per_eps * own_eps, GRAIN_FACTOR * grain if grain > own_eps else 0.0)
     floor = share * (r.abs() + scale)
     factor = ELEMENT_FACTOR if own < scale else NOISE_FACTOR
-    wrong = int(((g - r).abs() > factor * (e - r).abs().max() + floor).sum())
-    return rung / scale, own / scale, wrong
+    allowed = factor * (e - r).abs().max() + floor
+    apart = (g - r).abs()
+    wrong = int((apart > allowed).sum())
+    return rung / scale, own / scale, wrong, float((apart / allowed).max()) if wrong else 0.0
 
 
 def _plain(value: Any) -> Any:

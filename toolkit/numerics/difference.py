@@ -10,19 +10,24 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from ..forms import Form
+
 SIGNED_ZERO = "signed zero"
 ROUNDING = "rounding"
 """Details of an accuracy failure that is no wrong number by size: see `nonfinite.signed_zero` and `toolkit.roundings`."""
 
 
 class Difference(NamedTuple):
-    """Kind, which output (-1: none in particular), what differs, for accuracy the relative error of the rung, a sentence."""
+    """Kind, which output (-1: none in particular), what differs, for accuracy the relative error of the rung, a sentence, and the
+    form of a wrong result.
+    """
 
     kind: Literal["accuracy", "nan", "metadata"]
     output: int
     detail: str
     size: float | None
     text: str
+    form: Form | None = None
 
     @property
     def word(self) -> str:

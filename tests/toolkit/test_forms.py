@@ -1,0 +1,74 @@
+"""The form of a wrong result keeps a search at one bug, and lets true reductions through."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphdbg.toolkit.forms import Form, alike
+from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.signature import Signature
+
+
+def form_between(exact: torch.Tensor, got: torch.Tensor) -> Form:
+    eager = exact.float() if exact.is_floating_point() else exact
+    found = compare([exact], [eager], [got])
+    assert found is not None
+    assert found.form is not None
+    return found.form
+
+
+X = torch.linspace(1, 2, 200, dtype=torch.float64)
+
+
+def test_a_constant_factor_is_read_and_one_that_is_none_is_not() -> None:
+    assert form_between(X, X.float() * 1.5).factor == pytest.approx(1.5, rel=1e-5)
+    assert form_between(X, X.float() + 0.5).factor is None
+    few = X.float().clone()
+    few[:3] *= 2
+    found = form_between(X, few)
+    assert (found.factor, found.count) == (None, 200)
+    assert found.wrong == pytest.approx(0.015)
+    assert found.over > 100
+
+
+def test_integers_that_are_all_off_by_one() -> None:
+    counted = torch.arange(20)
+    assert form_between(counted, counted + 1).offset == 1
+    assert form_between(counted, counted.flip(0)).offset is None
+    assert form_between(counted > 5, counted > 15).offset is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "same"),
+    [
+        (Form(600, 1.0, 1e5, factor=2.0), Form(64, 1.0, 1e5, factor=2.0), True),
+        (Form(600, 1.0, 1e5, factor=2.0), Form(64, 1.0, 1e5, factor=0.5), True),
+        (Form(600, 1.0, 1e5, factor=2.0), Form(64, 1.0, 1e5, factor=1.1), False),
+        (Form(600, 1.0, 1e5), Form(64, 0.1, 1e4, factor=1.1), True),
+        (Form(600, 1.0, 1e5), Form(64, 0.1, 1.5), False),
+        (Form(600, 1.0, 5.0), Form(64, 0.1, 1.5), True),
+        (Form(600, 1.0, 1e5), Form(64, 0.1), True),
+        (Form(600, 0.01, 1e5), Form(64, 1.0, 1e5), False),
+        (Form(600, 0.01, 1e5), Form(4, 1.0, 1e5), True),
+        (Form(20, 1.0, offset=1), Form(8, 1.0, offset=-1), True),
+        (Form(20, 1.0, offset=1), Form(8, 1.0, offset=3), False),
+        (None, Form(8, 1.0, offset=3), True),
+    ],
+)  # fmt: skip
+def test_what_both_say_sharply_must_agree(wanted: Form | None, found: Form | None, same: bool) -> None:
+    assert alike(wanted, found) is same
+    one, other = (Signature("accuracy", "compare", size=0.5, form=form) for form in (wanted, found))
+    assert one.same_as(other) is same
+
+
+def test_non_finite_kinds_of_one_origin_are_one_and_weak_kinds_stay_apart() -> None:
+    def nan(detail: str) -> Signature:
+        return Signature("nan", "compare", detail=detail)
+
+    assert nan("nan").same_as(nan("inf"))
+    assert not nan("nan").same_as(nan("no nan"))
+    wrong = Signature("accuracy", "compare", size=0.5)
+    assert wrong.same_as(Signature("accuracy", "compare", detail="integers", size=0.5))
+    for weak in ("signed zero", "rounding"):
+        assert not wrong.same_as(Signature("accuracy", "compare", detail=weak, size=0.5))
