@@ -193,6 +193,11 @@ class Oracle:
         """The edits that one pass proposes, in rounds."""
         return self.ask("propose", candidate, **{"pass": name})["rounds"]
 
+    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
+        """The plainest edits of several passes at once, and the passes that would propose more after them."""
+        found = self.ask("together", candidate)
+        return found["edits"], found["left"]
+
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
         """Writes a candidate as a case folder; returns how it is entered."""
         return self.ask("emit", candidate, out=str(path))["spec"]
@@ -230,11 +235,6 @@ class Oracle:
     def test(self, candidate: Candidate) -> Answer:
         """One query in a child of its own."""
         return self.judge(candidate)[0]
-
-    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
-        """The plainest edits of several passes at once, and the passes that would propose more after them."""
-        found = self.ask("together", candidate)
-        return found["edits"], found["left"]
 
     def _verdict(self, reply: Reply, signature: Signature | None) -> Verdict:
         if reply.status == "lost":

@@ -111,23 +111,23 @@ class Session:
         self.notes: list[str] = []
         self.originals: list[Answer] = []
         self.asked: Counter[str] = Counter()
+        self.pool: Executor | None = None
+        self.left = set(PASS_NAMES)
+        """The passes that still have something to propose."""
         self.rate = Rate(0, 0)
 
     @property
     def queries(self) -> int:
-        self.pool: Executor | None = None
-        self.left = set(PASS_NAMES)
-        """The passes that still have something to propose."""
         """Queries that are no part of the search."""
         return self.asked["sanity"] + self.asked["verification"]
 
     def run(self, pool: Executor) -> Minified:
         """All of it. Raises DoesNotFailError, and Interrupted with the best case so far on disk."""
+        self.pool = pool
         self.tell(Stepped("sanity", 0))
         prepared = pool.submit(self.subject.prepare)
         try:
             repeats = self._sanity(pool)
-        self.pool = pool
         finally:
             prepared.result()
         self.subject.find_hints()
@@ -259,12 +259,6 @@ class Session:
             return state
         return drop_outputs(engine, state, returned, loose)
 
-    def _axis(self, name: str) -> Step:
-        def step(engine: Engine, state: Candidate) -> Candidate:
-            state = self._case(engine)
-            tried: set[str] = set()
-            for _ in range(ROUNDS):
-                try:
     def _together(self, engine: Engine, state: Candidate) -> Candidate:
         state = self._case(engine)
         self.left = set(PASS_NAMES)
@@ -279,11 +273,17 @@ class Session:
             return plain
         return state
 
+    def _axis(self, name: str) -> Step:
+        def step(engine: Engine, state: Candidate) -> Candidate:
+            state = self._case(engine)
+            if name not in self.left:
+                return state
+            tried: set[str] = set()
+            for _ in range(ROUNDS):
+                try:
                     rounds = self.subject.propose(name, state)
                 except EnvironmentLackError as error:
                     self.notes.append(f"{name} were left as they are: {error}")
-            if name not in self.left:
-                return state
                     break
                 fresh = [[edit for edit in edits if edit not in tried] for edits in rounds]
                 edits = next((edits for edits in fresh if edits), None)
@@ -313,12 +313,6 @@ class Session:
             self.tell(Asked(engine.queries, "verification", "verification", key, answer, recalled=known))
         return shown, times
 
-    def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
-        """Everything else that is written and told. `brief`: interrupted, nothing was saved yet."""
-        if brief:
-            self.results.write_case(engine.best, self.whole, self.rate)
-        (self.results.out / BEST_FILE).unlink(missing_ok=True)
-        shown, times = verified
     def _saved(self, key: str, times: int) -> Iterator[tuple[Answer, bool]]:
         """Judgements of the saved case, and whether the journal had them; at the same time where none disturbs another."""
 
@@ -337,6 +331,12 @@ class Session:
         for number in range(times):
             yield waiting[number].result() if waiting else judge(number)
 
+    def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
+        """Everything else that is written and told. `brief`: interrupted, nothing was saved yet."""
+        if brief:
+            self.results.write_case(engine.best, self.whole, self.rate)
+        (self.results.out / BEST_FILE).unlink(missing_ok=True)
+        shown, times = verified
         if shown < times:
             self.notes.append(f"the saved case failed the same way in {shown} of {times} fresh processes")
         if times < self.options.verify and not brief:

@@ -31,9 +31,9 @@ from ..toolkit.values import input_bytes
 from .fxproblem import loose_outputs
 from .passes import PASSES, Case
 from .passes.switches import early
+from .passes.together import together as plainest
 from .problem import Candidate
 
-from .passes.together import together as plainest
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole."""
@@ -94,12 +94,6 @@ def propose(payload: dict[str, Any]) -> dict[str, Any]:
         return {"rounds": PASSES[payload["pass"]].propose(Case(gm, inputs, spec))}
 
 
-def emit(payload: dict[str, Any]) -> dict[str, Any]:
-    """Writes a candidate as a case folder at `out`."""
-    import_modules(payload["imports"])
-    gm, inputs, spec = _load(payload)
-    record = load_graph(payload["case"]).record
-    kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
 def together(payload: dict[str, Any]) -> dict[str, Any]:
     """The plainest edits on several axes at once, and the passes that propose more after them."""
     import_modules(payload["imports"])
@@ -109,6 +103,12 @@ def together(payload: dict[str, Any]) -> dict[str, Any]:
     return {"edits": edits, "left": left}
 
 
+def emit(payload: dict[str, Any]) -> dict[str, Any]:
+    """Writes a candidate as a case folder at `out`."""
+    import_modules(payload["imports"])
+    gm, inputs, spec = _load(payload)
+    record = load_graph(payload["case"]).record
+    kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
             for room, values in record.config.items()}  # fmt: skip
     record = msgspec.structs.replace(record, config={room: values for room, values in kept.items() if values})
     if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):
