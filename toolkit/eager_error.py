@@ -33,7 +33,9 @@ def missing(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signa
     memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
     """
     cause = error.__cause__
-    if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause) or spec.stage.startswith("post_grad"):
+    if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause):
+        return None
+    if spec.stage.startswith("post_grad"):
         return None
     node = next((node for node in gm.graph.nodes if node.name == error.node), None)
     if node is None or node.op not in ("call_function", "call_method"):

@@ -30,6 +30,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"[ \t]+"), " "),
 )  # fmt: skip
 _CPP_ERROR = re.compile(r"\berror: (.*)")
+_ACCUMULATOR = re.compile(r"(?<=tmp_acc)\d+")
+"""How the accumulators of a generated kernel are numbered; fewer of them are left in a smaller kernel."""
 _MAX_LINES, _MAX_CHARS = 4, 400
 
 
@@ -47,7 +49,7 @@ def cpp_error(output: str) -> str:
     """The first `error:` line of a C++ compiler's output, normalised; the last line when there is none (a linker's message)."""
     found = _CPP_ERROR.search(output)
     if found:
-        return message(found.group(1))
+        return message(_ACCUMULATOR.sub("<n>", found.group(1)))
     lines = [line for line in output.splitlines() if line.strip()]
     return message(lines[-1]) if lines else ""
 

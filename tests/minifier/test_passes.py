@@ -73,6 +73,17 @@ def test_values_give_way_to_ones_or_seeded_numbers() -> None:
     assert torch.equal(first, second)
 
 
+def test_values_of_one_memory_stay_in_it() -> None:
+    base = torch.arange(6.0)
+    shared = Case(case(lambda a, b: a + b, base, base).gm, [base, base[2:5]])
+    (edits, _) = PASSES["values"].propose(shared)
+    made = applied("values", shared, edits)
+    assert torch.equal(made.inputs[1], torch.ones(3))
+    made.inputs[0][2] = 7.0
+    assert made.inputs[1][0] == 7.0
+    assert torch.equal(base, torch.arange(6.0)), "the case itself is left alone"
+
+
 def test_strides_part_inputs_of_one_memory() -> None:
     x = torch.randn(4, 4)
     given = case(lambda a, b: a + b, x, x)

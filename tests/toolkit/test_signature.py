@@ -47,6 +47,8 @@ def test_a_compilers_output_is_its_first_error() -> None:
         "   12 | auto tmp1 = compile error!;\n/tmp/c4/cabc.cpp:13:1: error: expected ';'\n"
     )
     assert normalise.cpp_error(output) == "'compile' was not declared"
+    first, second = (f"x.cpp:9:1: error: conflicting declaration 'auto at_Half_tmp_acc{n}_vec'" for n in (0, 12))
+    assert normalise.cpp_error(first) == normalise.cpp_error(second)
     assert normalise.cpp_error("collect2: ld returned 1 exit status") == "collect2: ld returned <n> exit status"
 
 

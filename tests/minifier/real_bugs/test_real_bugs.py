@@ -1,16 +1,28 @@
 """Real bugs of torch.compile from a plain user script to a repro in clean processes, by the commands that a user types.
 
-Slow, but for a few short ones. What each case must show is written in its own file (`cases/`); see `chain`.
+Those runs are slow. The fast tests take the Dynamo graphs of some cases and look at the failure alone. What each case must show
+is written in its own file (`cases/`); see `chain`.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
+import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import torch
+
+from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.schema import Ambient
+from graphdbg.dumps.store import load_graph
+from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.replay import PRELOAD, replay
 
 
 def _chain() -> ModuleType:
@@ -23,14 +35,50 @@ def _chain() -> ModuleType:
 
 
 chain = _chain()
-FAST = {("007", "alone")}
 ALL = [(number, where) for number in chain.CASES for where in chain.WHERE]
+SEEN = ("013", "106")
 
 
-@pytest.mark.parametrize(
-    ("number", "where"),
-    [pytest.param(*one, marks=[] if one in FAST else [pytest.mark.slow], id="-".join(one)) for one in ALL],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "where"), ALL)
 def test_from_a_script_to_a_repro(number: str, where: str, tmp_path: Path) -> None:
     row = chain.follow(number, where, tmp_path / "work")
-    assert row.good, row
+    if "IN_NO_GRAPH" in runpy.run_path(str(chain.CASES[number])):
+        assert row.rung.startswith("none: No graph fails")
+        assert "no graph of" in row.trouble
+    else:
+        assert row.good, row
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(preload=PRELOAD) as one:
+        yield one
+
+
+def captured(number: str, folder: Path) -> tuple[Path, str]:
+    """The Dynamo graph of a case, saved with its inputs; and the text of its failure."""
+    bug = runpy.run_path(str(chain.CASES[number]))
+    torch.manual_seed(0)
+    given = bug["inputs"]()
+    seen: list[torch.fx.GraphModule] = []
+
+    def keep(gm: torch.fx.GraphModule, _: Any) -> Any:
+        seen.append(gm)
+        outputs = [node.meta["example_value"] for node in gm.graph.output_node().args[0]]
+        return lambda *_: [torch.zeros(value.shape, dtype=value.dtype) for value in outputs]
+
+    torch._dynamo.reset()
+    grad = bug["MODE"] != "no_grad"
+    with torch.set_grad_enabled(grad):
+        torch.compile(bug["f"], backend=keep, fullgraph=True)(*given)
+    path = save_graph(seen[0], list(given), folder / number, stage="dynamo", ambient=Ambient(grad=grad))
+    return path, bug["SAYS"]
+
+
+@pytest.mark.parametrize("number", SEEN)
+def test_the_failure_is_seen(number: str, server: ForkServer, tmp_path: Path) -> None:
+    path, says = captured(number, tmp_path)
+    outcome = replay(load_graph(path), "inductor", outputs=False, server=server)
+    assert outcome.signature is not None
+    assert re.search(says, outcome.signature.text())

@@ -1,0 +1,34 @@
+"""Which fake values a compile is given: the recorded ones where they are true of the inputs, memory that is shared included."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from graphdbg.toolkit._torch import shared_fakes
+
+
+def views() -> tuple[fx.GraphModule, list[torch.Tensor]]:
+    """Two placeholders whose recorded values are views of one memory, and such inputs."""
+    base = torch.arange(6.0)
+    inputs = [base, base[2:5]]
+    graph, mode = fx.Graph(), FakeTensorMode()
+    for name, value in zip("ab", inputs, strict=True):
+        graph.placeholder(name).meta["val"] = mode.from_tensor(value)
+    graph.output(())
+    return fx.GraphModule(torch.nn.Module(), graph), inputs
+
+
+def test_recorded_values_serve_inputs_that_share_memory_as_they_do() -> None:
+    gm, inputs = views()
+    fakes, mode = shared_fakes(gm, inputs, False)
+    assert fakes[0] is next(iter(gm.graph.nodes)).meta["val"]
+    assert mode is fakes[0].fake_mode
+
+
+def test_they_do_not_where_the_inputs_lie_apart() -> None:
+    gm, inputs = views()
+    fakes, _ = shared_fakes(gm, [value.clone() for value in inputs], False)
+    assert fakes[0] is not next(iter(gm.graph.nodes)).meta["val"]
+    assert fakes[0].untyped_storage()._cdata != fakes[1].untyped_storage()._cdata
