@@ -41,8 +41,8 @@ from .spec import FULL_STAGES, ReplaySpec
 from .surroundings import in_force
 
 CHECKS: dict[str, tuple[str, ...]] = {
-    "auto": ("metadata", "nan", "accuracy", "error"),
-    "accuracy": ("accuracy",),
+    "auto": ("metadata", "nan", "accuracy", "zero", "error"),
+    "accuracy": ("accuracy", "zero"),
     "numbers": ("nan", "accuracy"),
     "nan": ("nan",),
     "metadata": ("metadata",),
