@@ -29,17 +29,17 @@ from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
+from .asking import TASKS, Asking
 from .options import HANG_LIMIT_S, Options
 from .problem import Answer, Candidate, DoesNotFailError, Verdict
 
-TASKS = f"{__package__}.tasks"
 PRELOAD = (*REPLAY_PRELOAD, TASKS)
 FIRST_LIMIT_S = 600.0
-LEAST_LIMIT_S = 30.0
-LIMIT_FACTOR = 10.0
 HINTS = 2
 """Operators that a failure may name before its text says nothing about which one it was."""
 
+PROBES = 3
+"""Single atoms that are tried for a first notion of how long a candidate takes."""
 PREPARED = "prepared.json"
 """In the work folder, once all that candidates are built from is there."""
 NO_VERDICT = frozenset({"nondeterministic", "error"})
@@ -65,6 +65,9 @@ class Oracle:
     _targets: dict[str, str] = field(default_factory=dict[str, str])
     _inlinable: list[str] = field(default_factory=list[str])
 
+    def __post_init__(self) -> None:
+        self.asking = Asking(self.server, self.options, self.limit_s, self.signature)
+
     def prepare(self) -> None:
         """Runs the case eagerly once in a child and reads its atoms, unless `work` has them from an earlier process.
 
@@ -76,7 +79,7 @@ class Oracle:
             self.atoms, self.notes, self.switches = value["atoms"], value["notes"], value["switches"]
             self.case = Path(value["case"])
             return
-        reply = self.server.call(f"{TASKS}:prepare", self._payload(None), self.limit_s)
+        reply = self.asking.task("prepare", self._payload(None))
         if reply.status != "done":
             raise_user_error(reply)
             why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
@@ -114,17 +117,21 @@ class Oracle:
 
     def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
         """One query. `candidate` None is the whole case, or that of another folder."""
-        payload = self._payload(candidate) | {"rung": self.options.rung, "check": self.options.judged}
+        payload, limits = self._payload(candidate), {}
         if case is not None:
-            payload["case"] = str(case)
-        reply = self.server.call(f"{TASKS}:probe", payload, self.limit_s)
+            payload["case"], limits = str(case), self.asking.limits_of_saved()
+        elif candidate is not None:
+            limits = self.asking.limits_of(self._size(candidate)[0])
+        reply = self.asking.probe(payload, limits)
         value: dict[str, Any] = reply.value or {}
         if "invalid" in value:
             return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds), None
         if candidate is None:
             raise_user_error(reply)
         signature = None if reply.status == "lost" else from_answer(reply)
-        size = (value["nodes"], value["input_bytes"]) if value else self._size(candidate)
+        told: dict[str, Any] = value or reply.told or {}
+        size = (told["nodes"], told["input_bytes"]) if told else self._size(candidate)
+        self.asking.learn(reply, size[0], cuda=told.get("cuda", False))
         text = "" if signature is None else signature.text()
         detail = value.get("verdict", "") if signature is None else signature.raw or text
         failure = msgspec.to_builtins(signature)
@@ -139,12 +146,21 @@ class Oracle:
         if self.signature is None:
             for answer in answers:
                 found = _signature(answer)
-                if found is not None and found.kind not in NO_VERDICT and self._same(found, found):
+                if found is not None and self._asked_for(found) and self._same(found, found):
                     self.signature = found
-                    if found.kind != "hang":
-                        self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * answer.seconds))
+                    self.asking.want(found, answer.seconds)
                     break
         return [self._settled(answer) for answer in answers]
+
+    def _asked_for(self, found: Signature) -> bool:
+        """Whether a failure of the original is of the kind that was asked for."""
+        if found.kind in NO_VERDICT:
+            return False
+        if self.options.slower_than is not None:
+            return found.kind == "slow"
+        if self.options.memory_over is not None:
+            return (found.kind, found.detail) == ("memory", "peak")
+        return found.kind == "hang" or self.options.judged != "hang"
 
     def _settled(self, answer: Answer) -> Answer:
         found = _signature(answer)
@@ -164,6 +180,9 @@ class Oracle:
         if failing is not None and self.options.match is not None:
             what = f"it fails, but --match {self.options.match!r} does not match"
             return DoesNotFailError(what, failing.signature, "give a part of that text, or leave --match out")
+        if failing is not None:
+            what = f"it fails, but not as asked ({' '.join(self.options.words())})"
+            return DoesNotFailError(what, failing.signature, "leave that out to minify this failure")
         why = answers[0].detail or "it passed"
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with graphdbg triage {shlex.quote(named)}")
@@ -172,11 +191,29 @@ class Oracle:
         """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `original`."""
         self._inline()
         if self.signature is not None:
+            self._get_ready()
             self.hints = self._raising() or self._named(f"{self.signature.detail} {self.signature.raw}")
+
+    def _get_ready(self) -> None:
+        """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of bounds."""
+        asking = self.asking
+        if asking.pace is not None:
+            for place in range(PROBES):
+                atom = place * (self.size - 1) // (PROBES - 1)
+                reply = asking.probe(self._payload(Candidate.of([atom])), asking.short_limits())
+                asking.learn(reply, nodes=1)
+                if asking.pace.known:
+                    break
+        elif asking.out_of_bounds():
+            asking.uncached = True
+            answer, found = self.judge(None)
+            if found is None or self.signature is None or not self._same(found, self.signature):
+                asking.uncached = False
+                self.notes.append(f"CUDA memory stays pooled: without a pool the failure is {answer.signature or 'gone'}")
 
     def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
         """Another task of `tasks` about a candidate that is known to fail."""
-        reply = self.server.call(f"{TASKS}:{task}", self._payload(candidate) | more, self.limit_s)
+        reply = self.asking.task(task, self._payload(candidate) | more)
         if reply.status != "done":
             raise_user_error(reply)
             why = reply.error.traceback if reply.error else reply.status
@@ -204,7 +241,14 @@ class Oracle:
 
     def saved(self, path: Path) -> Answer:
         """One judgement of a case that was written."""
-        return self.judge(None, path)[0]
+        answer = self.judge(None, path)[0]
+        asking = self.asking
+        if asking.pace is not None and not asking.confirmed:
+            asking.confirmed = answer.verdict is Verdict.SAME
+            if answer.verdict is Verdict.PASS:
+                asking.pace.distrust()
+                self.notes.append(f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more")
+        return answer
 
     def name(self, atom: int) -> str:
         """An atom as its nodes and what they call."""
@@ -271,6 +315,8 @@ class Oracle:
 
     def _size(self, candidate: Candidate | None) -> tuple[int, int]:
         """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still smaller."""
+        if not self.atoms:
+            return 0, 0
         names = self.atoms["order"] if candidate is None else [n for atom in candidate.keep for n in self.atoms["nodes"][atom]]
         return len(names) + 2, 0
 

@@ -9,10 +9,12 @@ Every function takes and returns plain JSON values.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 from torch import fx
 
 from ..dumps import live
@@ -21,14 +23,14 @@ from ..toolkit import _torch
 from ..toolkit.carried import fake_of
 from ..toolkit.imports import import_modules
 from ..toolkit.inlining import inlinable, inlined
-from ..toolkit.isolation.child import mark
-from ..toolkit.judge import judge
+from ..toolkit.isolation.child import mark, tell
 from ..toolkit.live_case import live_case
 from ..toolkit.parts import Invalid, atoms_in, keep_values, part_of
 from ..toolkit.spec import FULL_STAGES, ReplaySpec
 from ..toolkit.surroundings import in_force
 from ..toolkit.values import input_bytes
 from .fxproblem import loose_outputs
+from .measuring import judged
 from .passes import PASSES, Case
 from .passes.switches import early
 from .passes.together import together as plainest
@@ -66,6 +68,8 @@ def inline(payload: dict[str, Any]) -> dict[str, Any]:
 
 def probe(payload: dict[str, Any]) -> dict[str, Any]:
     """Builds one candidate (None: the original) and judges it: size, signature or None, verdict in words."""
+    if payload.get("uncached"):  # an access out of bounds then leaves the memory that torch holds
+        os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     mark("import")
     import_modules(payload["imports"])
     mark("build")
@@ -73,8 +77,10 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
         gm, inputs, spec = _load(payload)
     except Invalid as error:
         return {"invalid": str(error)}
-    size = {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs)}
-    outcome = judge(gm, inputs, spec, payload["rung"], payload["check"], seed=payload["seed"])
+    cuda = any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs)
+    size = {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "cuda": cuda}
+    tell(size)
+    outcome = judged(gm, inputs, spec, payload)
     return size | {"signature": msgspec.to_builtins(outcome.signature), "verdict": outcome.verdict, "seconds": outcome.seconds}
 
 

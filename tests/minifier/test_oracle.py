@@ -30,7 +30,7 @@ class Server:
         self.answers = list(answers)
         self.limits: list[float] = []
 
-    def call(self, function: str, payload: dict[str, Any], limit_s: float) -> Answer:
+    def call(self, function: str, payload: dict[str, Any], limit_s: float, **_: Any) -> Answer:
         self.limits.append(limit_s)
         return self.answers.pop(0)
 
