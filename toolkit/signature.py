@@ -42,7 +42,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     the rung did not), command (a command of the user's said so); nondeterministic and error mean that no verdict is possible (eager differs between two runs; eager or graphdbg itself
     failed). `stage`: eager | compile | run | compare. `error`: exception type. `message`: normalised. `frames`: innermost
     library frames. `detail`: signal name, lowered op, op at which eager raises, metadata property, "nan" or "inf". `size`: for
-    accuracy, the error relative to the reference's root mean square; for what is measured, the amount. `text` is the raw message, not compared.
+    accuracy, the error relative to the reference's root mean square; for what is measured, the amount (`message`: what was asked). `text` is the raw message, not compared.
     """
 
     kind: Kind

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ...dumps.schema import GraphRecord, TensorValue
-from . import subtle, templates
+from . import costs, subtle, templates
 from .case import Case, Failure
 from .program import CannotExpressError, quoted
 
@@ -43,6 +43,10 @@ def constant_block(case: Case) -> str:
         return f"ERROR = {quoted(failure.error.rpartition('.')[2])}\n{PART}{quoted(part)}"
     if failure.kind in ("signal", "hang"):
         return f"EXPECTED = {quoted(death_of(failure))}\nLIMIT_S = {limit_s(failure)}"
+    if failure.kind == "memory" and failure.detail != "peak":
+        return f"LIMIT_BYTES, LIMIT_S = {costs.OUT_OF_MEMORY_BYTES}, {LIMIT_S}"
+    if failure.kind in ("slow", "memory"):
+        return f"OVER_S = {float(failure.message):g}" if failure.kind == "slow" else f"OVER_BYTES = {int(failure.message)}"
     return ""
 
 
@@ -105,6 +109,10 @@ def check_blocks(case: Case) -> Iterator[str]:
         yield templates.MAIN_COMPARE.strip()
     elif kind in ("signal", "hang"):
         yield templates.MAIN_DEATH.strip()
+    elif kind == "slow":
+        yield costs.MAIN_SLOW.strip()
+    elif kind == "memory":
+        yield (costs.MAIN_MEMORY if detail == "peak" else costs.MAIN_OUT_OF_MEMORY).strip()
     elif kind in ("crash", "missing_error"):
         yield templates.EXPECTED_ERROR.strip()
         yield (templates.MAIN_CRASH if kind == "crash" else templates.MAIN_MISSING_ERROR).strip()

@@ -38,7 +38,8 @@ EXPECTED = {
     "missing_error": ("the exception that eager mode raises", "no exception"),
     "hang": ("it ends, as in eager mode", "it does not end"),
     "signal": ("it compiles and runs, as in eager mode", "the process is killed by a signal"),
-    "memory": ("it fits in memory, as in eager mode", "it runs out of memory"),
+    "memory": ("it fits in memory, as in eager mode", "it needs too much memory"),
+    "slow": ("it compiles and runs sooner", "it takes too long"),
     "command": ("the command passes (exit code 0)", "it fails"),
 }
 

@@ -40,7 +40,7 @@ SENTENCES = {
     "crash": "torch.compile fails", "accuracy": "torch.compile gives a wrong result", "nan": "torch.compile gives NaN",
     "metadata": "torch.compile gives other metadata than eager", "hang": "torch.compile does not end",
     "missing_error": "torch.compile does not raise eager's error",
-    "signal": "torch.compile kills the process", "memory": "torch.compile runs out of memory",
+    "signal": "torch.compile kills the process", "memory": "torch.compile needs too much memory", "slow": "torch.compile is slow",
 }  # fmt: skip
 
 
@@ -107,7 +107,9 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
     ]
     body = "\n\n\n".join(block for block in blocks if block)
     ending = 'if __name__ == "__main__":\n'
-    if case.failure.kind in ("signal", "hang"):
+    if "def child(" in body:
+        ending += '    if sys.argv[1:] == ["child"]:\n        sys.exit(child())\n'
+    elif case.failure.kind in ("signal", "hang"):
         ending += '    if sys.argv[1:] == ["child"]:\n        configure()\n'
         ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
     ending += "    sys.exit(main())\n"
@@ -147,8 +149,8 @@ def _imports(body: str, program: Program, own: Sequence[str]) -> str:
 
     A torch that does not start must not exit with 1.
     """
-    used = [name for name in ("json", "math", "operator", "subprocess") if re.search(rf"\b{name}\.", body)]
-    used += ["sys"] + (["traceback"] if "traceback." in body else [])
+    used = [name for name in ("json", "math", "operator", "resource", "subprocess") if re.search(rf"\b{name}\.", body)]
+    used += ["sys"] + (["time"] if "time." in body else []) + (["traceback"] if "traceback." in body else [])
     lines = [f"import {name}" for name in used]
     if "Path(" in body:
         lines.append("from pathlib import Path")
