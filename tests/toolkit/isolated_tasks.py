@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from graphdbg.toolkit.isolation.child import mark
+from graphdbg.toolkit.isolation.child import mark, tell
 
 Payload = dict[str, Any]
 
@@ -109,3 +109,51 @@ def process_state(_payload: Payload) -> dict[str, Any]:
     import resource
 
     return {"leader": os.getpgid(0) == os.getpid(), "core": resource.getrlimit(resource.RLIMIT_CORE)[0], "parent": os.getppid()}
+
+
+def leave_orphan_and_die(payload: Payload) -> None:
+    """Starts a program in a session of its own, leaves shared memory, and dies of a signal."""
+    process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    with open(payload["pid_file"], "w") as file:  # noqa: PTH123
+        file.write(str(process.pid))
+    if "shared" in payload:
+        with open(payload["shared"].replace("PID", str(os.getpid())), "w") as file:  # noqa: PTH123
+            file.write("x")
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def half_a_library(payload: Payload) -> None:
+    """Hangs in a program that is called like a linker and has begun its output."""
+    library = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "half.so")  # noqa: PTH118
+    with open(library, "w") as file, open(payload["said"], "w") as said:  # noqa: PTH123
+        file.write("half")
+        said.write(library)
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(1000)", "-o", library], check=False)
+
+
+def dwell(payload: Payload) -> None:
+    """Is in one stage after the other for so long."""
+    for stage, seconds in payload["stages"]:
+        mark(stage)
+        time.sleep(seconds)
+
+
+def tell_and_die(_payload: Payload) -> None:
+    """Says something and dies."""
+    tell({"nodes": 7})
+    os.abort()
+
+
+def no_address_limit() -> None:
+    """In the server: children are not limited in address space, as where a GPU may be used."""
+    from graphdbg.toolkit.isolation import limits
+
+    limits.address_space_tells = lambda: False
+
+
+def hog_slowly(_payload: Payload) -> None:
+    """Takes memory without end."""
+    held = []
+    while True:
+        held.append(b"x" * (16 << 20))
+        time.sleep(0.05)

@@ -50,7 +50,7 @@ def main() -> int:
         if asked in ready:
             _end(pid)
             os.environ["TMPDIR"] = tmp
-            os.execv(sys.executable, [sys.executable, "-m", "graphdbg.toolkit.isolation.folders"])
+            os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "graphdbg.toolkit.isolation.folders"])
         status = _collect(pid)
         if wake in ready:
             os.read(wake, 4096)

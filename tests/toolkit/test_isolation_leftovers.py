@@ -1,0 +1,162 @@
+"""What a dying child, server or client could leave: processes in other sessions, shared memory, folders, half libraries."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from graphdbg.toolkit.isolation import ForkServer, default_memory_bytes, folders, jobs, processes
+from graphdbg.toolkit.isolation.guard import guarded
+
+HERE = Path(__file__).parent
+SHARED = Path("/dev/shm")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tasks_can_be_imported() -> Iterator[None]:
+    sys.path.insert(0, str(HERE))
+    yield
+    sys.path.remove(str(HERE))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(warm="nothing") as server:
+        yield server
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(what: Callable[[], bool], limit_s: float = 15.0) -> bool:
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if not what():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no /dev/shm")
+def test_a_dead_child_leaves_no_orphan_and_no_shared_memory_of_torch(server: ForkServer, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    payload = {"pid_file": str(pid_file), "shared": str(SHARED / "torch_PID_1_0")}
+    foreign = SHARED / f"torch_{os.getpid()}_1_0"
+    foreign.touch()
+    try:
+        assert server.call("isolated_tasks:leave_orphan_and_die", payload, limit_s=30).signal == "SIGSEGV"
+        assert gone(lambda: alive(int(pid_file.read_text())))
+        assert [path for path in SHARED.glob("torch_*") if path.owner() == foreign.owner()] == [foreign]
+    finally:
+        foreign.unlink()
+
+
+def test_an_orphan_waits_for_a_job_that_may_own_it(server: ForkServer, tmp_path: Path) -> None:
+    other = server.submit("isolated_tasks:nap", {"seconds": 1.5}, limit_s=30)
+    time.sleep(0.3)
+    pid_file = tmp_path / "pid"
+    server.call("isolated_tasks:leave_orphan_and_die", {"pid_file": str(pid_file)}, limit_s=30)
+    assert other.result(30).status == "done"
+    assert gone(lambda: alive(int(pid_file.read_text())))
+
+
+def test_half_a_library_of_a_killed_compiler_goes(server: ForkServer, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    answer = server.call("isolated_tasks:half_a_library", {"said": str(said)}, limit_s=1.5)
+    assert answer.status == "timeout"
+    assert not Path(said.read_text()).exists()
+
+
+def test_a_stage_has_a_limit_of_its_own(server: ForkServer) -> None:
+    payload = {"stages": [["compile", 2.0], ["run", 30.0]]}
+    answer = server.call("isolated_tasks:dwell", payload, limit_s=60, stage_limits={"run": 1.0})
+    assert (answer.status, answer.stage) == ("timeout", "run")
+    assert answer.seconds < 20
+    answer = server.call("isolated_tasks:dwell", {"stages": [["a", 0.2], ["b", 0.4]]}, limit_s=60)
+    assert [stage for stage, _ in answer.marks] == ["a", "b"]
+    assert answer.marks[1][1] - answer.marks[0][1] == pytest.approx(0.2, abs=0.15)
+
+
+def test_what_was_told_before_death_is_there(server: ForkServer) -> None:
+    answer = server.call("isolated_tasks:tell_and_die", {}, limit_s=30)
+    assert (answer.signal, answer.value, answer.told) == ("SIGABRT", None, {"nodes": 7})
+
+
+def test_memory_is_limited_where_address_space_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server looks at resident memory; the child here has no limit of address space, as with a GPU about."""
+    server = ForkServer(warm="nothing", memory_bytes=300 << 20, preload=["isolated_tasks:no_address_limit"])
+    with server:
+        assert server.call("isolated_tasks:hog_slowly", {}, limit_s=60).status == "memory"
+
+
+def test_a_share_of_the_memory_for_each_job() -> None:
+    assert default_memory_bytes(4) == pytest.approx(default_memory_bytes() / 4, rel=0.01)
+
+
+def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with folders.owned("graphdbg-minify-") as held:
+        (held / "values").touch()
+        left = tmp_path / "graphdbg-server-left"
+        (left / "tmp").mkdir(parents=True)
+        (left / "alive").touch()
+        unmade = tmp_path / "graphdbg-server-unmade"
+        unmade.mkdir()
+        stray = subprocess.Popen(["sleep", "1000"], env={**os.environ, "TMPDIR": str(left / "tmp")}, start_new_session=True)
+        assert processes.started_under(left / "tmp") == [stray.pid]
+        assert folders.remove_left_over() == [left]
+        assert stray.wait(10) == -signal.SIGKILL
+        assert held.exists()
+        assert unmade.exists()
+    assert not held.exists()
+
+
+def test_the_guard_passes_on_how_a_command_ends_and_ends_what_it_leaves(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+
+    def run(*command: str) -> int:
+        line = guarded(list(command), ours, str(tmp_path))
+        return subprocess.run(line, pass_fds=[ours], start_new_session=True, stderr=subprocess.DEVNULL).returncode
+
+    assert run("sh", "-c", "exit 3") == 3
+    assert run("sh", "-c", "kill -SEGV $$") == -signal.SIGSEGV
+    assert run("no-such-program") == 127
+    pid = tmp_path / "pid"
+    assert run("sh", "-c", f"setsid sleep 1000 & echo $! > {pid}; sleep 0.3") == 0
+    assert not alive(int(pid.read_text()))
+    os.close(theirs)
+    os.close(ours)
+
+
+def test_the_guard_ends_all_when_its_caller_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    code = (
+        "import os, subprocess, sys\nfrom graphdbg.toolkit.isolation.guard import guarded\n"
+        "ours, theirs = os.pipe()\n"
+        f"line = guarded(['sh', '-c', 'setsid sleep 1000 & echo $! > {pid}; sleep 1000'], ours, {str(tmp_path)!r})\n"
+        "subprocess.run(line, pass_fds=[ours], start_new_session=True)"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", code])
+    assert gone(lambda: not (pid.exists() and pid.read_text().strip()))
+    caller.kill()
+    caller.wait()
+    assert gone(lambda: alive(int(pid.read_text())))
+
+
+def test_time_that_the_machine_spends_on_others_is_not_a_childs() -> None:
+    stalls = processes.Stalls()
+    assert stalls.seconds([os.getpid()], 0.0) >= 0.0
+    before = stalls.seconds([os.getpid()], 1.0)
+    assert before <= stalls.seconds([os.getpid()], 2.0) <= before + 1.0
+    assert jobs._MOST_STALLED > 1
