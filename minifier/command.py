@@ -79,6 +79,10 @@ class CommandOracle(Oracle):
         what = f"the case does not fail under {self.options.command!r}"
         return DoesNotFailError(what, why, "it must exit with 1 where a case fails, with 0 where it passes")
 
+    def place(self) -> str:
+        """Unknown."""
+        return ""
+
     def find_hints(self) -> None:
         """A command names none."""
 

@@ -31,6 +31,7 @@ from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
 from .asking import TASKS, Asking
 from .options import HANG_LIMIT_S, Options
+from .places import place_of
 from .problem import Answer, Candidate, DoesNotFailError, Verdict
 
 PRELOAD = (*REPLAY_PRELOAD, TASKS)
@@ -249,6 +250,10 @@ class Oracle:
                 asking.pace.distrust()
                 self.notes.append(f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more")
         return answer
+
+    def place(self) -> str:
+        """The node and the user's line of what is wrong, where the failure tells its number."""
+        return "" if self.signature is None else place_of(load_graph(self.case).record, self.signature.raw)
 
     def name(self, atom: int) -> str:
         """An atom as its nodes and what they call."""

@@ -91,6 +91,10 @@ class Subject(Problem, Protocol):
         """One judgement of a case that `emit` wrote."""
         ...
 
+    def place(self) -> str:
+        """Where the failure is to be seen, in words; empty where that is not known."""
+        ...
+
     def name(self, atom: int) -> str:
         """An atom for people."""
         ...
@@ -166,6 +170,8 @@ class Session:
                 raise self.subject.refusal(self.originals)
         whole = self.whole
         self.narrate(f"it fails: {whole.signature} ({self.rate} runs of the original)")
+        if place := self.subject.place():
+            self.narrate(place)
         return self._flakiness()
 
     @property

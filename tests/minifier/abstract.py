@@ -89,6 +89,9 @@ class Abstract(Generated):
     def saved(self, path: Path) -> Answer:
         return self._logged("saved", Candidate.from_json(json.loads((path / "case").read_text())))
 
+    def place(self) -> str:
+        return ""
+
     def name(self, atom: int) -> str:
         return f"atom {atom} ({self.shape.labels[atom]})"
 

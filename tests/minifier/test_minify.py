@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,25 +71,36 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert load_graph(tmp_path / "out").record.config == {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}}
 
 
+def answers(out: Path) -> list[tuple[str, int]]:
+    """What a journal has answers to, a torn last line left out."""
+    path = out / "journal.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+    return [(line["case"], line["run"]) for line in lines if "case" in line]
+
+
 @pytest.mark.slow
-def test_kill_and_resume_repeats_nothing_and_ends_the_same(case: Path, tmp_path: Path) -> None:
+def test_kills_and_resumes_repeat_nothing_and_end_the_same(case: Path, tmp_path: Path) -> None:
+    calm = subprocess.run(command(case, "-o", tmp_path / "calm", "--json"), stdout=subprocess.PIPE, text=True, check=True)
     out = tmp_path / "out"
-    process = subprocess.Popen(command(case, "-o", out, "--json"), stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for number, _ in enumerate(process.stdout):
-        if number == 3:
-            process.kill()
-            break
-    process.wait()
-    before = (out / "journal.jsonl").read_text().splitlines()
-    done = subprocess.run(command(case, "-o", out, "--json", "--resume"), stdout=subprocess.PIPE, text=True, check=True)
-    lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
-    keys = [(line["case"], line["run"]) for line in lines if "case" in line]
-    assert len(keys) == len(set(keys))
-    assert len(lines) > len(before)
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert (last["nodes"], last["verified"]) == (3, [3, 3])
+    for kill in range(3):
+        known = len(answers(out))
+        words = command("--resume", "-o", out) if kill else command(case, "-o", out)
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while len(answers(out)) < known + 3:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    done = subprocess.run(command("--resume", "-o", out, "--json"), stdout=subprocess.PIPE, text=True, check=True)
+    assert len(answers(out)) == len(set(answers(out)))
+    first, last = json.loads(done.stdout.splitlines()[0]), json.loads(done.stdout.splitlines()[-1])
+    assert (first["event"], first["graph"]) == ("start", str(case))
+    assert first["known"] >= 9
+    wanted = json.loads(calm.stdout.splitlines()[-1])
+    for field in ("nodes", "input_bytes", "queries", "history", "verified", "verdicts"):
+        assert last[field] == wanted[field], field
     assert (out / "repro.py").exists()
+    assert not (out / ".work").exists()
 
 
 def test_ctrl_c_keeps_the_best_and_says_where(case: Path, tmp_path: Path) -> None:
@@ -104,6 +116,8 @@ def test_ctrl_c_keeps_the_best_and_says_where(case: Path, tmp_path: Path) -> Non
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr
     assert stdout.strip() == str(out / "case")
+    assert f"graphdbg minify --resume -o {out}" in stderr
+    assert "2 sanity, " in stderr
     assert len(load_graph(out).record.graph.nodes) < len(network()[0].graph.nodes)
 
 
@@ -113,9 +127,20 @@ def test_a_case_that_does_not_fail_exits_1_and_bad_usage_2(tmp_path: Path) -> No
     done = subprocess.run(command(tmp_path / "case", "-o", tmp_path / "out"), capture_output=True, text=True)
     assert done.returncode == 1
     assert "does not fail under inductor" in done.stderr
+    assert f"graphdbg triage {tmp_path / 'case'}" in done.stderr
+    assert not (tmp_path / "out").exists()
     done = subprocess.run(command(tmp_path / "case", "--check", "nonsense"), capture_output=True, text=True)
     assert done.returncode == 2
     assert "nonsense" in done.stderr
+    done = subprocess.run(command("--resume", "-o", tmp_path / "none"), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "nothing to go on with" in done.stderr
+
+
+def test_a_match_that_does_not_match_tells_the_failure(case: Path, tmp_path: Path) -> None:
+    done = subprocess.run(command(case, "-o", tmp_path / "out", "--match", "nosuch"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "it fails, but --match 'nosuch' does not match: accuracy in compare: output 0: relative error" in done.stderr
 
 
 def test_a_predicate_runs_in_this_process_and_its_exceptions_propagate() -> None:
