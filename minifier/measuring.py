@@ -29,7 +29,9 @@ def judged(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, payload:
     peak = PeakMemory()
     watch = nullcontext if large is None else peak.watched
     with nullcontext() if slow is None else empty_code_cache():
-        outcome = judge(gm, inputs, spec, payload["rung"], payload["check"], seed=payload["seed"], watch=watch)
+        outcome = judge(
+            gm, inputs, spec, payload["rung"], payload["check"], seed=payload["seed"], watch=watch, lean=payload.get("lean", "")
+        )
     if outcome.signature is not None or not outcome.ok:
         return outcome
     if slow is not None:

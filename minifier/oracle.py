@@ -122,6 +122,7 @@ class Oracle:
         if case is not None:
             payload["case"], limits = str(case), self.asking.limits_of_saved()
         elif candidate is not None:
+            payload["lean"] = self._lean()
             limits = self.asking.limits_of(self._size(candidate)[0])
         reply = self.asking.probe(payload, limits)
         value: dict[str, Any] = reply.value or {}
@@ -137,6 +138,17 @@ class Oracle:
         detail = value.get("verdict", "") if signature is None else signature.raw or text
         failure = msgspec.to_builtins(signature)
         return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds, failure), signature
+
+    def _lean(self) -> str:
+        """The cheaper order of judging candidates that finds this failure as surely (see judge.LEAN); the original and the result
+        are judged in full.
+        """
+        wanted, options = self.signature, self.options
+        if wanted is None or options.match or options.slower_than is not None or options.memory_over is not None:
+            return ""
+        if (wanted.kind, wanted.stage) == ("crash", "compile"):
+            return "compile"
+        return "numbers" if wanted.kind == "accuracy" else ""
 
     def whole(self) -> Answer:
         """One judgement of the whole case, its failure not yet compared with any. Safe to call from threads."""

@@ -79,6 +79,18 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
+def identical(one: Any, other: Any) -> bool:
+    """Whether two results are the same to the last bit, the sign of a zero included; what is not looked into is not."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(one) is type(other) and one == other
+    if (one.shape, one.dtype, one.device, one.layout) != (other.shape, other.dtype, other.device, other.layout):
+        return False
+    if one.layout != torch.strided or one.is_quantized or one.is_complex():
+        return False
+    same = same_bits(one, other)
+    return same and (not one.is_floating_point() or torch.equal(one.signbit(), other.signbit()))
+
+
 class Attributes:
     """The constants and buffers that a graph holds, put back between runs of a graph that writes into them."""
 

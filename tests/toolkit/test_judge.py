@@ -251,3 +251,61 @@ def test_encoded_values_become_plain() -> None:
     assert plain({"dict": [["a", {"tuple": []}]]}) == {"a": []}
     assert is_opaque(plain([{"opaque": ["f", "<f>"]}]))
     assert not is_opaque(plain({"dict": [["a", 1]]}))
+
+
+W = torch.linspace(-2, 2, 64).reshape(8, 8)
+CANDIDATES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "the culprit and more": lambda x: [(torch.relu(x @ W) * 2).sum(0), x + 1],
+    "its numbers are eager's": lambda x: [x + 1],
+    "its numbers are not, but near": lambda x: [torch.softmax(x * 3, -1) @ W],
+    "random": lambda x: [torch.relu(torch.rand_like(x)) - x],
+    "uninitialised": lambda x: [torch.relu(torch.empty_like(x)) + x],
+    "in place": lambda x: [torch.relu(x).add_(1)],
+}
+
+
+@pytest.mark.parametrize("fault", ["accuracy", "compile_error"])
+def test_the_lean_order_says_what_the_full_one_says(fault: str) -> None:
+    lean = {"accuracy": "numbers", "compile_error": "compile"}[fault]
+    said: list[bool] = []
+    for name, function in CANDIDATES.items():
+        gm = traced(function, X)
+        full = judge(gm, [X], bug(fault), "inductor")
+        short = judge(gm, [X], bug(fault), "inductor", lean=lean)
+        if full.signature is not None and full.signature.kind in ("error", "nondeterministic") and short.ok:
+            continue  # it cannot be judged, and it does not fail: neither is accepted
+        assert short.ok == full.ok, name
+        assert (short.signature is None) == (full.signature is None), name
+        if short.signature is not None and full.signature is not None:
+            assert short.signature.kind == full.signature.kind, name
+            assert short.signature.same_as(full.signature), name
+            assert full.signature.same_as(short.signature), name
+        said.append(short.ok)
+    assert True in said
+    assert False in said
+
+
+def test_the_lean_order_takes_no_crash_where_eager_cannot_run() -> None:
+    gm = traced(lambda x: [torch.relu(x)[4]], X)
+    short = X[:2].clone()
+    for lean in ("", "compile"):
+        outcome = judge(gm, [short], bug("compile_error"), "inductor", lean=lean)
+        assert outcome.signature is None or outcome.signature.kind == "error", lean
+
+
+def test_the_lean_order_makes_no_reference_for_eagers_own_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphdbg.toolkit import judge as module
+
+    made: list[int] = []
+    original = module.reference
+
+    def counting(*given: Any) -> Any:
+        made.append(1)
+        return original(*given)
+
+    monkeypatch.setattr(module, "reference", counting)
+    plain_sum = traced(lambda x: [x + 1], X)
+    outcome = judge(plain_sum, [X], INFERENCE, "inductor", check="accuracy", lean="numbers")
+    assert (outcome.ok, outcome.verdict, made) == (True, "ok", [])
+    assert not judge(RELU, [X], bug("accuracy"), "inductor", check="accuracy", lean="numbers").ok
+    assert made == [1]
