@@ -1,0 +1,120 @@
+"""Progress: counts that add up, the live view as a picture, plain lines with a sign of life, the documented JSON events."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from graphdbg.minifier.events import Asked, Best, Happening, Started, Stepped
+from graphdbg.minifier.problem import Answer, Verdict
+from graphdbg.minifier.progress.live import render
+from graphdbg.minifier.progress.model import State, byte_text, counted, span
+from graphdbg.minifier.progress.plain import PlainLines
+
+SAME, PASS, OTHER = Verdict.SAME, Verdict.PASS, Verdict.OTHER
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def events() -> list[Happening]:
+    def asked(number: int, purpose: str, step: str, nodes: int, verdict: Verdict, improved: bool = False) -> Asked:
+        answer = Answer(verdict, "accuracy in compare: output 0" if verdict is SAME else "", nodes, 100 * nodes, seconds=2.0)
+        return Asked(number, purpose, step, "0-3", answer, improved)
+
+    return [
+        Started("myrun/0_0/forward", "small", {"max_time": 600.0, "jobs": 1}, known=2),
+        Stepped("sanity", 0),
+        asked(1, "sanity", "sanity", 353, SAME),
+        asked(2, "sanity", "sanity", 353, SAME),
+        Stepped("windows", 2),
+        asked(3, "search", "windows", 200, PASS),
+        asked(4, "search", "windows", 180, SAME, improved=True),
+        Best(4, "0-3", 180, 18_000),
+        asked(5, "search", "windows", 90, OTHER),
+        asked(6, "search", "windows", 20, SAME, improved=True),
+        Stepped("verification", 6),
+        asked(7, "verification", "verification", 20, SAME),
+    ]
+
+
+def state(until: int | None = None) -> State:
+    clock = Clock()
+    seen = State(clock)
+    for event in events()[:until]:
+        clock.now += 2.0
+        seen.take(event)
+    return seen
+
+
+def test_counts_add_up_in_plain_words() -> None:
+    assert state().counts() == (
+        "7 queries: 2 sanity, 4 search (2 failed the same way, 1 passed, 1 failed in another way), 1 verification"
+    )
+    assert counted({"sanity": 1}, {}) == "1 query: 1 sanity"
+    assert (byte_text(999), byte_text(60_480), byte_text(3.2e9)) == ("999 bytes", "60.5 kB", "3.2 GB")
+    assert (span(8), span(125), span(3723)) == ("8 s", "2:05", "1:02:03")
+
+
+def test_the_guess_of_what_is_left_falls() -> None:
+    assert state(6).left_s() > state(11).left_s() > state(12).left_s() > 0
+    assert state(6).queries_left() < 60
+
+
+def picture(seen: State, width: int) -> list[str]:
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
+    console.print(render(seen, width))
+    return console.export_text().rstrip("\n").splitlines()
+
+
+def test_the_live_view_fits_and_shows_all() -> None:
+    for width in (60, 80, 120):
+        lines = picture(state(), width)
+        assert {len(line) for line in lines} == {width}
+        text = "\n".join(lines)
+        assert "myrun/0_0/forward -> small" in text
+        assert "checking the saved case in fresh processes" in text
+        assert "20 of 353 nodes" in text
+        assert "●●·●x●●" in text
+        assert "of 10:00" in text
+        assert "2 answers were known from before" in re.sub(r"\s*│\n│\s*", " ", text)
+        bars = [line[9:] for line in lines if "█" in line]
+        assert bars, "the nodes over the queries are drawn"
+        assert bars[-1].startswith("███████")
+    assert "checking that it fails" in "\n".join(picture(State(), 80))
+
+
+def test_plain_lines_begin_at_once_and_never_fall_silent() -> None:
+    said: list[str] = []
+    with PlainLines(said.append, State(), quiet_s=0.05) as lines:
+        for event in events():
+            lines.take(event)
+        assert said[0] == "minifying myrun/0_0/forward into small: checking that it fails; 2 answers are known from before"
+        assert said[1] == (
+            "query 4: 180 of 353 nodes, 18.0 kB of inputs (looking for the place: windows of neighbouring nodes)"
+        )
+        before = len(said)
+        deadline = time.monotonic() + 5
+        while len(said) < before + 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert said[-1].startswith("after 0 s: checking the saved case in fresh processes; 7 queries: 2 sanity")
+    ended = len(said)
+    time.sleep(0.1)
+    assert len(said) == ended
+
+
+def test_the_document_names_every_event_and_field(checkout: Path) -> None:
+    told = (checkout / "docs" / "minify-events.md").read_text()
+    for event in events():
+        line = event.to_json()
+        row = next(row for row in told.splitlines() if row.startswith(f"| `{line['event']}`"))
+        assert all(f"`{field}`" in row for field in line if field != "event"), row
