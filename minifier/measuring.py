@@ -17,17 +17,17 @@ from typing import Any
 from torch import fx
 
 from ..toolkit.costs import PeakMemory, empty_code_cache
-from ..toolkit.judge import judge
+from ..toolkit.judge import Watch, judge
 from ..toolkit.outcome import Outcome
 from ..toolkit.signature import Signature
 from ..toolkit.spec import ReplaySpec
 
 
-def judged(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, payload: dict[str, Any]) -> Outcome:
+def judged(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, payload: dict[str, Any], watch: Watch = nullcontext) -> Outcome:
     """The judgement of one graph, with the amounts that were asked for."""
     slow, large = payload.get("slower_than"), payload.get("memory_over")
     peak = PeakMemory()
-    watch = nullcontext if large is None else peak.watched
+    watch = watch if large is None else peak.watched
     with nullcontext() if slow is None else empty_code_cache():
         outcome = judge(
             gm, inputs, spec, payload["rung"], payload["check"], seed=payload["seed"], watch=watch, lean=payload.get("lean", "")

@@ -43,6 +43,8 @@ PROBES = 3
 """Single atoms that are tried for a first notion of how long a candidate takes."""
 PREPARED = "prepared.json"
 """In the work folder, once all that candidates are built from is there."""
+CULPRITS = "culprits.json"
+"""In the work folder: names of nodes that the first failure of the whole case told."""
 NO_VERDICT = frozenset({"nondeterministic", "error"})
 
 
@@ -102,6 +104,7 @@ class Oracle:
         try:
             if not inner.exists():
                 self.ask("inline", None, out=str(inner))
+            (self.work / CULPRITS).unlink(missing_ok=True)  # the inlined graph has names of its own
             found = self.judge(None, inner)[1]
         except errors.GraphdbgError as error:
             found = None
@@ -130,6 +133,8 @@ class Oracle:
             return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds), None
         if candidate is None:
             raise_user_error(reply)
+        if candidate is None and value.get("culprits") and not (self.work / CULPRITS).exists():
+            write_file(self.work / CULPRITS, msgspec.json.encode(value["culprits"]))
         signature = None if reply.status == "lost" else from_answer(reply)
         told: dict[str, Any] = value or reply.told or {}
         size = (told["nodes"], told["input_bytes"]) if told else self._size(candidate)
@@ -205,7 +210,7 @@ class Oracle:
         self._inline()
         if self.signature is not None:
             self._get_ready()
-            self.hints = self._raising() or self._named(f"{self.signature.detail} {self.signature.raw}")
+            self.hints = self._raising() or self._culprits() or self._named(f"{self.signature.detail} {self.signature.raw}")
 
     def _get_ready(self) -> None:
         """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of bounds."""
@@ -319,6 +324,13 @@ class Oracle:
         if self.signature is None or self.signature.kind != "missing_error":
             return []
         return [number for number, nodes in enumerate(self.atoms["nodes"]) if nodes][-1:]
+
+    def _culprits(self) -> list[int]:
+        """Atoms of the nodes that the first failure named, most telling first."""
+        kept = self.work / CULPRITS
+        names: list[str] = msgspec.json.decode(kept.read_bytes()) if kept.exists() else []
+        found = [self.atoms["of_node"].get(name) for name in names]
+        return [atom for atom in dict.fromkeys(found) if atom is not None]
 
     def _named(self, text: str) -> list[int]:
         """Atoms whose operator the failure names, where it names few operators."""

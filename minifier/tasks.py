@@ -10,6 +10,7 @@ Every function takes and returns plain JSON values.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import fx
 from ..dumps import live
 from ..dumps.store import load_graph
 from ..toolkit import _torch
+from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.carried import fake_of
 from ..toolkit.imports import import_modules
 from ..toolkit.inlining import inlinable, inlined
@@ -80,7 +82,11 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     cuda = any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs)
     size = {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "cuda": cuda}
     tell(size)
-    outcome = judged(gm, inputs, spec, payload)
+    named: list[str] = []
+    whole = payload["candidate"] is None
+    outcome = judged(gm, inputs, spec, payload, (lambda: noticed(named, gm)) if whole else nullcontext)
+    if whole:
+        size["culprits"] = named or first_wrong(gm, outcome)
     return size | {"signature": msgspec.to_builtins(outcome.signature), "verdict": outcome.verdict, "seconds": outcome.seconds}
 
 

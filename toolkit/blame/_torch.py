@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -227,3 +228,33 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def noting_kernels(kernels: dict[str, list[str]]) -> Iterator[None]:
+    """Notes for each kernel that Inductor generates inside the names of the fx nodes that it came from.
+
+    The public setting `trace.provenance_tracking_level` forgets when a compile fails. Read on 2.13.0; a torch without
+    these names notes nothing.
+    """
+
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+        def note(schedule: Any, kernel_name: Any = "", *args: Any, **kwargs: Any) -> Any:
+            for one in schedule if isinstance(schedule, (list, tuple)) else ():
+                for origin in getattr(getattr(one, "node", None), "origins", None) or ():
+                    names = kernels.setdefault(str(kernel_name), [])
+                    if origin.name not in names:
+                        names.append(origin.name)
+            return original(schedule, kernel_name, *args, **kwargs)
+
+        return note
+
+    name = "set_kernel_post_grad_provenance_tracing"
+    with contextlib.ExitStack() as stack:
+        for place in ("torch._inductor.codegen.cpp", "torch._inductor.codegen.triton"):
+            module = sys.modules.get(place)
+            if module is not None and hasattr(module, name):
+                original = getattr(module, name)
+                setattr(module, name, watched(original))
+                stack.callback(setattr, module, name, original)
+        yield

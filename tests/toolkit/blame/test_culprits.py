@@ -1,0 +1,66 @@
+"""What a failure names by itself: the nodes of a kernel that the C++ compiler refused, the node that is lowered, a wrong output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config as inductor_config
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.toolkit.blame.culprits import first_wrong, noticed
+from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.spec import ReplaySpec
+
+BUG = "cpp.inject_relu_bug_TESTING_ONLY"
+
+
+def layers() -> tuple[fx.GraphModule, list[Any]]:
+    def f(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        one = (x @ w).tanh()
+        two = torch.relu(one @ w)
+        three = (two @ w).sin()
+        return three, one, two
+
+    torch.manual_seed(0)
+    inputs = [torch.randn(4, 4), torch.randn(4, 4)]
+    return make_fx(f)(*inputs), inputs
+
+
+def named(gm: fx.GraphModule, inputs: list[Any]) -> tuple[list[str], Any]:
+    found: list[str] = []
+    outcome = judge(gm, inputs, ReplaySpec("inference"), "inductor", watch=lambda: noticed(found, gm))
+    return found, outcome
+
+
+def test_a_refused_kernel_names_its_nodes() -> None:
+    gm, inputs = layers()
+    with inductor_config.patch({BUG: "compile_error"}):
+        found, outcome = named(gm, inputs)
+    assert outcome.signature.kind == "crash"
+    assert found == ["relu"]
+
+
+def test_the_node_that_is_lowered_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._inductor.lowering as lowering
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError("no sine")
+
+    gm, inputs = layers()
+    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, refuse)
+    found, outcome = named(gm, inputs)
+    assert outcome.signature.kind == "crash"
+    assert found == ["sin"]
+
+
+def test_the_earliest_wrong_output_is_named() -> None:
+    gm, inputs = layers()
+    with inductor_config.patch({BUG: "accuracy"}):
+        found, outcome = named(gm, inputs)
+    assert found == []
+    assert first_wrong(gm, outcome) == ["relu"]
+    found, outcome = named(gm, inputs)
+    assert (found, first_wrong(gm, outcome)) == ([], [])
