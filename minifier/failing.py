@@ -8,11 +8,13 @@ Says why in words. Judges nothing itself: a run without a recorded failure is sc
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..dumps import index
 from ..dumps.errors import UsageError
+from ..toolkit import normalise
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.suspects import compile_of, suspects, triggered
 from .problem import DoesNotFailError
@@ -20,6 +22,7 @@ from .problem import DoesNotFailError
 if TYPE_CHECKING:
     from ..dumps.store import Run, SavedGraph
 
+LIKENESS = 0.5
 SCREEN_S = 600.0
 """What looking for a failing graph may take where no recorded one failed."""
 
@@ -37,6 +40,22 @@ def failing_graph(
         raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
     told("no recorded graph failed; judging each of them")
     return _screened(run, seed, imports, told)
+
+
+def unlike_the_record(recorded: str | None, found: str) -> str:
+    """A sentence where a graph fails otherwise than it did in the run; empty where it fails alike, or did not fail there.
+
+    `recorded` is the journal's text of the failure, `found` the text of what happens now.
+    """
+    lines = [line.strip() for line in (recorded or "").splitlines() if line.strip()]
+    if not lines or "KeyboardInterrupt" in lines[0]:
+        return ""
+    told, seen = normalise.message(lines[0]), normalise.message(found)
+    kind, _, words = told.partition(": ")
+    words = words or kind
+    alike = (kind == "CppCompileError" and kind in seen) or words[:60] in seen
+    alike = alike or difflib.SequenceMatcher(None, words, seen, autojunk=False).ratio() > LIKENESS
+    return "" if alike else f"in the run it failed otherwise: {lines[0][:160]}"
 
 
 def _why(row: index.Row, rows: Sequence[index.Row]) -> str:

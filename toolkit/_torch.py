@@ -27,6 +27,7 @@ from torch import fx
 from torch.utils import _pytree as pytree  # no public module flattens nested values (2.13.0)
 
 from ..dumps.atomic import write_file
+from .copying import clone_inputs
 from .spec import is_opaque
 
 CHECKED = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
@@ -231,22 +232,36 @@ def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tu
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, FakeTensor)}
     alike = all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True))
-    if len(modes) == 1 and alike and _share_as_promised(recorded, inputs):
+    traced = any("example_value" in node.meta for node in gm.graph.nodes if node.op == "placeholder")
+    if len(modes) == 1 and alike and _share_as_promised(recorded, inputs, views=traced and not dynamic):
         return recorded, next(iter(modes.values()))
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
-    return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in inputs], mode
+    real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs  # views of one base, as they were in the program
+    return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones], mode
 
 
-def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any]) -> bool:
-    """Whether real inputs share memory wherever the recorded values do: a compiler relies on that."""
-    first: dict[int, Any] = {}
+def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bool) -> bool:
+    """Whether real inputs share memory wherever the recorded values do, which a compiler relies on; with `views` (a graph that
+    AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew the program's.
+    """
+    first: dict[int, tuple[Any, Any]] = {}
     for fake, real in zip(recorded, inputs, strict=True):
-        if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake):
-            mate = first.setdefault(fake.untyped_storage()._cdata, real)
-            if mate is not real and real.numel() and mate.untyped_storage()._cdata != real.untyped_storage()._cdata:
+        if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake) and real.numel():
+            mate, real_mate = first.setdefault(fake.untyped_storage()._cdata, (fake, real))
+            unrelated = views and mate._base is None and fake._base is None
+            if mate is not fake and (unrelated or _memory(real_mate) != _memory(real)):
                 return False
     return True
+
+
+def _any_shared(inputs: Sequence[Any]) -> bool:
+    seen = [_memory(one) for one in inputs if isinstance(one, torch.Tensor) and one.layout is torch.strided and one.numel()]
+    return len(set(seen)) < len(seen)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:

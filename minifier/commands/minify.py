@@ -127,6 +127,7 @@ def _run(
     saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, starter: Starter | None
 ) -> int:
     from ..engine import Interrupted
+    from ..failing import unlike_the_record
     from ..isolated import minify_saved
     from ..problem import DoesNotFailError
     from ..progress.shown import following
@@ -145,6 +146,8 @@ def _run(
     except KeyboardInterrupt:
         say(f"graphdbg: interrupted before anything was found; go on with: {again}")
         return 130
+    if saved.status == "failed" and result.signature is not None:
+        result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
     report = {} if code else _report(result, out, options, starter)
     if as_json:
         emit(summary(result, report), as_json=True)

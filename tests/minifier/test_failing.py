@@ -10,7 +10,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, RunRecord, TensorValue
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.minifier.failing import failing_graph
+from graphdbg.minifier.failing import failing_graph, unlike_the_record
 
 ERROR = "AssertionError: incorrect out shape"
 
@@ -63,3 +63,17 @@ def test_another_failure_is_told(tmp_path: Path) -> None:
 def test_an_empty_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no graphs"):
         chosen(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found", "unlike"),
+    [
+        ("AssertionError: no such size 4", "crash in compile: AssertionError: no such size 16", False),
+        ("AssertionError: no such size 4", "crash in compile: KeyError: something else altogether", True),
+        ("KeyboardInterrupt", "hang in compile", False),
+        (None, "wrong numbers", False),
+        ("CppCompileError: C++ compile error\n\nCommand:\ng++ x", "crash in compile: CppCompileError (C++): redeclared", False),
+    ],
+)
+def test_another_failure_than_the_recorded_one_is_told(recorded: str | None, found: str, unlike: bool) -> None:
+    assert bool(unlike_the_record(recorded, found)) == unlike

@@ -31,7 +31,7 @@ from graphdbg.minifier.report.verify import run_command, toolchain_seed
 HERE = Path(__file__).parent
 CASES = {runpy.run_path(str(path))["NUMBER"]: path for path in sorted((HERE / "cases").glob("*.py"))}
 WHERE = ("alone", "middle")
-DUMP_S, HANG_S, STEP_S = 300.0, 45.0, 1800.0
+DUMP_S, HANG_S, STEP_S = 300.0, 150.0, 3600.0
 
 TAIL = """
 
