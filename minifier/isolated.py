@@ -12,12 +12,13 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.compressed import stored
-from ..dumps.errors import UsageError
+from ..dumps.errors import GraphdbgError, UsageError
 from ..dumps.reading import read_bytes
 from ..toolkit.isolation import ForkServer, default_memory_bytes
 from ..toolkit.recorder.summary import shown_path
@@ -64,6 +65,9 @@ def minify_saved(
 
     options = (options or Options()).checked()
     known(options.rung)
+    if options.slower_than is not None and options.jobs > 1:
+        options = replace(options, jobs=1)
+        narrate("-j is 1: what is timed runs alone (--slower-than)")
     if out.exists() and not resume and any(path.name != WORK for path in out.iterdir()):
         raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
     work = out / WORK
@@ -89,8 +93,8 @@ def minify_saved(
         session = Session(oracle, journal, out, options, narrate=narrate, tell=tell, on_event=on_event)
         try:
             result = session.run(pool)
-        except UsageError:  # it does not fail, or cannot be asked
-            if not resume:
+        except GraphdbgError as error:  # it does not fail, or cannot be asked: nothing to go on with
+            if not resume and (isinstance(error, UsageError) or not session.originals):
                 shutil.rmtree(out)
             raise
     shutil.rmtree(work, ignore_errors=True)

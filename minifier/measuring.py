@@ -23,7 +23,9 @@ from ..toolkit.signature import Signature
 from ..toolkit.spec import ReplaySpec
 
 
-def judged(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, payload: dict[str, Any], watch: Watch = nullcontext) -> Outcome:
+def judged(
+    gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, payload: dict[str, Any], watch: Watch = nullcontext
+) -> Outcome:
     """The judgement of one graph, with the amounts that were asked for."""
     slow, large = payload.get("slower_than"), payload.get("memory_over")
     peak = PeakMemory()
@@ -38,11 +40,11 @@ def judged(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, payload:
         outcome.verdict = f"compile and first run took {outcome.seconds:.2f} s"
         if outcome.seconds > slow:
             raw = f"{outcome.verdict}, more than {slow:g} s"
-            outcome.signature = Signature("slow", "run", size=outcome.seconds, raw=raw)
+            outcome.signature = Signature("slow", "run", message=f"{slow:g}", size=outcome.seconds, raw=raw)
     if large is not None:
         outcome.verdict = f"compile and first run needed {peak.bytes / 2**20:.1f} MiB"
         if peak.bytes > large:
             raw = f"{outcome.verdict}, more than {large / 2**20:.1f} MiB"
-            outcome.signature = Signature("memory", "run", detail="peak", size=float(peak.bytes), raw=raw)
+            outcome.signature = Signature("memory", "run", message=str(large), detail="peak", size=float(peak.bytes), raw=raw)
     outcome.ok = outcome.signature is None
     return outcome
