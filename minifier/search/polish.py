@@ -27,18 +27,16 @@ def polish(engine: Engine, state: Candidate) -> Candidate:
         return state
     tried: set[Candidate] = set()
     unsure = engine.repeats > 1 or not engine.monotone
-    changed = True
-    while changed:
-        changed = False
-        for atom in sorted(state.keep, reverse=True):
-            for candidate in _proposals(engine, state, atom):
-                if candidate in tried:
-                    continue
-                tried.add(candidate)
-                if engine.ask(candidate, afresh=unsure):
-                    state, changed = candidate, True
-                    break
-    return state
+    last = max(state.keep, default=0) + 1
+    while True:
+        # After a success with the atoms before it: those behind it were just tried in vain.
+        order = sorted(state.keep, key=lambda atom, last=last: (atom >= last, -atom))
+        proposals = [(atom, one) for atom in order for one in _proposals(engine, state, atom) if one not in tried]
+        found = engine.first([one for _, one in proposals], afresh=unsure)
+        if found is None:
+            return state
+        tried |= {one for _, one in proposals[: found + 1]}
+        last, state = proposals[found]
 
 
 def _proposals(engine: Engine, state: Candidate, atom: int) -> list[Candidate]:
