@@ -54,10 +54,12 @@ def steps(text: str) -> tuple[str, ...]:
     return tuple(step for step in STEPS if step in words)
 
 
-def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = ()) -> None:
+def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = (),
+           imports: Sequence[str] = ()) -> None:  # fmt: skip
     """Does the steps for the first graph that fails again; everything is told on stderr, nothing is raised but our defects.
 
-    `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun.
+    `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun. `imports` are modules for
+    the steps to import first.
     """
     asked = [signal.Signals(number).name for number in signals if number in _stopping()]
     if asked:
@@ -68,7 +70,7 @@ def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: 
     if not found:
         say(f"graphdbg: no recorded graph failed, so there is nothing to {' or '.join(wanted)}")
         return
-    with _Steps(run, limit_s).begun() as work:
+    with _Steps(run, limit_s, imports).begun() as work:
         for number, row in enumerate(found[:_MOST_TRIED], 1):
             more = f" ({number} of {len(found)} suspects)" if len(found) > 1 else ""
             say(f"graphdbg: on failure: {' and '.join(wanted)} {row.id}{more}, for {work.left_s():.0f} s at most")
@@ -81,8 +83,9 @@ def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: 
 class _Steps:
     """The steps after one recording, with one deadline for all of them."""
 
-    def __init__(self, run: Path, limit_s: float) -> None:
+    def __init__(self, run: Path, limit_s: float, imports: Sequence[str] = ()) -> None:
         self.run = run
+        self.imports = [word for name in imports for word in ("--import", name)]
         self.limit_s = limit_s
         self.written: list[Path] = []
         self.done: index.Row | None = None
@@ -120,7 +123,8 @@ class _Steps:
         subject = graph
         if "minify" in wanted:
             out = _free(f"{self.run}-minified")
-            code = self._command(["minify", graph, "-o", str(out), "--max-time", f"{self.left_s(_SEARCH):.0f}"], _MINIFY)
+            most = f"{self.left_s(_SEARCH):.0f}"
+            code = self._command(["minify", graph, "-o", str(out), "--max-time", most, *self.imports], _MINIFY)
             if code == _NO_FAILURE:
                 return False
             if (out / "case").is_dir():
@@ -131,7 +135,7 @@ class _Steps:
         self.done = row
         if "report" in wanted and not self.over():
             out = _free(f"{self.run}-report")
-            code = self._command(["report", subject, "-o", str(out)], 1.0)
+            code = self._command(["report", subject, "-o", str(out), *self.imports], 1.0)
             if out.is_dir():
                 self.written.append(out)
             elif code == _NO_FAILURE:

@@ -47,16 +47,21 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     "--on-failure-time", type=click.FloatRange(min=0, min_open=True), default=after_failure.LIMIT_S, show_default=True,
     metavar="S", help="Seconds that --on-failure may take.",
 )  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="For --on-failure: import a module first, for the custom ops that it registers; can be repeated.")
 @click.option("--keep-cache", is_flag=True, help="Leave torch's compiler caches on, and say which graphs they hid.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
 def dump(
-    output: str | None, on_failure: str | None, on_failure_time: float, command: tuple[str, ...], **recording: Any
+    output: str | None, on_failure: str | None, on_failure_time: float, imports: tuple[str, ...], command: tuple[str, ...],
+    **recording: Any,
 ) -> int:
     """Run a command and record every graph that its compiler stack builds.
 
     CMD is `script.py args`, `-m module args`, `python ...` or any program. Its output and exit code are its own.
     """
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
+    if imports and not steps:
+        raise UsageError("--import does nothing by itself", "it is for what --on-failure does", "add --on-failure minify")
     options = _options(**recording)
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))
@@ -68,7 +73,7 @@ def dump(
         try:
             _tell(run, words, code, seen)
             if steps:
-                after_failure.follow(run.path, steps, on_failure_time, signals)
+                after_failure.follow(run.path, steps, on_failure_time, signals, imports)
         except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
             say(f"graphdbg: {error}")
     return code

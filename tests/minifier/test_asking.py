@@ -1,0 +1,179 @@
+"""Limits of a query, who runs beside whom, amounts near their threshold, options that contradict each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.minifier.asking import Asking
+from graphdbg.minifier.commands.amounts import SECONDS, SIZE
+from graphdbg.minifier.gate import Gate
+from graphdbg.minifier.options import Options
+from graphdbg.minifier.pace import Pace, seconds_in
+from graphdbg.toolkit.isolation import Answer
+from graphdbg.toolkit.signature import Signature
+
+
+class Server:
+    """Answers with what it was given, and notes limits and how many asked at once."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[float, dict[str, float]]] = []
+        self.inside = self.most = 0
+
+    def call(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> Answer:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.asked.append((limit_s, dict(more.get("stage_limits") or {})))
+        time.sleep(0.02)
+        self.inside -= 1
+        return self.answers.pop(0)
+
+
+def asking(*answers: Answer, wanted: Signature | None = None, limit_s: float = 60.0, **options: Any) -> Asking:
+    made = Asking(Server(*answers), Options(**options), limit_s)  # type: ignore[arg-type]
+    if wanted is not None:
+        made.want(wanted, 1.0)
+    return made
+
+
+def slow(seconds: float | None) -> Answer:
+    found = None if seconds is None else Signature("slow", "run", size=seconds)
+    return Answer(0, "done", value={"signature": msgspec.to_builtins(found)}, seconds=1.0)
+
+
+HANG = Signature("hang", "run")
+
+
+def test_the_limit_of_a_hang_follows_what_passes_in_the_stage_that_hangs() -> None:
+    one = asking(wanted=HANG)
+    assert one.limits_of(300) == {"run": 60.0}
+    passed = Answer(0, "done", value={}, seconds=9.0, marks=[("eager", 0.5), ("compile", 1.0), ("run", 8.0), ("compare", 8.5)])
+    one.learn(passed, nodes=3)
+    assert one.limits_of(3) == {"run": 5.0}  # not the nine seconds of the whole: a slow compile is no hang
+    assert one.limits_of(23) == {"run": 10.0}
+    assert one.limits_of_saved() == {}
+    one.confirmed = True
+    assert one.limits_of_saved() == {"run": 10.0}
+    assert one.pace is not None
+    one.pace.distrust()
+    assert one.limits_of(3) == {"run": 60.0}
+    assert one.limits_of_saved() == {}
+
+
+def test_the_pace_has_bounds() -> None:
+    pace = Pace(60.0, jobs=2)
+    assert (pace.known, pace.limit_s(5)) == (False, 60.0)
+    pace.saw(0.001, 100)
+    assert (pace.known, pace.limit_s(50)) == (True, 6.0)
+    pace.saw(50.0, 5)
+    assert pace.limit_s(5) == 60.0
+
+
+def test_time_in_a_stage() -> None:
+    marks = [("a", 0.0), ("b", 1.0), ("a", 3.0)]
+    assert (seconds_in("a", marks, 7.0), seconds_in("b", marks, 7.0), seconds_in("c", marks, 7.0)) == (5.0, 2.0, None)
+
+
+def test_a_failure_that_is_no_hang_sets_the_limit_unless_the_user_did() -> None:
+    crash = Signature("crash", "compile", "ValueError", "x")
+    assert asking(wanted=crash, limit_s=600.0).limit_s == 30.0
+    assert asking(wanted=crash, limit_s=7.0, time_limit=7.0).limit_s == 7.0
+
+
+def test_a_query_that_ran_out_of_time_beside_others_is_asked_again_alone() -> None:
+    timeout, passed = Answer(0, "timeout", stage="compile"), Answer(0, "done", value={}, seconds=1.0)
+    crash = Signature("crash", "compile", "ValueError", "x")
+    assert asking(timeout, passed, wanted=crash, jobs=2).probe({}).status == "done"
+    assert asking(timeout, passed, wanted=crash).probe({}).status == "timeout"
+    assert asking(timeout, passed, wanted=HANG, jobs=2).probe({}).status == "timeout"
+
+
+def test_after_a_hang_on_the_device_one_query_runs_at_a_time() -> None:
+    one = asking(*[Answer(0, "timeout", stage="run")] * 8, wanted=HANG, jobs=4)
+    one.learn(Answer(0, "timeout"), 3, cuda=True)
+    threads = [threading.Thread(target=one.probe, args=({},)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert one.server.most == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "asked"),
+    [([20.0], "slow", 1), ([11.0, 11.5, 12.0], "slow", 3), ([11.0, None], None, 2), ([None], None, 1)],
+)
+def test_what_is_near_the_threshold_is_measured_again(seconds: list[float | None], verdict: str | None, asked: int) -> None:
+    one = asking(*map(slow, seconds), slower_than=10.0)
+    found = one.probe({}).value["signature"]
+    assert (found and found["kind"]) == verdict
+    assert len(one.server.asked) == asked  # type: ignore[attr-defined]
+
+
+def test_who_is_alone_is_alone() -> None:
+    gate, seen = Gate(), []
+
+    def together() -> None:
+        with gate.together():
+            seen.append("in")
+            time.sleep(0.05)
+            seen.append("out")
+
+    def alone() -> None:
+        with gate.alone():
+            seen.append("alone")
+            time.sleep(0.05)
+            seen.append("no longer")
+
+    threads = [threading.Thread(target=work) for work in (together, together, alone, together)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.01)
+    for thread in threads:
+        thread.join()
+    assert seen == ["in", "in", "out", "out", "alone", "no longer", "in", "out"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"hangs": 5.0, "check": "accuracy"},
+        {"hangs": 5.0, "slower_than": 3.0},
+        {"slower_than": 3.0, "memory_over": 100},
+        {"slower_than": 3.0, "match": "x"},
+        {"memory_over": 100, "check": "cmd: ./t {case}"},
+        {"hangs": 5.0, "time_limit": 3.0},
+        {"slower_than": 10.0, "time_limit": 10.0},
+        {"memory_over": 100, "memory_limit": 50},
+        {"time_limit": 0.0},
+        {"hangs": -1.0},
+    ],
+)
+def test_what_contradicts_itself_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Options(**given).checked()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"hangs": 5.0}, {"hangs": 5.0, "check": "hang"}, {"slower_than": 1.0, "time_limit": 5.0},
+        {"match": "x", "time_limit": 9.0},
+    ],  # fmt: skip
+)
+def test_what_fits_together_is_not(given: dict[str, Any]) -> None:
+    assert Options(**given).checked() == Options(**given)
+
+
+def test_amounts_are_read_as_they_are_typed() -> None:
+    assert [SIZE.convert(text, None, None) for text in ("500MB", "2G", "2e9")] == [500 << 20, 2 << 30, 2_000_000_000]
+    assert SECONDS.convert("2.5", None, None) == 2.5
+    with pytest.raises(UsageError, match="number of seconds"):
+        SECONDS.convert("run/0_0/forward", None, None)
