@@ -148,3 +148,28 @@ def test_strides_become_contiguous() -> None:
     assert (plain.inputs[0].is_contiguous(), plain.inputs[0].storage_offset()) == (True, 0)
     assert torch.equal(plain.inputs[0], given.inputs[0])
     assert PASSES["strides"].propose(plain) == []
+
+
+def test_several_axes_at_once_leave_nothing_to_propose() -> None:
+    from graphdbg.minifier.passes.together import together
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.relu(x @ w)]
+
+    inputs = [torch.randn(4, 8), torch.randn(6, 8).t()]
+    given = Case(make_fx(f)(*inputs), inputs)
+    edits, left = together(given)
+    assert [edit.split()[0] for edit in edits] == ["dims"] * 3 + ["values"] * 2
+    assert left == []
+    for edit in edits:
+        given = PASSES[edit.split()[0]].apply(given, edit)
+    assert [one.shape for one in given.inputs] == [(1, 1), (1, 1)]
+    assert all(bool((one == 1).all()) and one.is_contiguous() for one in given.inputs)
+    assert [one.shape for one in inputs] == [(4, 8), (8, 6)]
+
+
+def test_what_is_plain_already_has_no_edits() -> None:
+    from graphdbg.minifier.passes.together import together
+
+    inputs = [torch.ones(1)]
+    assert together(Case(make_fx(lambda x: [x + 1])(*inputs), inputs)) == ([], [])
