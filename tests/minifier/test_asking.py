@@ -164,9 +164,11 @@ def test_what_contradicts_itself_is_refused(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"hangs": 5.0}, {"hangs": 5.0, "check": "hang"}, {"slower_than": 1.0, "time_limit": 5.0},
+        {"hangs": 5.0},
+        {"hangs": 5.0, "check": "hang"},
+        {"slower_than": 1.0, "time_limit": 5.0},
         {"match": "x", "time_limit": 9.0},
-    ],  # fmt: skip
+    ],
 )
 def test_what_fits_together_is_not(given: dict[str, Any]) -> None:
     assert Options(**given).checked() == Options(**given)
