@@ -60,7 +60,7 @@ def search(
     """
     how: dict[str, Any] = {"seed": verify.toolchain_seed(), "path": homes_of(case.imports)}
     with contextlib.ExitStack() as stack:
-        begin = starter or stack.enter_context(verify.starting(**how))
+        begin = starter or stack.enter_context(beginning(saved))
         return _search(case, saved, times, redactor, narrate, how | {"starter": begin})
 
 

@@ -2,6 +2,8 @@
 
 The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a copy of the
 toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel of the case.
+With a `starter` a run is a fork of a Python that has imported torch and done nothing else: the runs then share that import and
+the seed of Python's hashes, and still no cache, folder or compiled thing.
 
 >>> verify(Path("out/repro.py"), times=3).rate
 '3 of 3 fresh processes'
