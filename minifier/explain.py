@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST = 6
 """Atoms of a case that are explained by queries of their own; larger cases say what the search happened to ask."""
+SAMPLES = 4
+"""Cuts of a larger case that are tried."""
 NEAR = 3
 """Changes away at which a passing case still says something about the failing one."""
 
@@ -57,7 +59,7 @@ def certify(engine: Engine, state: Candidate) -> Candidate:
     """
     state = engine.best or state
     if len(state.keep) > MOST:
-        return state
+        return _sampled(engine, state)
     position = 0
     while position < len(state.keep):
         smaller = without(state, sorted(state.keep)[position])
@@ -65,6 +67,16 @@ def certify(engine: Engine, state: Candidate) -> Candidate:
             state, position = smaller, 0
         else:
             position += 1
+    return state
+
+
+def _sampled(engine: Engine, state: Candidate) -> Candidate:
+    """Of a larger case a few cuts only: where passes were accidents, most of its atoms are not needed, and that shows."""
+    atoms = sorted(state.keep)
+    for place in range(SAMPLES):
+        smaller = without(state, atoms[place * (len(atoms) - 1) // (SAMPLES - 1)])
+        if smaller is not None and engine.ask(smaller, afresh=True):
+            return certify(engine, smaller)
     return state
 
 

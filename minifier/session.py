@@ -119,6 +119,7 @@ class Session:
         self.left = set(PASS_NAMES)
         """The passes that still have something to propose."""
         self.rate = Rate(0, 0)
+        self.of_saved = Rate(0, 0)
 
     @property
     def queries(self) -> int:
@@ -205,11 +206,24 @@ class Session:
             left = None if left is None else left - 1
 
     def _flakiness(self) -> int:
-        repeats = self.rate.repeats()
-        if repeats > 1:
-            self.notes.append(f"flaky: the original failed in {self.rate} runs; what passes is asked {repeats} times")
+        """How often a candidate is asked before it counts as passing."""
+        believed = self._believed()
+        if believed.flaky:
+            self.notes = [note for note in self.notes if not note.startswith("flaky:")]
+            what = "the original" + (" and the reduced case" if self.of_saved.runs else "")
+            self.notes.append(f"flaky: {believed} runs of {what} failed; what passes is asked {believed.repeats()} times")
             self.narrate(self.notes[-1])
-        return repeats
+        return believed.repeats()
+
+    def _believed(self) -> Rate:
+        """The rate of failure by all that is known of it.
+
+        Where the failure was taken for a sure one because its first runs failed, these say nothing: they were chosen by that.
+        """
+        chosen = SANITY if all(answer.verdict is Verdict.SAME for answer in self.originals[:SANITY]) else 0
+        rest = self.originals[chosen:] or self.originals
+        failing = sum(answer.verdict is Verdict.SAME for answer in rest)
+        return Rate(failing + self.of_saved.failing, len(rest) + self.of_saved.runs)
 
     def _measure(self, engine: Engine) -> int:
         """The search met a contradiction: how often passes must be asked from here on."""
@@ -217,11 +231,10 @@ class Session:
         self.tell(Stepped("measuring", engine.queries))
         self._calibrate(self.budget.left(engine.queries))
         engine.queries += self.asked["sanity"] - before
-        if not self.rate.flaky:  # the original is sure, a part of it is not
-            self.rate = Rate(self.rate.failing, self.rate.runs + max(1, self.rate.runs // 2))
-            self.notes.append("flaky: the same case both failed and passed, though the original failed every time")
-            return self.rate.repeats()
-        return self._flakiness()
+        if self._believed().flaky:
+            return self._flakiness()
+        self.notes.append("flaky: one case both failed and passed, though the original failed every time")
+        return Rate(2 * CALIBRATION // 3, CALIBRATION).repeats()
 
     # -- the search
 
@@ -230,7 +243,9 @@ class Session:
         for left in reversed(range(RESTARTS + 1)):
             result = engine.run(self._steps(), state)
             shown, times = self._verify(engine)
-            if shown == times or engine.repeats > 1 or result.stopped or not left:
+            self.of_saved = Rate(self.of_saved.failing + shown, self.of_saved.runs + times)
+            doubtful = shown < times if engine.repeats == 1 else self._believed().repeats() > engine.repeats
+            if not doubtful or result.stopped or not left:
                 return self._conclude(result, engine, (shown, times))
             self.narrate(f"the reduced case failed in {shown} of {times} runs only: measuring how flaky it is")
             try:
