@@ -22,6 +22,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from .carried import Carried
+from .relaid import reshapes
 from .values import Held, Values, leaves, opaque
 
 COMPUTE = ("call_function", "call_method", "call_module")
@@ -45,6 +46,8 @@ class Atoms:
     random: list[int] = field(default_factory=list)
     """The atoms that draw random numbers."""
     carried: Carried = field(default_factory=Carried)
+    reshaped: list[str] = field(default_factory=list)
+    """Nodes that are reshapes here and may be views on record (see `relaid`)."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -52,7 +55,7 @@ class Atoms:
     @classmethod
     def of(cls, gm: fx.GraphModule, values: Values) -> Atoms:
         """The atoms of a graph whose values were recorded."""
-        atoms = cls(order=[node.name for node in gm.graph.nodes], carried=Carried.of(gm, values))
+        atoms = cls(order=[node.name for node in gm.graph.nodes], carried=Carried.of(gm, values), reshaped=reshapes(gm))
         free = atoms.carried.names
         compute = [node for node in gm.graph.nodes if node.op in COMPUTE and node.name not in free]
         groups = _groups(compute, values)
@@ -84,7 +87,7 @@ class Atoms:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for another process; labels become texts."""
-        names = ("nodes", "returns", "parents", "bypasses", "twins", "of_node", "order", "random")
+        names = ("nodes", "returns", "parents", "bypasses", "twins", "of_node", "order", "random", "reshaped")
         plain = {name: getattr(self, name) for name in names}
         return plain | {"labels": [repr(label) for label in self.labels], "carried": self.carried.to_json()}
 

@@ -24,6 +24,7 @@ from .atoms import Atoms
 from .eager_values import record_values
 from .live_case import LiveCase, moved
 from .prune import prune
+from .relaid import as_reshapes
 from .spec import ReplaySpec
 from .spill import load_values, save_values
 from .subgraph import build, until
@@ -72,6 +73,7 @@ def part_of(
     given_back |= {name for atom in keep if (name := atoms.returns[atom]) is not None}
     record = prune(saved.record, names, given_back)
     gm, _, _ = live.fake_module(record, saved.tensors, where=str(saved.path))
+    as_reshapes(gm, set(atoms.reshaped))
     there = {item.name for item in record.graph.nodes if item.op == "placeholder"}
     values.inputs = [value for name, value in zip(inputs_of(saved), values.inputs, strict=True) if name in there]
     spec = ReplaySpec.of(saved.record, device=device)

@@ -13,6 +13,7 @@ Only strides are taken over, from fake values; a node that is recorded with anot
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -46,6 +47,18 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
     gm.recompile()
     views = f", views made reshapes: {len(traced.views)}" if traced.views else ""
     return [f"saved tensors are laid out otherwise than traced (nodes with other strides: {len(moved)}{views})"]
+
+
+def reshapes(gm: fx.GraphModule) -> list[str]:
+    """The names of the nodes that are reshapes, those that were views on record among them."""
+    return [node.name for node in gm.graph.nodes if node.target is _RESHAPE]
+
+
+def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
+    """Makes the named nodes reshapes where they are views: in a part of a graph, what `follow_saved` did to the whole."""
+    for node in gm.graph.nodes:
+        if node.target is _VIEW and node.name in names:
+            node.target = _RESHAPE
 
 
 class _Traced(fx.Interpreter):
