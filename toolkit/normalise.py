@@ -35,9 +35,22 @@ _ACCUMULATOR = re.compile(r"(?<=tmp_acc)\d+")
 _MAX_LINES, _MAX_CHARS = 4, 400
 
 
+_CUDA_ADVICE = re.compile(
+    r"^(?:Search for `cuda|CUDA kernel errors might be|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+    r"|Compile with `TORCH_USE|Device-side assert(?:ion|ions)? (?:tracking|were|was)).*(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""What torch adds to each CUDA error: it says nothing of this one."""
+
+
+def without_advice(text: str) -> str:
+    """An error text without the advice that torch adds to every CUDA error."""
+    return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
+
+
 def message(text: str) -> str:
     """The first lines of an error text without numbers, node and buffer names, addresses, paths and reprs of values."""
-    text = _collapse(text)
+    text = _collapse(without_advice(text))
     lines = [line.strip() for line in text.splitlines() if line.strip()][:_MAX_LINES]
     kept = "\n".join(lines)
     for pattern, replacement in _RULES:

@@ -93,7 +93,8 @@ def check_blocks(case: Case) -> Iterator[str]:
         yield of_inputs.strip()
         yield templates.MAIN_COMPARE.strip()
         return
-    yield (templates.RUN_BACKWARD if case.grad else templates.RUN_FORWARD).strip()
+    running = templates.RUN_BACKWARD if case.grad else templates.RUN_FORWARD
+    yield (templates.on_cuda(running) if _on_cuda(case.record) else running).strip()
     test = _test_against_float64(case.failure)
     if test:
         yield templates.IN_FLOAT64.strip()
@@ -145,6 +146,14 @@ _OWN_RANDOM = re.compile(r"prims\.inductor_(?:random|randint|seed|lookup_seed)")
 def is_random(record: GraphRecord) -> bool:
     """Whether an op of the graph draws random numbers: compiled code then has to draw them as eager does."""
     return _has(record, _RANDOM)
+
+
+def _on_cuda(record: GraphRecord) -> bool:
+    """Whether an input is on a CUDA device, so that a run must be waited for."""
+    return any(
+        node.op == "placeholder" and isinstance(node.value, TensorValue) and node.value.device.startswith("cuda")
+        for node in record.graph.nodes
+    )
 
 
 def _has(record: GraphRecord, op: re.Pattern[str]) -> bool:

@@ -29,6 +29,13 @@ def run(function, inputs):
     return outputs
 '''
 
+
+def on_cuda(running: str) -> str:
+    """The same `run`, which waits for the device: what fails or hangs there belongs to this run."""
+    whole = running.replace("    return list(function(*inputs))", "    outputs = list(function(*inputs))\n    return outputs")
+    return whole.replace("    return outputs", "    torch.cuda.synchronize()\n    return outputs")
+
+
 IN_FLOAT64 = """
 def in_float64(x):
     return x.double() if torch.is_tensor(x) and x.dtype.is_floating_point else x
