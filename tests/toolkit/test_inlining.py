@@ -15,7 +15,6 @@ from graphdbg.toolkit.eager_values import record_values
 from graphdbg.toolkit.inlining import inlinable, inlined
 from graphdbg.toolkit.subgraph import build
 
-
 Made = tuple[fx.GraphModule, list[Any]]
 
 
