@@ -39,11 +39,11 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to fail.
 
     `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, slow (as asked), missing_error (eager raised,
-    the rung did not); nondeterministic and error mean that no verdict is possible (eager differs between two runs; eager or
-    graphdbg itself failed). `stage`: eager | compile | run | compare. `error`: exception type. `message`: normalised, or the
-    threshold of what is measured. `frames`: innermost library frames. `detail`: signal name, lowered op, op at which eager
-    raises, metadata property, "nan" or "inf". `size`: for accuracy, the error relative to the reference's root mean square;
-    for what is measured, the amount. `raw` is the text as it was, not compared.
+    the rung did not), command (a command of the user's said so); nondeterministic and error mean that no verdict is possible
+    (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run | compare. `error`:
+    exception type. `message`: normalised, or the threshold of what is measured. `frames`: innermost library frames. `detail`:
+    signal name, lowered op, op at which eager raises, metadata property, "nan" or "inf". `size`: for accuracy, the error relative
+    to the reference's root mean square; for what is measured, the amount. `raw` is the text as it was, not compared.
     """
 
     kind: Kind
