@@ -35,7 +35,7 @@ PART = "PART = "
 def constant_block(case: Case) -> str:
     """Module-level names that the checks use."""
     failure = case.failure
-    if failure.kind == "accuracy" and failure.detail != "signed zero":
+    if failure.kind == "accuracy" and failure.detail not in ("signed zero", "rounding"):
         loosest, half = tolerance(case.record)
         return f"TOLERANCE, ELEMENT_EPS = {loosest!r}, {24 if half else 256}"
     if failure.kind in ("crash", "missing_error"):

@@ -62,9 +62,10 @@ def wrong(eager, exact, got):
     kept = exactly([in_float64(x) for x in make_inputs()], keep=True)
     for i, (e, r, k, g) in enumerate(zip(eager, exact, kept, got, strict=True)):
         if torch.is_tensor(e) and e.is_floating_point():
+            share = 100 * torch.finfo(e.dtype).eps
             e, r, k, g = (x.detach().double() for x in (e, r, k, g))
             own, bad, near, size = (x.square().mean().sqrt().item() for x in (e - k, g - k, g - r, r))
-            if bad > 4 * own + TOLERANCE * size and bad > 2 * near:
+            if bad > 4 * own + share * size and bad > 2 * near:
                 return f"output {i}: a rounding is left out: {bad:.3g} off float64 with it, eager {own:.3g}, {near:.3g} without"
     return ""
 '''

@@ -10,17 +10,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from graphdbg.dumps.schema import GraphRecord
 from graphdbg.minifier.report.checks import check_blocks, constant_block
 from graphdbg.toolkit.signature import Signature
 
-from .cases import case_of, relu_record
+from .cases import call, case_of, node, record_of, relu_record, tensor
 
 NAN, INF = float("nan"), float("inf")
 
 
-def exit_code(failure: Signature, graph: Callable[..., Any], compiled: Callable[..., Any], *values: torch.Tensor) -> int:
+def exit_code(failure: Signature, graph: Callable[..., Any], compiled: Callable[..., Any], *values: torch.Tensor,
+              record: GraphRecord | None = None) -> int:  # fmt: skip
     """What the program of that failure exits with."""
-    case = case_of(relu_record(), failure)
+    case = case_of(record or relu_record(), failure)
     room: dict[str, Any] = {
         "torch": torch, "TorchDispatchMode": TorchDispatchMode, "tree_map": tree_map, "graph": graph, "compiled": compiled,
         "make_inputs": lambda: [value.clone() for value in values], "configure": lambda: None,
@@ -58,3 +60,10 @@ def test_it_tells_the_fault_and_nothing_else(kind: Any, detail: str, graph: Any,
     failure = Signature(kind, "compare", detail=detail, size=1.0 if kind == "accuracy" else None)
     assert exit_code(failure, graph, wrong, value) == 1
     assert exit_code(failure, graph, graph, value) == 0
+
+
+def test_a_rounding_is_judged_by_the_dtype_of_the_result() -> None:
+    half = call("to", "to", node("x"), op="call_method", value=tensor(7, dtype="float16"))
+    record = record_of({"x": tensor(7)}, [half], ["to"])
+    failure = Signature("accuracy", "compare", detail="rounding", size=1e-4)
+    assert exit_code(failure, rounds, lambda x: (x * 2,), X, record=record) == 1
