@@ -62,9 +62,11 @@ def minify_saved(
     built from lies in OUT/.work until all is done, so that an interrupted minification needs to record it only once.
     """
     from ..toolkit.rungs import rung as known
+    from ..toolkit.rungs.names import BUILT
 
     options = (options or Options()).checked()
-    known(options.rung)
+    if options.rung not in BUILT:  # else its module would bring torch into this process
+        known(options.rung)
     if options.slower_than is not None and options.jobs > 1:
         options = replace(options, jobs=1)
         narrate("-j is 1: what is timed runs alone (--slower-than)")
@@ -72,15 +74,16 @@ def minify_saved(
         raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
     work = out / WORK
     directory = directory or str(Path.cwd())
+    path = saved.path.absolute()
     with ExitStack() as stack:
+        about = {"graph": str(path), "options": options.to_json(), "directory": directory}
+        journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
+        stack.callback(journal.close)
+        tell(Started(named or shown_path(path), str(out), options.to_json(), journal.known))
         # The pool is left after the server is closed, which resolves whatever its threads still wait for.
         pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
         memory = options.memory_limit or default_memory_bytes(options.jobs)
         server = stack.enter_context(ForkServer(memory_bytes=memory, **_warmth(options)))
-        path = saved.path.absolute()
-        about = {"graph": str(path), "options": options.to_json(), "directory": directory}
-        journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
-        stack.callback(journal.close)
         if not (work / VALUES / PREPARED).exists():
             shutil.rmtree(work / VALUES, ignore_errors=True)
         (work / VALUES).mkdir(parents=True, exist_ok=True)
@@ -89,7 +92,6 @@ def minify_saved(
             oracle = Oracle(*place, named=named or shown_path(path))
         else:
             oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
-        tell(Started(oracle.named, str(out), options.to_json(), journal.known))
         session = Session(oracle, journal, out, options, narrate=narrate, tell=tell, on_event=on_event)
         try:
             result = session.run(pool)

@@ -165,7 +165,7 @@ class Session:
         if broken is not None:
             raise EnvironmentLackError("cannot judge the case", broken.detail, "see graphdbg doctor")
         if any(answer.verdict is not Verdict.SAME for answer in self.originals):
-            if self.originals[0].verdict is not Verdict.INVALID:
+            if self.rate.failing or any(answer.verdict is Verdict.PASS for answer in self.originals):
                 self._calibrate()
             if self.rate.failing == 0:
                 raise self.subject.refusal(self.originals)
