@@ -1,6 +1,6 @@
 """The drop-in beside functorch.compile.minifier: real FX graphs, same predicate, same process. Exits 1 where a bar is missed.
 
-    python tests/bench/bench_minifier.py [--sizes 200,500,5000] [--kinds "1 op,far pair"] [--seeds 3] [--limit 3000]
+    python tests/bench/bench_minifier.py [--sizes 200,500,5000] [--kinds "1 op,far pair"] [--seeds 5] [--limit 3000]
 
 A planted bug is a set of nodes: a candidate fails while it computes all of them, joined as in the original (a long path: while
 its end depends on its start). The peer is stopped by an exception from the predicate after `--limit` calls; its count
@@ -136,7 +136,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", default="200,500,5000")
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=int, default=3000)
     options = parser.parse_args()
     findings = Findings()
