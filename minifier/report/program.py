@@ -26,8 +26,8 @@ _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
     "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
-_WORDS = """torch sys math operator json subprocess traceback resource time resident child graph compiled configure make_inputs run main print range slice
-    float int max min len abs sum round bool complex getattr divmod pow tuple list"""
+_WORDS = """torch sys math operator json subprocess traceback resource time graph compiled configure make_inputs run main child
+    resident print range slice float int max min len abs sum round bool complex getattr divmod pow tuple list"""
 _TAKEN = frozenset(_WORDS.split())
 """Names that the program needs for itself; a node of such a name gets an underscore."""
 
