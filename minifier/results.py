@@ -129,8 +129,8 @@ class Results:
         more = [atom for atom in near.dropped if atom in near.candidate.keep]
         told = [f"without {_listed([self.subject.name(atom) for atom in gone])}"] if gone else []
         told += [f"with {_listed([self.subject.name(atom) for atom in more])}"] if more else []
-        told += [f"with {edit!r}" for edit in near.edits if edit in near.candidate.edits]
-        told += [f"without {edit!r}" for edit in near.edits if edit not in near.candidate.edits]
+        told += [f"with {edit_words(edit)}" for edit in near.edits if edit in near.candidate.edits]
+        told += [f"without {edit_words(edit)}" for edit in near.edits if edit not in near.candidate.edits]
         return " and ".join(told) + (", shapes and values as they were" if near.plain else "")
 
     def _describe(self, path: Path, signature: Signature | None, spec: Any, **more: Any) -> None:
@@ -166,6 +166,21 @@ def needed(parts: list[dict[str, Any]]) -> list[str]:
         for part in parts
         if part["verdict"] in WITHOUT
     ]
+
+
+def edit_words(edit: str) -> str:
+    """An edit of a pass for people; as it is where there are no words for it."""
+    match edit.split(" "):
+        case ["switches", "config", room, name]:
+            return f"the setting {room}.{name} at its default"
+        case ["dims", old, new]:
+            return f"sizes of {old} made {new}"
+        case ["values", number, kind]:
+            return f"input {number} filled with {kind}"
+        case ["strides", number]:
+            return f"input {number} laid out plainly"
+        case _:
+            return repr(edit)
 
 
 def _listed(names: list[str]) -> str:
