@@ -92,7 +92,7 @@ class Values:
     random: list[str] = field(default_factory=list)
     """Nodes that draw random numbers."""
     raised: str = ""
-    """The node at which the run ended with an exception; its own value is zeros of the traced shape. Empty: the run ended well."""
+    """The node at which the run ended with an exception; its own value is zeros of the traced shape. Empty: it ended well."""
 
     def tree(self, name: str, version: int | None = None) -> Any:
         """The recorded value of a node, as it was when the node ran, or at a later version."""
