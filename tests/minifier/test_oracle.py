@@ -19,6 +19,7 @@ from graphdbg.toolkit.signature import Signature
 WRONG = Signature("accuracy", "compare", size=0.5)
 ATOMS = {
     "nodes": [["a"], ["b", "c"]], "order": ["x", "a", "b", "c", "output"], "parents": [[], [0]], "bypasses": [[], []],
+    "random": [],
     "labels": ["(('call_function', 'relu.default', ()),)", "(('call_function', 'mm.default', ()),)"],
 }  # fmt: skip
 
