@@ -9,7 +9,7 @@ A process that builds a small candidate loads only the tensors that the candidat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def load_values(folder: Path) -> Values:
         _Trees({(name, version): tree for name, version, tree in data.trees}, folder),
         data.produced,
         {(user, name): version for user, name, version in data.read},
-        data.memory,
+        dict[str, Collection[int]](data.memory),
         {name: frozenset(storages) for name, storages in data.writes.items()},
         data.grads,
         data.random,
