@@ -41,7 +41,9 @@ class CommandOracle(Oracle):
     _lock: Lock = field(default_factory=Lock)
     _sizes: dict[str, int] = field(default_factory=dict[str, int])
 
-    def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
+    def judge(
+        self, candidate: Candidate | None, case: Path | None = None, **more: bool
+    ) -> tuple[Answer, Signature | None]:
         """One run of the command on a candidate; None is the whole case, or that of another folder."""
         number, folder = self._place()
         payload = self._payload(candidate) | {
@@ -85,6 +87,7 @@ class CommandOracle(Oracle):
 
     def find_hints(self) -> None:
         """A command names none."""
+        self.must_be_prepared()
 
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
         """Writes a candidate as a case folder; remembers its size, which the folder alone does not tell."""

@@ -29,6 +29,7 @@ from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
+from . import made_up
 from .asking import TASKS, Asking
 from .options import HANG_LIMIT_S, Options
 from .places import place_of
@@ -65,6 +66,11 @@ class Oracle:
     """Edits that turn off what holds for the whole case (see passes.switches)."""
     named: str = ""
     """The case as the user named it."""
+    made_up: str = ""
+    """Why eager cannot run the case here, where candidates are therefore only compiled, on made-up values."""
+    _prepared: str | None = None
+    """What `made_up` was when candidates were made ready."""
+    _unprepared: errors.GraphdbgError | None = None
     _targets: dict[str, str] = field(default_factory=dict[str, str])
     _inlinable: list[str] = field(default_factory=list[str])
 
@@ -74,25 +80,42 @@ class Oracle:
     def prepare(self) -> None:
         """Runs the case eagerly once in a child and reads its atoms, unless `work` has them from an earlier process.
 
-        Raises UsageError where eager itself fails.
+        That eager itself fails is told by `find_hints`: the failure may be one that needs no run.
         """
         kept = self.work / PREPARED
-        if kept.exists():
+        if kept.exists() and self._prepared is None:
             value = msgspec.json.decode(kept.read_bytes())
             self.atoms, self.notes, self.switches = value["atoms"], value["notes"], value["switches"]
             self.case = Path(value["case"])
+            self._prepared = self.made_up = value.get("made_up", "")
             return
+        self._prepared = self.made_up
         reply = self.asking.task("prepare", self._payload(None))
         if reply.status != "done":
-            raise_user_error(reply)
+            try:
+                raise_user_error(reply)
+            except errors.EnvironmentLackError as error:
+                self._unprepared = error
+                return
             why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
-            raise errors.UsageError("cannot minify this graph", f"running it eagerly, to record its values, failed: {why}")
+            how = "tracing it" if self.made_up else "running it eagerly, to record its values,"
+            self._unprepared = errors.UsageError("cannot minify this graph", f"{how} failed: {why}")
+            return
+        self._unprepared = None
         self.atoms, self.notes, self.switches = (reply.value[name] for name in ("atoms", "notes", "switches"))
         self._inlinable = reply.value["inlinable"]
         self._keep_prepared()
 
+    def must_be_prepared(self) -> None:
+        """Raises what `prepare` met."""
+        if self._unprepared is not None:
+            raise self._unprepared
+
     def _keep_prepared(self) -> None:
-        kept = {"atoms": self.atoms, "notes": self.notes, "switches": self.switches, "case": str(self.case)}
+        kept = {
+            "atoms": self.atoms, "notes": self.notes, "switches": self.switches, "case": str(self.case),
+            "made_up": self.made_up,
+        }  # fmt: skip
         if not self._inlinable:  # with some, it is first asked whether the failure is there without them
             write_file(self.work / PREPARED, msgspec.json.encode(kept))
 
@@ -119,9 +142,11 @@ class Oracle:
         self._inlinable = []
         self._keep_prepared()
 
-    def judge(self, candidate: Candidate | None, case: Path | None = None) -> tuple[Answer, Signature | None]:
-        """One query. `candidate` None is the whole case, or that of another folder."""
-        payload, limits = self._payload(candidate), {}
+    def judge(
+        self, candidate: Candidate | None, case: Path | None = None, **more: bool
+    ) -> tuple[Answer, Signature | None]:
+        """One query. `candidate` None is the whole case, or that of another folder. `more`: see `made_up`."""
+        payload, limits = self._payload(candidate) | more, {}
         if case is not None:
             payload["case"], limits = str(case), self.asking.limits_of_saved()
         elif candidate is not None:
@@ -157,7 +182,19 @@ class Oracle:
 
     def whole(self) -> Answer:
         """One judgement of the whole case, its failure not yet compared with any. Safe to call from threads."""
-        return self.judge(None)[0]
+        lack: errors.EnvironmentLackError | None = None
+        answer: Answer | None = None
+        try:
+            answer, found = self.judge(None)
+            if self.made_up or not (found and made_up.eager_cannot(found)):
+                return answer
+            why = found.raw or found.text()
+        except errors.EnvironmentLackError as error:
+            lack, why = error, str(error)
+        compiled = made_up.judged(self, why, lack) if made_up.allowed(self.options) else None
+        if compiled is None and lack is not None:
+            raise lack
+        return compiled or answer or Answer(Verdict.INFRA, detail=why)
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
@@ -168,6 +205,8 @@ class Oracle:
                     self.signature = found
                     self.asking.want(found, answer.seconds)
                     break
+        if self.signature is not None and not self.made_up:
+            self.made_up = next((why for answer in answers if (why := made_up.why(answer))), "")
         return [self._settled(answer) for answer in answers]
 
     def _asked_for(self, found: Signature) -> bool:
@@ -193,6 +232,7 @@ class Oracle:
 
     def refusal(self, answers: Sequence[Answer]) -> DoesNotFailError:
         """Why there is nothing to minify, and what to look at."""
+        self.must_be_prepared()
         named = self.named or str(self.case)
         failing = next((answer for answer in answers if answer.verdict is Verdict.OTHER), None)
         if failing is not None and self.options.match is not None:
@@ -207,6 +247,11 @@ class Oracle:
 
     def find_hints(self) -> None:
         """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `original`."""
+        if self.made_up != (self._prepared or ""):
+            self.prepare()
+        self.must_be_prepared()
+        if self.made_up:
+            self.notes.append(made_up.sentence(self.made_up))
         self._inline()
         if self.signature is not None:
             self._get_ready()
@@ -246,16 +291,21 @@ class Oracle:
 
     def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
         """The edits that one pass proposes, in rounds."""
+        if self.made_up and name not in made_up.PASSES:
+            return []
         return self.ask("propose", candidate, **{"pass": name})["rounds"]
 
     def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
         """The plainest edits of several passes at once, and the passes that would propose more after them."""
+        if self.made_up:
+            return [], list(made_up.PASSES)
         found = self.ask("together", candidate)
         return found["edits"], found["left"]
 
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
         """Writes a candidate as a case folder; returns how it is entered."""
-        return self.ask("emit", candidate, out=str(path))["spec"]
+        spec: dict[str, Any] = self.ask("emit", candidate, out=str(path))["spec"]
+        return spec | {"only_compiled": self.made_up} if self.made_up else spec
 
     def saved(self, path: Path) -> Answer:
         """One judgement of a case that was written."""
@@ -352,7 +402,7 @@ class Oracle:
     def _payload(self, candidate: Candidate | None) -> dict[str, Any]:
         return {
             "case": str(self.case), "work": str(self.work), "seed": self.options.seed,
-            "imports": list(self.options.imports),
+            "imports": list(self.options.imports), "made_up": bool(self.made_up),
             "candidate": None if candidate is None else candidate.to_json(),
         }  # fmt: skip
 

@@ -23,10 +23,11 @@ from ..dumps.store import load_graph
 from ..toolkit import _torch
 from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.carried import fake_of
+from ..toolkit.fake_values import fake_case, keep_fakes, one_operator
 from ..toolkit.imports import import_modules
 from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, tell
-from ..toolkit.live_case import live_case
+from ..toolkit.live_case import LiveCase, live_case
 from ..toolkit.parts import Invalid, atoms_in, keep_values, part_of
 from ..toolkit.spec import FULL_STAGES, ReplaySpec
 from ..toolkit.surroundings import in_force
@@ -40,20 +41,23 @@ from .problem import Candidate
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
-    """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole."""
+    """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole.
+
+    With "made_up" nothing is run: only the form of every value is kept (see toolkit.fake_values).
+    """
     mark("import")
     import_modules(payload["imports"])
     mark("eager")
     work = Path(payload["work"])
-    case = live_case(load_graph(payload["case"]), seed=payload["seed"])
-    atoms = keep_values(case, work, seed=payload["seed"])
+    case = _whole(payload)
+    atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(case, work, seed=payload["seed"])
     return {
         "atoms": atoms.to_json(),
         "nodes": len(case.gm.graph.nodes),
         "input_bytes": input_bytes(case.inputs),
         "notes": case.notes,
         "switches": early(Case(case.gm, case.inputs, case.spec)),
-        "inlinable": inlinable(case.gm),
+        "inlinable": [] if payload["made_up"] else inlinable(case.gm),
     }
 
 
@@ -77,6 +81,9 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     mark("build")
     try:
         gm, inputs, spec = _load(payload)
+        if payload.get("control"):
+            gm, inputs = one_operator(LiveCase(gm, inputs, spec, []))
+            spec = ReplaySpec()
     except Invalid as error:
         return {"invalid": str(error)}
     cuda = any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs)
@@ -84,6 +91,8 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     tell(size)
     named: list[str] = []
     whole = payload["candidate"] is None
+    if payload["made_up"]:
+        payload["lean"] = "fakes"
     outcome = judged(gm, inputs, spec, payload, (lambda: noticed(named, gm)) if whole else nullcontext)
     if whole:
         size["culprits"] = named or first_wrong(gm, outcome)
@@ -102,7 +111,7 @@ def propose(payload: dict[str, Any]) -> dict[str, Any]:
     """The edits that one pass proposes for a candidate, in rounds."""
     import_modules(payload["imports"])
     gm, inputs, spec = _load(payload)
-    with in_force(spec):
+    with in_force(spec), _mode(payload, gm, inputs):
         return {"rounds": PASSES[payload["pass"]].propose(Case(gm, inputs, spec))}
 
 
@@ -136,7 +145,7 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
 def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
     saved = load_graph(payload["case"])
     if payload["candidate"] is None:
-        case = live_case(saved, seed=payload["seed"])
+        case = _whole(payload)
         return case.gm, case.inputs, case.spec
     candidate = Candidate.from_json(payload["candidate"])
     module, inputs, spec = part_of(
@@ -145,12 +154,22 @@ def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpe
     case = Case(module, inputs, spec)
     for edit in candidate.edits:
         try:
-            with in_force(spec):
+            with in_force(spec), _mode(payload, module, inputs):
                 case = PASSES[edit.partition(" ")[0]].apply(case, edit)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
             raise Invalid(f"{edit}: {error}") from error
         spec = case.spec
     return case.gm, case.inputs, spec
+
+
+def _whole(payload: dict[str, Any]) -> LiveCase:
+    saved = load_graph(payload["case"])
+    return fake_case(saved) if payload["made_up"] else live_case(saved, seed=payload["seed"])
+
+
+def _mode(payload: dict[str, Any], gm: fx.GraphModule, inputs: list[Any]) -> Any:
+    """What a pass works in: made-up inputs are cut and made in their fake mode."""
+    return _torch.mode_of(gm, inputs) if payload["made_up"] else nullcontext()
 
 
 class _Renew(fx.Interpreter):

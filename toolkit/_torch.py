@@ -235,8 +235,11 @@ def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tu
     traced = any("example_value" in node.meta for node in gm.graph.nodes if node.op == "placeholder")
     if len(modes) == 1 and alike and _share_as_promised(recorded, inputs, views=traced and not dynamic):
         return recorded, next(iter(modes.values()))
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
     gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
+    given = next((value for value in inputs if isinstance(value, FakeTensor)), None)
+    if given is not None:
+        return list(inputs), given.fake_mode
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
     real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs  # views of one base, as they were in the program
     return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones], mode
 
@@ -376,6 +379,13 @@ def mode_of(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
     values = [*fakes, *(node.meta.get("val") for node in gm.graph.nodes)]
     found = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
     return FakeTensorMode(allow_non_fake_inputs=True) if found is None else found
+
+
+def is_fake(value: Any) -> bool:
+    """Whether a tensor has no values. Fake tensors have no public module. Checked: 2.13.0."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
 
 
 def kernels_draw_singly() -> bool:

@@ -34,7 +34,7 @@ def record_values(
     """
     cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
     with torch.random.fork_rng(devices=cuda):
-        recorder = _Recorder(gm, list(inputs), spill)
+        recorder = Recorder(gm, list(inputs), spill)
         try:
             recorder.run(*clone_inputs(inputs), enable_io_processing=False)
         except Exception:
@@ -44,7 +44,7 @@ def record_values(
     return recorder.values
 
 
-class _Recorder(fx.Interpreter):
+class Recorder(fx.Interpreter):
     """Interprets node by node; notices writes by schema, by version counters, and by the bytes where neither can be trusted."""
 
     def __init__(self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None) -> None:

@@ -30,6 +30,7 @@ from .spill import load_values, save_values
 from .subgraph import build, until
 from .subspec import candidate_spec
 from .surroundings import in_force
+from .values import Held, Values
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -48,7 +49,12 @@ def keep_values(case: LiveCase, work: Path, *, seed: int) -> Atoms:
     with _torch.settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(seed)
         values = record_values(case.gm, case.inputs, work, errors=True)
-    atoms = Atoms.of(until(case.gm, values.raised) if values.raised else case.gm, values)
+    return keep_atoms(until(case.gm, values.raised) if values.raised else case.gm, values, work)
+
+
+def keep_atoms(gm: fx.GraphModule, values: Values, work: Path) -> Atoms:
+    """Writes recorded values and the atoms of their graph to `work`."""
+    atoms = Atoms.of(gm, values)
     save_values(values, work)
     (work / ATOMS).write_bytes(msgspec.json.encode(atoms.to_json()))
     return atoms
@@ -65,14 +71,15 @@ def part_of(
 ) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:  # fmt: skip
     """The graph of the kept atoms, its inputs and how it enters the compiler; see `subgraph.build`. Raises Invalid."""
     atoms = atoms_in(work)
-    values = load_values(work)
     names = {name for atom in keep for name in atoms.nodes[atom]}
     names |= {name for atom in keep if (name := atoms.returns[atom]) in atoms.carried.numbers and name is not None}
     names |= atoms.carried.needed(names, atoms.order) | {name for atom in bypass for name in atoms.nodes[atom]}
     given_back = {atoms.order[position] for position in returned or ()}
     given_back |= {name for atom in keep if (name := atoms.returns[atom]) is not None}
     record = prune(saved.record, names, given_back)
-    gm, _, _ = live.fake_module(record, saved.tensors, where=str(saved.path))
+    gm, _, mode = live.fake_module(record, saved.tensors, where=str(saved.path))
+    values = load_values(work, mode)
+    mode.allow_non_fake_inputs |= any(isinstance(value, Held) and value.fake is not None for value in values.inputs)
     as_reshapes(gm, set(atoms.reshaped))
     there = {item.name for item in record.graph.nodes if item.op == "placeholder"}
     values.inputs = [value for name, value in zip(inputs_of(saved), values.inputs, strict=True) if name in there]

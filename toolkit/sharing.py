@@ -12,6 +12,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -45,6 +46,26 @@ def onto(held: Held, owner: torch.Tensor) -> torch.Tensor:
     """A recorded value as a view of the storage that it lay in, which came in as an input. A leaf."""
     flat = torch.empty(0, dtype=torch.uint8, device=owner.device).set_(owner.detach().untyped_storage())
     return _view(held, flat, held.first)
+
+
+def load_fakes(inputs: Sequence[Any]) -> list[Any]:
+    """Fake inputs for recorded forms (others as they are); those of one storage share it."""
+    ends: dict[int, int] = {}
+    for held in inputs:
+        if isinstance(held, Held) and held.fake is not None and held.place is not None:
+            size = held.dtype.itemsize
+            ends[held.place[0]] = max(ends.get(held.place[0], 0), -(-held.end // size) * size)
+    storages: dict[int, torch.Tensor] = {}
+    loaded: list[Any] = []
+    for value in inputs:
+        if isinstance(value, Held) and value.fake is not None and value.place is not None:
+            number = value.place[0]
+            with value.fake:
+                if number not in storages:
+                    storages[number] = torch.empty(ends[number], dtype=torch.uint8, device=value.device)
+                value = value.on(storages[number])
+        loaded.append(value)
+    return loaded
 
 
 def _view(held: Held, flat: torch.Tensor, at: int) -> torch.Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import torch
 
+from .sharing import load_fakes
 from .values import OPAQUE, Held, Values
 
 INDEX = "values.json"
@@ -51,7 +52,7 @@ def load_inputs(inputs: Sequence[Any]) -> list[Any]:
     """Real inputs for spilled ones (others as they are); those of one storage share it."""
     storages: dict[Path, torch.Tensor] = {}
     loaded: list[Any] = []
-    for value in inputs:
+    for value in load_fakes(inputs):
         if isinstance(value, Held) and value.path is not None:
             if value.path not in storages:
                 storages[value.path] = read_storage(value.path, value.device)
@@ -83,12 +84,15 @@ def save_values(values: Values, folder: Path) -> None:
     (folder / INDEX).write_bytes(msgspec.json.encode(data))
 
 
-def load_values(folder: Path) -> Values:
-    """The values that `save_values` wrote; no tensor is read yet, and a tree is parsed when it is looked up."""
+def load_values(folder: Path, mode: Any = None) -> Values:
+    """The values that `save_values` wrote; no tensor is read yet, and a tree is parsed when it is looked up.
+
+    `mode`: the fake mode of those that are known by their form alone.
+    """
     data = _INDEX.decode((folder / INDEX).read_bytes())
     return Values(
-        [_live(value, folder) for value in data.inputs],
-        _Trees({(name, version): tree for name, version, tree in data.trees}, folder),
+        [_live(value, folder, mode) for value in data.inputs],
+        _Trees({(name, version): tree for name, version, tree in data.trees}, folder, mode),
         data.produced,
         {(user, name): version for user, name, version in data.read},
         dict[str, Collection[int]](data.memory),
@@ -115,14 +119,14 @@ _INDEX = msgspec.json.Decoder(_Index)
 class _Trees(dict[tuple[str, int], Any]):
     """Value trees as they stand in the index; each is made live when it is first looked up."""
 
-    def __init__(self, plain: dict[tuple[str, int], Any], folder: Path) -> None:
+    def __init__(self, plain: dict[tuple[str, int], Any], folder: Path, mode: Any) -> None:
         super().__init__(plain)
-        self._folder = folder
+        self._folder, self._mode = folder, mode
         self._live: set[tuple[str, int]] = set()
 
     def __getitem__(self, key: tuple[str, int]) -> Any:
         if key not in self._live:
-            self[key] = _live(msgspec.json.decode(super().__getitem__(key)), self._folder)
+            self[key] = _live(msgspec.json.decode(super().__getitem__(key)), self._folder, self._mode)
             self._live.add(key)
         return super().__getitem__(key)
 
@@ -139,9 +143,9 @@ _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Held):
-        if value.path is None:
+        if value.path is None and value.fake is None:
             raise TypeError(f"a tensor of {value.dtype} with this layout cannot be kept in a file yet")
-        place = value.path.name
+        place = value.path.name if value.path is not None else ""
         return {"held": [value.shape, value.stride, value.offset, str(value.dtype), str(value.device),
                          value.requires_grad, place, value.parameter, value.place]}  # fmt: skip
     if isinstance(value, (list, tuple)):
@@ -161,7 +165,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"an input of type {type(value).__name__} cannot be kept in a file")
 
 
-def _live(value: Any, folder: Path) -> Any:
+def _live(value: Any, folder: Path, mode: Any = None) -> Any:
     if not isinstance(value, dict):
         return value
     [(tag, body)] = value.items()
@@ -169,16 +173,16 @@ def _live(value: Any, folder: Path) -> Any:
         shape, stride, offset, dtype, device, grad, file, parameter, place = body
         named = getattr(torch, dtype.removeprefix("torch."))
         return Held(
-            tuple(shape), tuple(stride), offset, named, torch.device(device), grad, None, folder / file, parameter,
-            None if place is None else tuple(place),
+            tuple(shape), tuple(stride), offset, named, torch.device(device), grad, None, folder / file if file else None,
+            parameter, None if place is None else tuple(place), None if file else mode,
         )
     if tag in ("list", "tuple"):
-        parts = [_live(part, folder) for part in body]
+        parts = [_live(part, folder, mode) for part in body]
         return parts if tag == "list" else tuple(parts)
     if tag == "opaque":
         return OPAQUE
     if tag == "slice":
-        return slice(*(_live(part, folder) for part in body))
+        return slice(*(_live(part, folder, mode) for part in body))
     if tag == "complex":
         return complex(*body)
     return getattr(torch, body) if tag == "torch" else torch.device(body)

@@ -41,6 +41,8 @@ class Held:
     parameter: bool = False
     place: tuple[int, int, int] | None = None
     """Where it lay in the run: storage (numbered), version of it, first byte. None where its views are not followed."""
+    fake: Any = None
+    """The fake mode that it is made in, of a tensor that is known by its form alone."""
 
     @property
     def first(self) -> int:
@@ -56,6 +58,10 @@ class Held:
         """The tensor: a leaf of its own, with the recorded shape, strides and alignment."""
         if self.tensor is not None:
             return self.tensor
+        if self.fake is not None:
+            with self.fake:
+                size = self.offset + reach(self.shape, self.stride)
+                return self.on(torch.empty(size, dtype=self.dtype, device=self.device))
         from .spill import read_storage
 
         assert self.path is not None

@@ -17,6 +17,8 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
+from ...toolkit._torch import is_fake
+from ...toolkit.copying import clone_inputs
 from . import Case
 
 SMALL = (2, 1)
@@ -57,7 +59,7 @@ def _valid(case: Case, edits: list[str]) -> bool:
         for edit in edits:
             case = apply(case, edit)
         with torch.no_grad():
-            fx.Interpreter(case.gm).run(*copy.deepcopy(case.inputs), enable_io_processing=False)
+            fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
     except Exception:  # noqa: BLE001  whatever eager raises, the sizes do not fit
         return False
     return True
@@ -105,7 +107,8 @@ def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tens
     small = value.detach()
     for dim, size in enumerate(shape):
         small = small.narrow(dim, 0, min(size, small.shape[dim]))
-    if not small.is_floating_point() and not small.is_complex() and small.dtype is not torch.bool and small.numel():
+    whole = not small.is_floating_point() and not small.is_complex() and small.dtype is not torch.bool
+    if whole and small.numel() and not is_fake(small):
         most = int(small.max())
         if new <= most < old:
             small = small % new

@@ -101,8 +101,9 @@ def emit_report(
     nodes = node_count(record.graph)
     before = node_count(original.record.graph) if isinstance(original, SavedGraph) else original
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
+    known = casefile.read(saved.path)
     case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
-                imports=tuple(imports), needs_imports=needed)
+                imports=tuple(imports), needs_imports=needed, only_compiled=known is not None and known.only_compiled)
     found: Found | None = None
     try:
         found = search(case, saved, times, redactor, narrate, starter)
@@ -115,7 +116,6 @@ def emit_report(
         report.layer = layers.sentence(found.layers, rung)
         narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
     facts = _facts(case, report, found)
-    known = casefile.read(saved.path)
     facts.told = known.told if known else []
     write_file(report.issue, issue.render(facts, redactor).encode())
     if with_artifacts:

@@ -37,6 +37,7 @@ class Case:
     """What a repro is written from.
 
     `imports` are the user's modules that the failure was found with; `needs_imports`: the graph has ops of theirs.
+    `only_compiled`: eager cannot run it here, so that the program compiles and runs nothing.
     """
 
     record: GraphRecord
@@ -47,6 +48,7 @@ class Case:
     made: str = ""
     imports: tuple[str, ...] = ()
     needs_imports: bool = False
+    only_compiled: bool = False
 
     @property
     def grad(self) -> bool:

@@ -10,6 +10,7 @@ anew. Must not take a word of it for an instruction: only the failure and some n
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -40,6 +41,12 @@ class CaseFile(msgspec.Struct, kw_only=True):
     original: Original | None = None
     told: list[str] = []
     verified: tuple[int, int] = (0, 0)
+    spec: dict[str, Any] = {}
+
+    @property
+    def only_compiled(self) -> bool:
+        """Whether eager could not run it where it was minified, so that it was compiled and never run."""
+        return bool(self.spec.get("only_compiled"))
 
 
 def read(folder: Path) -> CaseFile | None:

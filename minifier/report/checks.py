@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ...dumps.schema import GraphRecord, TensorValue
-from . import costs, subtle, templates
+from . import costs, only_compiled, subtle, templates
 from .case import Case, Failure
 from .program import CannotExpressError, quoted
 
@@ -87,6 +87,10 @@ def check_blocks(case: Case) -> Iterator[str]:
     kind = case.failure.kind
     if kind in ("accuracy", "nan") and _has(case.record, _OWN_RANDOM):
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
+    if case.only_compiled and kind == "crash":
+        yield templates.EXPECTED_ERROR.strip()
+        yield only_compiled.MAIN.strip()
+        return
     detail = case.failure.detail
     of_inputs = _OF_INPUTS.get(detail) if kind == "metadata" else None
     if of_inputs:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...dumps.hints import numbers
-from . import templates
+from . import only_compiled, templates
 from .case import Case
 from .checks import PART, check_blocks, constant_block
 from .environment import package_version
@@ -131,6 +131,8 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -
     ]
     if source.file:
         lines.append("Needs repro.safetensors (recorded input values) beside it.")
+    if case.only_compiled:
+        lines.append("Only compiles: where it was found, eager cannot run this graph. Nothing is run.")
     if case.imports:
         lines.append(f"Needs {_plain(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
@@ -195,10 +197,14 @@ def _compiled(case: Case, entry: Entry) -> str:
         options = ["fullgraph=True", f"dynamic={bool(case.record.symbols)}"]
         if backend != "inductor":
             options.insert(0, f"backend={quoted(backend)}")
+        if case.only_compiled:
+            if backend != "inductor":
+                raise CannotExpressError("no repro can be written for a graph that cannot be run", f"the rung is {case.rung}")
+            return only_compiled.COMPILED.strip().replace("@OPTIONS@", ", ".join(options))
         return templates.COMPILED.strip().replace("@OPTIONS@", ", ".join(options))
-    tracing = "symbolic" if case.record.symbols else "fake"
+    tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
     return (
-        templates.COMPILED_INNER.strip()
+        (only_compiled if case.only_compiled else templates).COMPILED_INNER.strip()
         .replace("@TRACING@", tracing)
         .replace("@KWARGS@", inner_kwargs(case.record.compile_kwargs))
     )

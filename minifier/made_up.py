@@ -1,0 +1,83 @@
+"""Minifying what eager cannot run here: a custom operator without a kernel, a device that is not there, too little memory.
+
+Only crashes of the compiler are judged then, of graphs whose inputs are fake tensors: nothing is run and nothing compared. Must
+not take for the case's failure what only the missing device makes: a graph of one operator is compiled the same way first.
+
+>>> sentence("MemoryError: 3 TB")
+'eager cannot run this graph here (MemoryError: 3 TB): only crashes of the compiler are judged, on made-up values'
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..dumps.errors import EnvironmentLackError
+from ..toolkit.signature import RAISED_TOO, Signature
+from .options import Options
+from .problem import Answer
+
+if TYPE_CHECKING:
+    from .oracle import Oracle
+
+PASSES = ("dims", "switches")
+"""The passes that need no values."""
+_MARK = "eager cannot run this graph here: "
+"""How the detail of such an answer begins, in the journal too."""
+_LONGEST = 200
+
+
+def allowed(options: Options) -> bool:
+    """Whether a crash of the compiler is among what was asked for."""
+    amounts = (options.hangs, options.slower_than, options.memory_over)
+    return options.command is None and options.check in ("auto", "crash") and not any(amount is not None for amount in amounts)
+
+
+def eager_cannot(found: Signature) -> bool:
+    """Whether a judgement ended because eager could not run the graph, and not with what the compiler raises, too."""
+    return found.kind in ("error", "memory") and found.stage in ("eager", "build") and found.detail != RAISED_TOO
+
+
+def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answer | None:
+    """The whole case compiled on made-up values; None where that shows no crash of its own.
+
+    `lack` is what this machine lacks for a run, as far as it was told: raised, with what was tried, where nothing is shown.
+    """
+    try:
+        answer, found = oracle.judge(None, made_up=True)
+    except EnvironmentLackError:
+        found = answer = None
+    if answer is None or found is None or not _is_crash(found) or _first_line(found.raw) in why:
+        if lack is None:
+            return None
+        seen = "" if answer is None else f"; compiled on made-up values, it {_ended(found)}"
+        raise EnvironmentLackError("cannot minify this graph here", f"{lack}{seen}") from lack
+    control = oracle.judge(None, made_up=True, control=True)[1]
+    if control is not None and found.same_as(control):
+        told = f"without the device no graph compiles ({_first_line(control.text())}), the case's own failure is not reached"
+        reason = f"{_first_line(why)}; {told}"
+        raise EnvironmentLackError("cannot minify this graph here", reason, "minify it where the device is")
+    return replace(answer, detail=f"{_MARK}{_first_line(why)}")
+
+
+def why(answer: Answer) -> str:
+    """Why eager could not run what this answer is about; empty where it could."""
+    return answer.detail.removeprefix(_MARK) if answer.detail.startswith(_MARK) else ""
+
+
+def sentence(why: str) -> str:
+    """What a user is told."""
+    return f"eager cannot run this graph here ({why}): only crashes of the compiler are judged, on made-up values"
+
+
+def _is_crash(found: Signature) -> bool:
+    return (found.kind, found.stage) == ("crash", "compile")
+
+
+def _ended(found: Signature | None) -> str:
+    return "compiles" if found is None else f"ends with {_first_line(found.text())}"
+
+
+def _first_line(text: str) -> str:
+    line = (text.strip().splitlines() or [""])[0].removeprefix("eager itself fails at ")
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
