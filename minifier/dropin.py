@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
 from ..dumps.output import say
-from .engine import Engine, Event
+from .engine import Engine
+from .found import Event
 from .fxproblem import FxProblem
 from .inprocess import search
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from .budget import Budget, Stopped
+from .contradictions import Contradictions
+from .found import Event, Interrupted, Others, Result
 from .journal import Journal
 from .passed import Passed
 from .problem import Answer, Candidate, Neighbours, Problem, Verdict
@@ -36,58 +36,8 @@ UNSURE = (Verdict.PASS, Verdict.OTHER)
 """Verdicts that a flaky failure may give by chance."""
 
 
-@dataclass
-class Other:
-    """Failures with one other signature: how often they were seen, and the smallest candidate that shows them."""
-
-    signature: str
-    detail: str
-    count: int
-    candidate: Candidate
-    nodes: int
-    failure: Any = None
-
-
-@dataclass
-class Result:
-    """What a minification found. `best` is None while nothing smaller than the original was confirmed."""
-
-    best: Candidate | None
-    answer: Answer | None
-    queries: int
-    recalled: int
-    history: list[tuple[int, int, int]]
-    verdicts: Counter[Verdict]
-    others: list[Other]
-    stopped: str | None
-    monotone: bool
-    notes: list[str]
-
-
 class FlakyError(Exception):
     """Inside the engine: passes that were believed are not to be, the search begins anew from the best case."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while minifying; `result` holds the best case so far."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__("interrupted")
-        self.result = result
-        self.minified: Any = None
-        """The same as a `Minified`, once its case is on the disk."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """One answered query, for progress displays."""
-
-    queries: int
-    step: str
-    candidate: Candidate
-    answer: Answer
-    improved: bool
-    recalled: bool
 
 
 Step = Callable[["Engine", Candidate], Candidate]
@@ -136,10 +86,9 @@ class Engine:
         """The last atom that the failure needs, once the windows found it."""
         self.best: Candidate | None = None
         self._answers: dict[Candidate, Answer] = {}
-        self._failing: list[frozenset[int]] = []
-        self._passing: list[frozenset[int]] = []
+        self._contradictions = Contradictions()
         self._passed = Passed()
-        self._others: dict[str, Other] = {}
+        self._others = Others()
         self._journal = journal
         self._executor = executor
         self._on_event = on_event
@@ -231,10 +180,9 @@ class Engine:
     def result(self, stopped: str | None = None) -> Result:
         """What was found so far."""
         answer = None if self.best is None else self._answers[self.best]
-        others = sorted(self._others.values(), key=lambda other: -other.count)
         return Result(
-            self.best, answer, self.queries, self.recalled, list(self.history), Counter(self.verdicts), others, stopped,
-            self.monotone, list(self.notes),
+            self.best, answer, self.queries, self.recalled, list(self.history), Counter(self.verdicts), self._others.listed(),
+            stopped, self.monotone, list(self.notes),
         )  # fmt: skip
 
     # -- asking
@@ -309,7 +257,7 @@ class Engine:
             self.recalled += recalled
             self.verdicts[answer.verdict] += 1
             if answer.verdict in (Verdict.OTHER, Verdict.TIMEOUT):
-                self._note_other(candidate, answer)
+                self._others.note(candidate, answer)
             if answer.verdict not in UNSURE or run + 1 >= self.repeats:
                 self._answers[candidate] = answer
             improved = answer.verdict.accepted and self._improves(candidate, answer)
@@ -343,7 +291,7 @@ class Engine:
         for candidate in [one for one, answer in self._answers.items() if answer.verdict in UNSURE]:
             if len(self._runs.get(candidate, ())) < self.repeats:
                 del self._answers[candidate]
-        self._passing.clear()
+        self._contradictions.forget_passes()
         self._passed.forget()
         self.monotone = self.local = True
         self.anchor = None
@@ -356,27 +304,8 @@ class Engine:
         old = self._answers[self.best].size
         return answer.size < old or (answer.size == old and len(candidate.edits) > len(self.best.edits))
 
-    def _note_other(self, candidate: Candidate, answer: Answer) -> None:
-        other = self._others.get(answer.signature)
-        if other is None:
-            self._others[answer.signature] = Other(
-                answer.signature, answer.detail, 1, candidate, answer.nodes, answer.failure
-            )
-            return
-        other.count += 1
-        if answer.nodes < other.nodes:
-            other.candidate, other.nodes, other.failure = candidate, answer.nodes, answer.failure
-
     def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
         self._passed.learn(candidate, answer.verdict)
-        if candidate.bypass or candidate.edits or candidate.returned is not None:
-            return
-        if answer.verdict.accepted:
-            self._failing.append(candidate.keep)
-            contradicting = next((passing for passing in self._passing if candidate.keep < passing), None)
-        else:
-            self._passing.append(candidate.keep)
-            contradicting = candidate.keep if any(failing < candidate.keep for failing in self._failing) else None
-        if contradicting is not None:
-            self.monotone = False
-            self._doubted = candidate.keeping(contradicting)
+        doubted = self._contradictions.learn(candidate, answer.verdict)
+        if doubted is not None:
+            self.monotone, self._doubted = False, doubted

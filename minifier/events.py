@@ -24,7 +24,6 @@ WORDS = {
     "sanity": "checking that it fails",
     "hint": "looking near what the failure names",
     "switches": "turning off settings that are not needed",
-    "quotient": "trying one of each kind of block",
     "windows": "looking for the place: windows of neighbouring nodes",
     "labels": "looking for the place: one kind of operation at a time",
     "grow": "finding what else is needed",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
 from .budget import Budget
-from .engine import Engine, Event, Result
+from .engine import Engine
+from .found import Event, Result
 from .fxproblem import FxProblem
 from .minified import Minified
 from .problem import Candidate

@@ -24,8 +24,8 @@ from ..toolkit.isolation import ForkServer, default_memory_bytes
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
-from .engine import Event
 from .events import Follow, Started
+from .found import Event
 from .journal import Journal
 from .minified import Minified
 from .options import Options

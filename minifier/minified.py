@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from ..toolkit.signature import Signature
-    from .engine import Other
+    from .found import Other
 
 
 @dataclass

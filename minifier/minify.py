@@ -20,7 +20,7 @@ from .options import Options
 if TYPE_CHECKING:
     from torch import fx
 
-    from .engine import Event
+    from .found import Event
 
 
 def minify(
@@ -58,7 +58,7 @@ def minify(
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, on_event=on_event)
     from ..dumps.live import save_graph
     from ..dumps.store import load_graph
-    from .engine import Interrupted
+    from .found import Interrupted
     from .isolated import minify_saved
 
     options = Options(

@@ -27,7 +27,8 @@ from .options import Options
 from .problem import Answer, Candidate
 
 if TYPE_CHECKING:
-    from .engine import Engine, Other
+    from .engine import Engine
+    from .found import Other
     from .session import Subject
 
 BEST_FILE = "best.json"

@@ -21,10 +21,11 @@ from ..dumps.atomic import write_file
 from ..dumps.errors import EnvironmentLackError, UsageError
 from ..toolkit.signature import Signature
 from .budget import Budget
-from .engine import Engine, Event, FlakyError, Interrupted, Result, Step
+from .engine import Engine, FlakyError, Step
 from .events import Asked, Best, Follow, Stepped
 from .explain import certify
 from .flaky import CALIBRATION, Rate
+from .found import Event, Interrupted, Result
 from .journal import Journal
 from .minified import Minified
 from .options import Options

@@ -126,8 +126,8 @@ def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
 def _run(
     saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, starter: Starter | None
 ) -> int:
-    from ..engine import Interrupted
     from ..failing import unlike_the_record
+    from ..found import Interrupted
     from ..isolated import minify_saved
     from ..problem import DoesNotFailError
     from ..progress.shown import following

@@ -10,7 +10,8 @@ import pytest
 
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.minifier.budget import Budget
-from graphdbg.minifier.engine import Engine, Interrupted
+from graphdbg.minifier.engine import Engine
+from graphdbg.minifier.found import Interrupted
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.problem import Answer, Candidate, Verdict, ranges
 from graphdbg.minifier.search.tiers import TIERS

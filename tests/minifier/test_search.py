@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.minifier.engine import Engine, Event, Result
+from graphdbg.minifier.engine import Engine
+from graphdbg.minifier.found import Event, Result
 from graphdbg.minifier.problem import Candidate, Verdict
 from graphdbg.minifier.search.tiers import TIERS, gentle
 
