@@ -18,6 +18,7 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -141,7 +142,7 @@ def _command(row: Row, work: Path, *words: str, limit_s: float = STEP_S) -> tupl
         try:
             process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            process.send_signal(2)  # as Ctrl-C does
+            os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: all in the foreground get it
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
