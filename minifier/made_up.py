@@ -9,6 +9,7 @@ not take for the case's failure what only the missing device makes: a graph of o
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ PASSES = ("dims", "switches")
 _MARK = "eager cannot run this graph here: "
 """How the detail of such an answer begins, in the journal too."""
 _LONGEST = 200
+_LACKS = re.compile(r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I)
+"""What torch says where it needs a device that is not there (2.13.0)."""
 
 
 def allowed(options: Options) -> bool:
@@ -51,13 +54,18 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
         if lack is None:
             return None
         seen = "" if answer is None else f"; compiled on made-up values, it {_ended(found)}"
-        raise EnvironmentLackError("cannot minify this graph here", f"{lack}{seen}") from lack
-    control = oracle.judge(None, made_up=True, control=True)[1]
-    if control is not None and found.same_as(control):
-        told = f"without the device no graph compiles ({_first_line(control.text())}), the case's own failure is not reached"
+        raise EnvironmentLackError("cannot minify this graph here", f"{lack.why or lack.what}{seen}") from lack
+    control = None if lacks_device(found) else oracle.judge(None, made_up=True, control=True)[1]
+    if lacks_device(found) or (control is not None and found.same_as(control)):
+        told = f"without the device the compile ends before the case's own failure, with {_first_line(found.text())}"
         reason = f"{_first_line(why)}; {told}"
         raise EnvironmentLackError("cannot minify this graph here", reason, "minify it where the device is")
     return replace(answer, detail=f"{_MARK}{_first_line(why)}")
+
+
+def lacks_device(found: Signature) -> bool:
+    """Whether it is not the case that failed but a question for the device."""
+    return bool(_LACKS.search(found.raw))
 
 
 def why(answer: Answer) -> str:

@@ -361,6 +361,8 @@ class Oracle:
             return Verdict.INVALID
         if self.signature is not None and self._same(signature, self.signature):
             return Verdict.SAME
+        if self.made_up and made_up.lacks_device(signature):
+            return Verdict.INVALID
         return Verdict.TIMEOUT if reply.status == "timeout" else Verdict.OTHER
 
     def _same(self, found: Signature, wanted: Signature) -> bool:

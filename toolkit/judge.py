@@ -36,6 +36,7 @@ from .numerics import Difference, compare, output_errors
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
+from .rungs._torch import patterns_without_device as without_device
 from .signature import RAISED_TOO, Signature, from_exception
 from .spec import FULL_STAGES, ReplaySpec
 from .surroundings import in_force
@@ -120,7 +121,9 @@ class _Case:
         random = draws_from_generator(self.gm)
         crash: Outcome | None = None
         if self.lean == "fakes":
-            return self._compile_only() or Outcome(ok=True, verdict="it compiles; it cannot be run here", seconds=self.seconds)
+            with without_device() if self._lacks_device() else nullcontext():
+                crash = self._compile_only()
+            return crash or Outcome(ok=True, verdict="it compiles; it cannot be run here", seconds=self.seconds)
         if self.lean == "compile" and not random:
             crash = self._compile_only()
             if crash is None or crash.ok:
@@ -166,6 +169,11 @@ class _Case:
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             return self._crashed(error)
         return None
+
+    def _lacks_device(self) -> bool:
+        """Whether inputs stand for tensors on a CUDA device and there is none."""
+        there = torch.cuda.is_available()
+        return not there and any(isinstance(value, torch.Tensor) and value.is_cuda for value in self.inputs)
 
     def _waits(self, truth: Any) -> bool:
         return isinstance(truth, NoReference) and truth.reason == WAITS and "accuracy" in self.compared

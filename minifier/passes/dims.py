@@ -118,7 +118,8 @@ def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tens
         strides[dim] = 0 if value.stride(dim) == 0 and value.shape[dim] > 1 else step
         step *= shape[dim] if strides[dim] else 1
     out = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
-    out.copy_(small)
+    if not is_fake(small):
+        out.copy_(small)
     return out.requires_grad_(value.requires_grad)
 
 

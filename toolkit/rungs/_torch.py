@@ -50,6 +50,25 @@ def compiling(mode: Any, donated: list[int] | None = None) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def patterns_without_device() -> Iterator[None]:
+    """Has Inductor trace its joint patterns for the CPU: it traces them on the inputs' device, which may not be there.
+
+    Nothing public says where. Checked: 2.13.0; a torch without that function traces them as it does.
+    """
+    from torch._inductor.fx_passes import joint_graph
+
+    usual = getattr(joint_graph, "lazy_init", None)
+    if usual is None:
+        yield
+        return
+    joint_graph.lazy_init = lambda *_: usual()  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        joint_graph.lazy_init = usual
+
+
 _INNER_KWARGS = (
     "static_input_idxs",
     "is_backward",
