@@ -46,7 +46,10 @@ def noticed(found: list[str], gm: fx.GraphModule) -> Iterator[None]:
 
 
 def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
-    """The earliest node in graph order whose value is a wrong output; none where the failure is no wrong number."""
+    """The earliest node in graph order whose value is a wrong output.
+
+    None where the failure is no wrong number, or where no output is right: then the fault may lie anywhere before.
+    """
     if outcome.signature is None or outcome.signature.kind not in ("accuracy", "nan"):
         return []
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
@@ -58,6 +61,9 @@ def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
         off = {name: error for name, error, own in errors if error > FAR * own}
         wrong = {name for name, error in off.items() if error > max(off.values()) / FAR}
     names = {leaf.name for place, leaf in enumerate(leaves) if f"output {place}" in wrong and isinstance(leaf, fx.Node)}
+    computed = {leaf.name for leaf in leaves if isinstance(leaf, fx.Node) and leaf.op.startswith("call")}
+    if computed <= names:
+        return []
     return [node.name for node in gm.graph.nodes if node.name in names and node.op.startswith("call")][:1]
 
 

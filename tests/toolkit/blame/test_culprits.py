@@ -64,3 +64,14 @@ def test_the_earliest_wrong_output_is_named() -> None:
     assert first_wrong(gm, outcome) == ["relu"]
     found, outcome = named(gm, inputs)
     assert (found, first_wrong(gm, outcome)) == ([], [])
+
+
+def test_a_single_wrong_output_says_nothing_about_the_place() -> None:
+    gm, inputs = layers()
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    output.args = ((output.args[0][0],),)
+    gm.recompile()
+    with inductor_config.patch({BUG: "accuracy"}):
+        _, outcome = named(gm, inputs)
+    assert outcome.signature.kind == "accuracy"
+    assert first_wrong(gm, outcome) == []
