@@ -82,12 +82,14 @@ def death_of(failure: Failure) -> str | int:
     return -int(number)
 
 
-def check_blocks(case: Case) -> Iterator[str]:
+def check_blocks(case: Case, entry: str = "torch.compile") -> Iterator[str]:
     """The functions that run, compare and judge; raises CannotExpressError for a kind of failure without a check."""
     kind = case.failure.kind
     if kind in ("accuracy", "nan") and _has(case.record, _OWN_RANDOM):
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
     if case.only_compiled and kind == "crash":
+        if entry == "torch.compile":
+            yield (only_compiled.EXAMPLES_OF_DEVICE if _on_cuda(case.record) else only_compiled.EXAMPLES).strip()
         yield templates.EXPECTED_ERROR.strip()
         yield only_compiled.MAIN.strip()
         return

@@ -20,10 +20,25 @@ def compiled(*inputs):
         raise Compiled
 
     torch.compile(graph, backend=backend, @OPTIONS@)(*inputs)
+'''
 
-
+EXAMPLES = """
 def examples():
     return make_inputs()
+"""
+
+EXAMPLES_OF_DEVICE = '''
+def examples():
+    """Fake tensors where the device is not there, and Inductor's joint patterns, which it traces on the device, on the CPU."""
+    if torch.cuda.is_available():
+        return make_inputs()
+    from torch._inductor.fx_passes import joint_graph
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    usual = joint_graph.lazy_init
+    joint_graph.lazy_init = lambda *_: usual()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return make_inputs()
 '''
 
 COMPILED_INNER = '''

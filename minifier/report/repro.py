@@ -103,7 +103,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
         _inputs(source, [slot.name for slot in slots]),
         templates.STORED.strip() if source.file else "",
         _compiled(case, entry),
-        *check_blocks(case),
+        *check_blocks(case, entry),
     ]
     body = "\n\n\n".join(block for block in blocks if block)
     ending = 'if __name__ == "__main__":\n'
