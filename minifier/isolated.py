@@ -70,8 +70,14 @@ def minify_saved(
     if options.slower_than is not None and options.jobs > 1:
         options = replace(options, jobs=1)
         narrate("-j is 1: what is timed runs alone (--slower-than)")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"cannot write into {out}", "it is a file", "choose another -o")
     if out.exists() and not resume and any(path.name != WORK for path in out.iterdir()):
         raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write into {out}", str(error.strerror), "choose another -o") from None
     work = out / WORK
     directory = directory or str(Path.cwd())
     path = saved.path.absolute()

@@ -144,7 +144,9 @@ def _run(
     except Interrupted as interrupted:
         result, code = interrupted.minified, 130
     except KeyboardInterrupt:
-        say(f"graphdbg: interrupted before anything was found; go on with: {again}")
+        kept = out / "case"
+        found = f"; a smaller case that fails is in {kept}" if kept.is_dir() else " before anything was found"
+        say(f"graphdbg: interrupted{found}; go on with: {again}")
         return 130
     if saved.status == "failed" and result.signature is not None:
         result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
