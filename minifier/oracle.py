@@ -91,6 +91,11 @@ class Oracle:
             return
         self._prepared = self.made_up
         reply = self.asking.task("prepare", self._payload(None))
+        deadly = self.work / "running"
+        if reply.status in ("signal", "timeout", "memory") and deadly.exists():
+            ends_at = deadly.read_text()
+            reply = self.asking.task("prepare", self._payload(None) | {"ends_at": ends_at})
+            self.notes.append(f"eager itself dies at {ends_at}: what comes behind it has no values and is left out")
         if reply.status != "done":
             try:
                 raise_user_error(reply)
@@ -102,7 +107,8 @@ class Oracle:
             self._unprepared = errors.UsageError("cannot minify this graph", f"{how} failed: {why}")
             return
         self._unprepared = None
-        self.atoms, self.notes, self.switches = (reply.value[name] for name in ("atoms", "notes", "switches"))
+        self.atoms, self.switches = reply.value["atoms"], reply.value["switches"]
+        self.notes = list(dict.fromkeys([*self.notes, *reply.value["notes"]]))
         self._inlinable = reply.value["inlinable"]
         self._keep_prepared()
 
@@ -357,7 +363,8 @@ class Oracle:
             return Verdict.INFRA
         if signature is None:
             return Verdict.PASS
-        if signature.kind in NO_VERDICT or signature.stage in ("import", "eager", "reference", "build", ""):
+        unjudged = ("import", "reference", "build", "") if self._dies_in_eager else ("import", "eager", "reference", "build", "")
+        if signature.kind in NO_VERDICT or signature.stage in unjudged:
             return Verdict.INVALID
         if self.signature is not None and self._same(signature, self.signature):
             return Verdict.SAME
@@ -371,9 +378,14 @@ class Oracle:
             return found.kind == wanted.kind and bool(match.search(f"{found.text()}\n{found.raw}"))
         return wanted.same_as(found)
 
+    @property
+    def _dies_in_eager(self) -> bool:
+        """Whether the failure is that the graph's own operators kill the process, hang or take all memory, compiled or not."""
+        return self.signature is not None and self.signature.stage == "eager"
+
     def _raising(self) -> list[int]:
-        """Of an error that is missing, the atom at which eager raises: its run ended there, so it is the last one."""
-        if self.signature is None or self.signature.kind != "missing_error":
+        """The atom at which eager raises, of an error that is missing, or dies: its run ended there, so it is the last one."""
+        if self.signature is None or not (self.signature.kind == "missing_error" or self._dies_in_eager):
             return []
         return [number for number, nodes in enumerate(self.atoms["nodes"]) if nodes][-1:]
 

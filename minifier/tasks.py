@@ -39,18 +39,24 @@ from .passes.switches import early
 from .passes.together import together as plainest
 from .problem import Candidate
 
+RUNNING = "running"
+"""The file of `work` that names the node whose work is being done while values are recorded."""
+
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole.
 
-    With "made_up" nothing is run: only the form of every value is kept (see toolkit.fake_values).
+    With "made_up" nothing is run: only the form of every value is kept (see toolkit.fake_values). "ends_at" names a node that
+    took an earlier process with it, and is not run.
     """
     mark("import")
     import_modules(payload["imports"])
     mark("eager")
     work = Path(payload["work"])
     case = _whole(payload)
-    atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(case, work, seed=payload["seed"])
+    atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(
+        case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING
+    )
     return {
         "atoms": atoms.to_json(),
         "nodes": len(case.gm.graph.nodes),

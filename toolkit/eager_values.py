@@ -26,32 +26,43 @@ from .values import OPAQUE, PLAIN, Held, Values, compact
 
 
 def record_values(
-    gm: fx.GraphModule, inputs: Sequence[Any], spill: Path | None = None, *, errors: bool = False
-) -> Values:
+    gm: fx.GraphModule, inputs: Sequence[Any], spill: Path | None = None, *, errors: bool = False,
+    ends_at: str = "", running: Path | None = None,
+) -> Values:  # fmt: skip
     """Runs the graph once on copies of the inputs and keeps what every node computed. The caller's random state is kept.
 
-    With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates.
+    With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates. `ends_at` names a node
+    that is not to be run, since it took an earlier process with it: it counts as one that raises. `running` is a file that names
+    the node that is being run, for whoever finds this process dead.
     """
     cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
     with torch.random.fork_rng(devices=cuda):
-        recorder = Recorder(gm, list(inputs), spill)
+        recorder = Recorder(gm, list(inputs), spill, ends_at, running)
         try:
             recorder.run(*clone_inputs(inputs), enable_io_processing=False)
         except Exception:
-            if not errors or recorder.running is None:
+            if not (errors or ends_at) or recorder.running is None:
                 raise
             recorder.end_at(recorder.running)
+    if running is not None:
+        running.unlink(missing_ok=True)
     return recorder.values
+
+
+class _EndedError(Exception):
+    """The run has come to the node at which it is to end."""
 
 
 class Recorder(fx.Interpreter):
     """Interprets node by node; notices writes by schema, by version counters, and by the bytes where neither can be trusted."""
 
-    def __init__(self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None) -> None:
+    def __init__(
+        self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None, ends_at: str = "", told: Path | None = None
+    ) -> None:
         super().__init__(gm)
         self.extra_traceback = False
         self.values = Values(inputs)
-        self._spill = spill
+        self._spill, self._ends_at, self._told = spill, ends_at, told
         self._storages: dict[int, int] = {}
         self._alive: list[Any] = []
         self._versions: dict[int, int] = {}
@@ -74,6 +85,10 @@ class Recorder(fx.Interpreter):
         copies = self._bytes_before(n)
         grad = torch.is_grad_enabled()
         self.running = n
+        if n.name == self._ends_at:
+            raise _EndedError
+        if self._told is not None and n.op.startswith("call"):
+            self._told.write_text(n.name)
         result = super().run_node(n)
         self.running = None
         if torch.is_grad_enabled() != grad or getattr(n.target, "__name__", "") == "_set_grad_enabled":

@@ -42,13 +42,13 @@ class Invalid(Exception):
     """A part that cannot be built."""
 
 
-def keep_values(case: LiveCase, work: Path, *, seed: int) -> Atoms:
+def keep_values(case: LiveCase, work: Path, *, seed: int, ends_at: str = "", running: Path | None = None) -> Atoms:
     """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph: those up to the node that
-    raises, where one does.
+    raises, where one does, or that is not to be run (`ends_at`, `running`: see `record_values`).
     """
     with _torch.settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(seed)
-        values = record_values(case.gm, case.inputs, work, errors=True)
+        values = record_values(case.gm, case.inputs, work, errors=True, ends_at=ends_at, running=running)
     return keep_atoms(until(case.gm, values.raised) if values.raised else case.gm, values, work)
 
 

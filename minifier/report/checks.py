@@ -115,11 +115,12 @@ def check_blocks(case: Case, entry: str = "torch.compile") -> Iterator[str]:
         yield templates.NAN.strip() if kind == "nan" else templates.METADATA.strip().replace("@FORM@", form)
         yield templates.MAIN_COMPARE.strip()
     elif kind in ("signal", "hang"):
-        yield templates.MAIN_DEATH.strip()
+        yield (templates.MAIN_DEATH_ANYHOW if case.failure.stage == "eager" else templates.MAIN_DEATH).strip()
     elif kind == "slow":
         yield costs.MAIN_SLOW.strip()
     elif kind == "memory":
-        yield (costs.MAIN_MEMORY if detail == "peak" else costs.MAIN_OUT_OF_MEMORY).strip()
+        limited = costs.MAIN_OUT_OF_MEMORY_ANYHOW if case.failure.stage == "eager" else costs.MAIN_OUT_OF_MEMORY
+        yield (costs.MAIN_MEMORY if detail == "peak" else limited).strip()
     elif kind in ("crash", "missing_error"):
         yield templates.EXPECTED_ERROR.strip()
         yield (templates.MAIN_CRASH if kind == "crash" else templates.MAIN_MISSING_ERROR).strip()

@@ -133,6 +133,8 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -
         lines.append("Needs repro.safetensors (recorded input values) beside it.")
     if case.only_compiled:
         lines.append("Only compiles: where it was found, eager cannot run this graph. Nothing is run.")
+    if failure.stage == "eager":
+        lines.append("It is the same in eager mode: an operator fails by itself.")
     if case.imports:
         lines.append(f"Needs {_plain(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
@@ -163,7 +165,7 @@ def _imports(body: str, program: Program, own: Sequence[str]) -> str:
         lines.append("    from torch.utils._python_dispatch import TorchDispatchMode")
         lines.append("    from torch.utils._pytree import tree_map")
     lines += [f"    import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in own]
-    lines += ["except ImportError as error:", '    print(f"cannot tell: {error}")', "    sys.exit(2)"]
+    lines += ["except Exception as error:  # noqa: BLE001", '    print(f"cannot tell: {error}")', "    sys.exit(2)"]
     return "\n".join(lines)
 
 

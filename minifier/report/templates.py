@@ -204,6 +204,17 @@ def main():
     return 1 if end == EXPECTED else 2 if end else 0
 """
 
+MAIN_DEATH_ANYHOW = """
+def main():
+    try:
+        end = subprocess.run([sys.executable, __file__, "child"], timeout=LIMIT_S, check=False).returncode
+    except subprocess.TimeoutExpired:
+        end = "hang"
+    print(f"{'BUG: ' if end == EXPECTED else ''}the run ended with {end}")
+    return 1 if end == EXPECTED else 2 if end else 0
+"""
+"""Eager dies in the same way: there is nothing to compare with."""
+
 COMPILED = """
 def compiled(*inputs):
     return torch.compile(graph, @OPTIONS@)(*inputs)

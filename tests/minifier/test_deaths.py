@@ -147,6 +147,18 @@ def test_a_segfault_is_minified_to_its_op(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert not [pid for pid in strays if processes.started(int(pid)) is not None]
 
 
+def test_an_op_that_aborts_in_eager_too_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED_DEATH", "abort-eager")
+    gm, inputs = network()
+    result = minify(gm, inputs, imports=["planted_death"])
+    assert [str(node.target) for node in result.module.graph.nodes if node.op == "call_function"] == [CULPRIT]
+    assert (result.nodes, result.verified) == (3, (3, 3))
+    assert result.queries <= 12
+    assert result.signature is not None
+    assert result.signature.text() == "signal in eager: SIGABRT"
+    assert any(note.startswith("eager itself dies at culprit") for note in result.notes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("death", "flags", "told", "most_s"),
@@ -156,6 +168,9 @@ def test_a_segfault_is_minified_to_its_op(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("loop-run", ["--hangs", "20"], "hang in run", 600),
         ("loop-compile", ["--hangs", "20"], "hang in compile", 900),
         ("hog-run", ["--memory-limit", "1500MB"], "memory in run", 600),
+        ("abort-eager", [], "signal in eager: SIGABRT", 300),
+        ("loop-eager", ["--hangs", "20"], "hang in eager", 600),
+        ("hog-eager", ["--memory-limit", "1500MB"], "memory in eager", 600),
     ],
 )
 def test_a_death_is_minified_and_the_machine_is_clean(

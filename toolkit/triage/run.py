@@ -92,7 +92,7 @@ class _Work:
         """Judges the widest graph of each compile, the suspects' first; narrower ones where that cannot be judged."""
         first = {row.id for row in suspects(self.run.rows, triggered(self.run.processes))}
         chosen = candidates(self.run, first)
-        self.told(f"{len(chosen)} compiles to judge, {self.max_time_s:.0f} s at most")
+        self.told(f"{len(chosen)} {'compile' if len(chosen) == 1 else 'compiles'} to judge, {self.max_time_s:.0f} s at most")
         for candidate in chosen:
             if candidate.same_as:
                 self.rows.append(self._blank(candidate.graph, "same", f"the same graph as {candidate.same_as}"))
@@ -150,11 +150,14 @@ class _Work:
                 self._explain_one(row, all)
 
     def narrowed(self, row: GraphRow) -> tuple[GraphRow, SavedGraph, str]:
-        """The narrowest graph inside a failing one that fails by itself, or that one; and what is between the two."""
+        """The narrowest graph inside a failing one that fails like it by itself, or that one; and what is between the two.
+
+        A crash is not followed into a graph with a difference of another kind.
+        """
         graph = self.run.graph(row.id)
         inner = [self.judge(one) for one in inner_graphs(self.run, graph)]
         self.rows += [one for one in inner if one.id not in {known.id for known in self.rows}]
-        worse = sorted((one for one in inner if one.failed), key=rank)
+        worse = sorted((one for one in inner if one.failed and _alike(one, row)), key=rank)
         if worse:
             return worse[0], self.run.graph(worse[0].id), f"{row.id} fails, and so does {worse[0].id} by itself."
         return row, graph, _between(row.id, [one.id for one in inner if one.verdict == "ok"]) if inner else ""
@@ -184,6 +187,12 @@ class _Work:
     def _blank(self, graph: SavedGraph, verdict: str, reason: str) -> GraphRow:
         return GraphRow(graph.id, graph.stage, verdict, reason=reason, status=graph.status, recorded=graph.error or "",
                         address=address(graph))  # fmt: skip
+
+
+def _alike(one: GraphRow, other: GraphRow) -> bool:
+    """Whether two failures are of one kind; wrong numbers and NaN count as one."""
+    kinds = [None if row.signature is None else row.signature.kind for row in (one, other)]
+    return None in kinds or kinds[0] == kinds[1] or set(kinds) == {"accuracy", "nan"}
 
 
 def _between(wide: str, right: Sequence[str]) -> str:

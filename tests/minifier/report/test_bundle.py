@@ -122,9 +122,9 @@ def test_what_has_no_plain_form_gives_an_issue_without_a_program(
 ) -> None:
     judged(lambda text: 1)
     saved = case_folder(tmp_path / "case", relu_record())
-    report = bundle.emit_report(saved, tmp_path / "out", signature=Signature("memory", "run"), narrate=quiet)
+    report = bundle.emit_report(saved, tmp_path / "out", signature=Signature("nondeterministic", "eager"), narrate=quiet)
     assert report.repro is None
-    assert "no repro.py: no repro can be written for a failure of the kind 'memory' yet" in report.issue.read_text()
+    assert "no repro.py: no repro can be written for a failure of the kind 'nondeterministic' yet" in report.issue.read_text()
 
 
 def test_a_hostile_graph_is_refused_before_anything_runs(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:

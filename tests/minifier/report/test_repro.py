@@ -112,7 +112,7 @@ def test_another_rung_names_its_stock_backend() -> None:
         first(relu_record(), rung="torchscript")
 
 
-@pytest.mark.parametrize("kind", ["error", "nondeterministic", "memory"])
+@pytest.mark.parametrize("kind", ["error", "nondeterministic"])
 def test_a_failure_without_a_check_is_named(kind: str) -> None:
     with pytest.raises(CannotExpressError, match=kind):
         first(relu_record(), Signature(kind))  # type: ignore[arg-type]

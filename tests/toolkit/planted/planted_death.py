@@ -1,9 +1,9 @@
 """Imported, plants a death by one op: compiling or running the op `planted_death::culprit` takes the process with it.
 
-The op is an identity in eager. PLANTED_DEATH is WHAT-WHERE. What: segfault, abort, loop, hog (memory without end). Where: compile
-(Inductor's lowering of the op dies) or run (a post-grad pass replaces the op by one whose kernel dies). It first starts a
-program in a session of its own, as a compiler daemon would be, so that what is left behind can be seen: PLANTED_STRAY names a
-file for its number.
+The op is an identity in eager, but for the last place. PLANTED_DEATH is WHAT-WHERE. What: segfault, abort, loop, hog (memory
+without end). Where: compile (Inductor's lowering of the op dies), run (a post-grad pass replaces the op by one whose kernel dies)
+or eager (its own kernel does). It first starts a program in a session of its own, as a compiler daemon would be, so that what is
+left behind can be seen: PLANTED_STRAY names a file for its number.
 """
 
 import ctypes
@@ -44,6 +44,8 @@ def _die() -> None:
 @torch.library.custom_op("planted_death::culprit", mutates_args=())
 def culprit(x: torch.Tensor) -> torch.Tensor:
     """Gives back a copy."""
+    if WHERE == "eager":
+        _die()
     return x.clone()
 
 
@@ -81,5 +83,5 @@ def _lower(*args: object) -> None:
 
 if WHERE == "compile":
     lowerings[torch.ops.planted_death.culprit.default] = _lower
-else:
+elif WHERE != "eager":
     config.post_grad_custom_post_pass = Replace()
