@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -90,6 +91,7 @@ def minify(
     saved, found = _graph(graph, options)
     folder = Path(out) if out else _free_folder(saved.stage)
     where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left
     with _beginning(saved, options) as starter:
         code = _run(saved, folder, options, where, as_json, starter)
     raise SystemExit(code)
@@ -132,6 +134,7 @@ def _run(
     from ..problem import DoesNotFailError
     from ..progress.shown import following
     from ..progress.summary import sentences, summary
+    from ..results import BEST_FILE
 
     code = 0
     again = shlex.join(["graphdbg", "minify", "--resume", "-o", str(out)])
@@ -145,7 +148,10 @@ def _run(
         result, code = interrupted.minified, 130
     except KeyboardInterrupt:
         kept = out / "case"
-        found = f"; a smaller case that fails is in {kept}" if kept.is_dir() else " before anything was found"
+        if kept.is_dir():
+            found = f"; a smaller case that fails is in {kept}"
+        else:
+            found = "; a smaller case was found" if (out / BEST_FILE).exists() else " before anything was found"
         say(f"graphdbg: interrupted{found}; go on with: {again}")
         return 130
     if saved.status == "failed" and result.signature is not None:
