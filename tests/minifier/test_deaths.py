@@ -132,6 +132,7 @@ def targets(folder: Path) -> list[str]:
     return [node.target for node in load_graph(folder).record.graph.nodes if node.op == "call_function"]
 
 
+@pytest.mark.slow
 def test_a_segfault_is_minified_to_its_op(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PLANTED_DEATH", "segfault-run")
     monkeypatch.setenv("PLANTED_STRAY", str(tmp_path / "strays"))
@@ -230,6 +231,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 """
 
 
+@pytest.mark.slow
 def test_an_op_that_a_repro_cannot_find_does_not_lead_astray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "odd_ops.py").write_text(ODD)
     monkeypatch.syspath_prepend(str(tmp_path))
