@@ -21,6 +21,8 @@ from .options import Options
 from .pace import Pace, seconds_in
 
 TASKS = f"{__package__}.tasks"
+RUNNING = "running"
+"""The file that names the node whose work is being done while values are recorded: whoever finds the child dead reads it."""
 LEAST_LIMIT_S = 30.0
 LIMIT_FACTOR = 10.0
 """A query may take so many times what the original took."""

@@ -81,30 +81,34 @@ def minify_saved(
     work = out / WORK
     directory = directory or str(Path.cwd())
     path = saved.path.absolute()
-    with ExitStack() as stack:
-        about = {"graph": str(path), "options": options.to_json(), "directory": directory}
-        journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
-        stack.callback(journal.close)
-        tell(Started(named or shown_path(path), str(out), options.to_json(), journal.known))
-        # The pool is left after the server is closed, which resolves whatever its threads still wait for.
-        pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
-        memory = options.memory_limit or default_memory_bytes(options.jobs)
-        server = stack.enter_context(ForkServer(memory_bytes=memory, **_warmth(options)))
-        if not (work / VALUES / PREPARED).exists():
-            shutil.rmtree(work / VALUES, ignore_errors=True)
-        (work / VALUES).mkdir(parents=True, exist_ok=True)
-        place = (path, work / VALUES, server, options, first_limit_s(options))
-        if options.command is None:
-            oracle = Oracle(*place, named=named or shown_path(path))
-        else:
-            oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
-        session = Session(oracle, journal, out, options, narrate=narrate, tell=tell, on_event=on_event)
-        try:
-            result = session.run(pool)
-        except GraphdbgError as error:  # it does not fail, or cannot be asked: nothing to go on with
-            if not resume and (isinstance(error, UsageError) or not session.originals):
-                shutil.rmtree(out)
-            raise
+    useless = False
+    try:
+        with ExitStack() as stack:
+            about = {"graph": str(path), "options": options.to_json(), "directory": directory}
+            journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
+            stack.callback(journal.close)
+            tell(Started(named or shown_path(path), str(out), options.to_json(), journal.known))
+            # The pool is left after the server is closed, which resolves whatever its threads still wait for.
+            pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
+            memory = options.memory_limit or default_memory_bytes(options.jobs)
+            server = stack.enter_context(ForkServer(memory_bytes=memory, **_warmth(options)))
+            if not (work / VALUES / PREPARED).exists():
+                shutil.rmtree(work / VALUES, ignore_errors=True)
+            (work / VALUES).mkdir(parents=True, exist_ok=True)
+            place = (path, work / VALUES, server, options, first_limit_s(options))
+            if options.command is None:
+                oracle = Oracle(*place, named=named or shown_path(path))
+            else:
+                oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
+            session = Session(oracle, journal, out, options, narrate=narrate, tell=tell, on_event=on_event)
+            try:
+                result = session.run(pool)
+            except GraphdbgError as error:  # it does not fail, or cannot be asked: nothing to go on with
+                useless = not resume and (isinstance(error, UsageError) or not session.originals)
+                raise
+    finally:
+        if useless:  # only now, that the pool is left: its threads write into OUT
+            shutil.rmtree(out)
     shutil.rmtree(work, ignore_errors=True)
     return result
 

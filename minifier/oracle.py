@@ -30,7 +30,7 @@ from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
 from . import made_up
-from .asking import TASKS, Asking
+from .asking import RUNNING, TASKS, Asking
 from .options import HANG_LIMIT_S, Options
 from .places import place_of
 from .problem import Answer, Candidate, DoesNotFailError, Verdict
@@ -91,7 +91,7 @@ class Oracle:
             return
         self._prepared = self.made_up
         reply = self.asking.task("prepare", self._payload(None))
-        deadly = self.work / "running"
+        deadly = self.work / RUNNING
         if reply.status in ("signal", "timeout", "memory") and deadly.exists():
             ends_at = deadly.read_text()
             reply = self.asking.task("prepare", self._payload(None) | {"ends_at": ends_at})

@@ -32,15 +32,13 @@ from ..toolkit.parts import Invalid, atoms_in, keep_values, part_of
 from ..toolkit.spec import FULL_STAGES, ReplaySpec
 from ..toolkit.surroundings import in_force
 from ..toolkit.values import input_bytes
+from .asking import RUNNING
 from .fxproblem import loose_outputs
 from .measuring import judged
 from .passes import PASSES, Case
 from .passes.switches import early
 from .passes.together import together as plainest
 from .problem import Candidate
-
-RUNNING = "running"
-"""The file of `work` that names the node whose work is being done while values are recorded."""
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:

@@ -115,17 +115,21 @@ def check_blocks(case: Case, entry: str = "torch.compile") -> Iterator[str]:
         yield templates.NAN.strip() if kind == "nan" else templates.METADATA.strip().replace("@FORM@", form)
         yield templates.MAIN_COMPARE.strip()
     elif kind in ("signal", "hang"):
-        yield (templates.MAIN_DEATH_ANYHOW if case.failure.stage == "eager" else templates.MAIN_DEATH).strip()
+        yield _eager_first(case, templates.MAIN_DEATH)
     elif kind == "slow":
         yield costs.MAIN_SLOW.strip()
     elif kind == "memory":
-        limited = costs.MAIN_OUT_OF_MEMORY_ANYHOW if case.failure.stage == "eager" else costs.MAIN_OUT_OF_MEMORY
-        yield (costs.MAIN_MEMORY if detail == "peak" else limited).strip()
+        yield costs.MAIN_MEMORY.strip() if detail == "peak" else _eager_first(case, costs.MAIN_OUT_OF_MEMORY)
     elif kind in ("crash", "missing_error"):
         yield templates.EXPECTED_ERROR.strip()
         yield (templates.MAIN_CRASH if kind == "crash" else templates.MAIN_MISSING_ERROR).strip()
     else:
         raise CannotExpressError(f"no repro can be written for a failure of the kind {kind!r} yet")
+
+
+def _eager_first(case: Case, main: str) -> str:
+    """A main that runs the graph eagerly before it compiles it, unless eager is known to die in the same way."""
+    return main.strip().replace("@EAGER@", "" if case.failure.stage == "eager" else templates.EAGER_FIRST)
 
 
 def _test_against_float64(failure: Failure) -> str:

@@ -69,26 +69,8 @@ def child():
     return 0
 
 
-def main():
-    try:
-        configure()
-        run(graph, make_inputs())
-    except Exception as error:  # noqa: BLE001
-        print(f"cannot tell: eager fails too: {type(error).__name__}: {error}")
-        return 2
+def main():@EAGER@
     end = subprocess.run([sys.executable, __file__, "child"], timeout=LIMIT_S, check=False).returncode
     print(f"{'BUG: ' if end == 3 else ''}the compiled run ended with {end}" + (" (out of memory)" if end == 3 else ""))
     return 1 if end == 3 else 2 if end else 0
 '''
-
-MAIN_OUT_OF_MEMORY_ANYHOW = MAIN_OUT_OF_MEMORY.replace(
-    '''    try:
-        configure()
-        run(graph, make_inputs())
-    except Exception as error:  # noqa: BLE001
-        print(f"cannot tell: eager fails too: {type(error).__name__}: {error}")
-        return 2
-''',
-    "",
-)
-"""Eager runs out of memory, too: there is nothing to compare with."""

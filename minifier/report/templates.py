@@ -188,14 +188,17 @@ def main():
     return 0
 """
 
-MAIN_DEATH = """
-def main():
+EAGER_FIRST = """
     try:
         configure()
         run(graph, make_inputs())
     except Exception as error:  # noqa: BLE001
         print(f"cannot tell: eager fails too: {type(error).__name__}: {error}")
-        return 2
+        return 2"""
+"""Goes where a main says @EAGER@, unless eager dies in the same way and there is nothing to compare with."""
+
+MAIN_DEATH = """
+def main():@EAGER@
     try:
         end = subprocess.run([sys.executable, __file__, "child"], timeout=LIMIT_S, check=False).returncode
     except subprocess.TimeoutExpired:
@@ -203,17 +206,6 @@ def main():
     print(f"{'BUG: ' if end == EXPECTED else ''}the compiled run ended with {end}")
     return 1 if end == EXPECTED else 2 if end else 0
 """
-
-MAIN_DEATH_ANYHOW = """
-def main():
-    try:
-        end = subprocess.run([sys.executable, __file__, "child"], timeout=LIMIT_S, check=False).returncode
-    except subprocess.TimeoutExpired:
-        end = "hang"
-    print(f"{'BUG: ' if end == EXPECTED else ''}the run ended with {end}")
-    return 1 if end == EXPECTED else 2 if end else 0
-"""
-"""Eager dies in the same way: there is nothing to compare with."""
 
 COMPILED = """
 def compiled(*inputs):
