@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Shrink a failing graph to the smallest case that fails the same way.",
     ),
     "report": ("minifier.commands.report:report", "Write repro.py, issue.md and artifacts.zip for a failing graph."),
+    "tui": ("tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or a browser."),
     "pack": ("dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into."),
     "demo": (
         "minifier.commands.demo:demo",
@@ -46,7 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
 
-PLANNED = ("tui", "compile")
+PLANNED = ("compile",)
 """Commands of the design that are not built yet; typing one says so."""
 
 DEFECT_EXIT = 70

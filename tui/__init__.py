@@ -1,1 +1,1 @@
-"""Placeholder docstring, to be written by the room."""
+"""The terminal workbench: screens that show what the other rooms know, and start their commands. Decides nothing."""

@@ -1,0 +1,7 @@
+"""Actions of the minify screen."""
+
+from __future__ import annotations
+
+from .action import Action
+
+ACTIONS: tuple[Action, ...] = ()

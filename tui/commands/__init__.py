@@ -1,0 +1,1 @@
+"""`graphdbg tui`."""

@@ -1,0 +1,41 @@
+"""`graphdbg tui`: the terminal workbench."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ...dumps.errors import EnvironmentLackError, UsageError
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[RUN[/ID]|OUT]")
+@click.option("--follow", is_flag=True, help="Show graphs as a training run records them; RUN may not be there yet.")
+@click.option("--web", is_flag=True, help="Serve the same on localhost, for a browser; prints an address with a token.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web: the port to serve on.")
+def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
+    """Open the terminal workbench: runs, graphs, replays, minifications and reports.
+
+    \b
+    RUN        its graphs; without it the runs in this folder
+    RUN/ID     one graph, or a case folder
+    OUT        a minification: one that runs is followed, also when another terminal started it
+    Keys: ? help, ctrl+p every action by name, @ the command line of what you see, q quit.
+    """
+    if follow and target is None:
+        raise UsageError("--follow needs RUN", "it shows the graphs of a run as they come", "add the folder of dump -o")
+    if web:
+        from ..web import serve
+
+        serve(target, follow=follow, port=port)
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        why = "this is no terminal"
+        raise EnvironmentLackError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
+    from ..app import Workbench
+    from ..start import first_room
+
+    app = Workbench(first_room(target, follow=follow))
+    app.run()
+    raise SystemExit(app.return_code or 0)

@@ -1,0 +1,26 @@
+"""What the user is looking at, as commands name it; every screen is made from it and hands it on.
+
+>>> Here(run="myrun").at(graph="myrun/0_0/forward").graph
+'myrun/0_0/forward'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Here:
+    """`run`: a run folder; `graph`: RUN/ID or a case folder; `other`: the graph it is compared with; `out`: the folder of a
+    minification; `node`: the name of the node under the cursor.
+    """
+
+    run: str | None = None
+    graph: str | None = None
+    other: str | None = None
+    out: str | None = None
+    node: str | None = None
+
+    def at(self, **changed: str | None) -> Here:
+        """The same with some of it changed."""
+        return replace(self, **changed)

@@ -1,0 +1,32 @@
+"""The graph screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.widgets import Static
+
+from ..here import Here
+from ..room import Room
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class GraphRoom(Room):
+    """To be built."""
+
+    ROOM = "graph"
+    TITLE_WORDS = "graph"
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+
+
+    def content(self) -> ComposeResult:
+        """To be built."""
+        yield Static("graph", id="body")
+
+    def equivalent(self) -> list[str]:
+        """The words of `@`."""
+        return ["show", *self.crumbs()[-1:]]

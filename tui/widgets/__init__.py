@@ -1,0 +1,1 @@
+"""Parts that screens are made of; each knows textual and no file of a run."""
