@@ -1,60 +1,93 @@
-"""A graphdbg command in a process of its own: what it prints comes back line by line. Must not know any command.
+"""A graphdbg command in a session of its own, its output in files that are read as they grow. Must not know any command.
 
-The workbench starts what it shows; a segfault, a hang or a lack of memory there is an exit code here. Lines of
-stdout that are JSON objects are data, all else is narration. A job ends with the workbench unless it is `detached`.
+A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and another
+workbench can attach to it. Lines of stdout that are JSON objects are data, all else is narration.
 
 >>> job = Job(["triage", "myrun/0_0/forward", "--json"], on_data=rows.append, on_said=log.append, on_end=ended)
 >>> job.stop()
+>>> again = Job.attach(job.folder, on_said=log.append)
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import IO, Any
+from typing import Any
 
-PATIENCE_S = 5.0
+import msgspec
+
+from ..dumps.atomic import cannot_write
+from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.process import liveness
+from . import job_files
+from .tail import Tail
+
+Data = dict[str, Any]
+
+PATIENCE_S = 10.0
 """Between the signals of a stop: Ctrl-C first, so that a command can save what it has, then harder ones."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 LAST_LINES = 200
 """Of narration, for the panel of a job that failed."""
+TICK_S = 0.1
+
+NO_COLOR = os.environ.get("NO_COLOR")
+"""As the user set it: textual takes it out of the environment, and the commands shall see it."""
+
+KEEPER = 'trap : INT TERM HUP; "$@"; code=$?; printf %s "$code" > "$0/exit"; exit "$code"'
+"""A shell that outlives the workbench and its command, to write how the command ended."""
 
 
 class Job:
-    """One running command. The callbacks are called in threads of the job: the screen brings them home (`call_from_thread`)."""
+    """One command. The callbacks are called in a thread of the job: the screen brings them home (`call_later`, a message).
+    `on_batch` gets what came in a tenth of a second at once, for streams of many lines.
+    """
 
     def __init__(
-        self, words: Sequence[str], *, on_data: Callable[[dict[str, Any]], None] = lambda data: None,
-        on_said: Callable[[str], None] = lambda text: None, on_end: Callable[[int], None] = lambda code: None,
-        cwd: Path | None = None,
+        self, words: Sequence[str], *, on_data: Callable[[Data], None] | None = None,
+        on_said: Callable[[str], None] | None = None, on_end: Callable[[int], None] | None = None,
+        on_batch: Callable[[list[Data]], None] | None = None, cwd: Path | None = None, passing: bool = False,
+        folder: Path | None = None,
     ) -> None:  # fmt: skip
         self.words = list(words)
         self.said: list[str] = []
         self.code: int | None = None
-        self._on_data, self._on_said, self._on_end = on_data, on_said, on_end
+        self.passing = passing
+        """Wanted by a screen alone: it is not listed, ends with the workbench, and leaves no files."""
+        self.note = ""
+        """Where its files had to go elsewhere, or something of it cannot be kept: a sentence."""
+        self._on_data, self._on_said, self._on_end, self._on_batch = on_data, on_said, on_end, on_batch
         self._lock = Lock()
         self._ended = Event()
         self._stopping = False
-        self._process = subprocess.Popen(
-            command_of(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd,
-            start_new_session=True, text=True, encoding="utf-8", errors="replace",
-        )  # fmt: skip
-        assert self._process.stdout is not None and self._process.stderr is not None
-        readers = [
-            Thread(target=self._read, args=(self._process.stdout, self._data), daemon=True),
-            Thread(target=self._read, args=(self._process.stderr, self._tell), daemon=True),
-        ]
-        for reader in readers:
-            reader.start()
-        Thread(target=self._wait, args=(readers,), daemon=True).start()
+        self._process: subprocess.Popen[bytes] | None = None
+        if folder is None:
+            self.folder, self.note = job_files.new_folder(words, cwd, passing=passing)
+            self._process = self._start(cwd)
+        else:
+            self.folder = folder
+        try:
+            self._out, self._err = Tail(self.folder / job_files.OUT_FILE), Tail(self.folder / job_files.ERR_FILE)
+        except OSError as error:
+            raise UsageError(f"cannot follow {self.line}", f"{error.filename}: {error.strerror}") from error
+        Thread(target=self._follow, name=f"job {self.words[:1]}", daemon=True).start()
+
+    @classmethod
+    def attach(
+        cls, folder: Path, *, on_data: Callable[[Data], None] | None = None, on_said: Callable[[str], None] | None = None,
+        on_end: Callable[[int], None] | None = None, on_batch: Callable[[list[Data]], None] | None = None,
+    ) -> Job:  # fmt: skip
+        """A job that was started before, from its first line on; raises GraphdbgError where its files are gone."""
+        record = job_files.look(folder).record
+        return cls(record.words, on_data=on_data, on_said=on_said, on_end=on_end, on_batch=on_batch, folder=folder)
 
     @property
     def line(self) -> str:
@@ -67,7 +100,10 @@ class Job:
         return self.code is None
 
     def stop(self) -> None:
-        """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each."""
+        """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each. Raises UsageError where it
+        runs on another host."""
+        if self._process is None and job_files.look(self.folder).state == "elsewhere":
+            raise UsageError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
         with self._lock:
             if self._stopping:
                 return
@@ -80,6 +116,34 @@ class Job:
         if not self._ended.wait(1.0):
             self._signal(signal.SIGKILL)
 
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits for its end, in a thread or a test; whether it came."""
+        return self._ended.wait(timeout_s)
+
+    def _start(self, cwd: Path | None) -> subprocess.Popen[bytes]:
+        environment = dict(os.environ, PYTHONUNBUFFERED="1")
+        if NO_COLOR is not None:
+            environment["NO_COLOR"] = NO_COLOR
+        try:
+            out, err = (os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("out", "err"))
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+        try:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", KEEPER, str(self.folder), *command_of(self.words)], stdin=subprocess.DEVNULL,
+                stdout=out, stderr=err, cwd=cwd, env=environment, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise UsageError(f"cannot start {self.line}", error.strerror or str(error)) from error
+        finally:
+            os.close(out)
+            os.close(err)
+        try:
+            job_files.note_process(self.folder, process.pid)
+        except GraphdbgError as error:
+            self.note = f"another workbench will not find {self.line}: {error}"
+        return process
+
     def _stop(self) -> None:
         for number in STOP_SIGNALS:
             self._signal(number)
@@ -87,36 +151,102 @@ class Job:
                 return
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+        """To its whole session; only where its first process is surely still it."""
+        with self._lock, contextlib.suppress(ProcessLookupError, PermissionError, GraphdbgError):
+            if self._process is not None:
+                if self._process.poll() is None:
+                    os.killpg(self._process.pid, number)
+                return
+            kept = job_files.look(self.folder)
+            if kept.record.process is not None and liveness(kept.record.process, ended=kept.state == "ended") == "alive":
+                os.killpg(kept.record.process.pid, number)
 
-    def _read(self, stream: IO[str], take: Callable[[str], None]) -> None:
-        with stream, contextlib.suppress(ValueError, OSError):
-            for line in stream:
-                take(line.rstrip("\n"))
-
-    def _data(self, line: str) -> None:
-        try:
-            data = json.loads(line)
-        except ValueError:
-            data = None
-        if isinstance(data, dict):
-            self._on_data(data)
-        elif line:
-            self._tell(line)
-
-    def _tell(self, line: str) -> None:
-        self.said.append(line)
-        del self.said[:-LAST_LINES]
-        self._on_said(line)
-
-    def _wait(self, readers: list[Thread]) -> None:
-        code = self._process.wait()
-        for reader in readers:
-            reader.join(PATIENCE_S)
+    def _follow(self) -> None:
+        """Hands over what comes, until the command has ended and all of it was read."""
+        while True:
+            ended = self._has_ended()
+            more = self._hand_over(last=ended)
+            if ended and not more:
+                break
+            self._ended.wait(0.001 if more else TICK_S)
+        self._out.close()
+        self._err.close()
+        code = self._final_code()
+        self._told_losses(code)
+        if self.passing:
+            shutil.rmtree(self.folder, ignore_errors=True)
         self.code = code
         self._ended.set()
-        self._on_end(code)
+        self._call(self._on_end, code)
+
+    def _has_ended(self) -> bool:
+        if self._process is not None:
+            with self._lock:
+                return self._process.poll() is not None
+        try:
+            return job_files.look(self.folder).state in ("ended", "gone")
+        except GraphdbgError:  # its folder vanished: nothing more can come
+            return True
+
+    def _hand_over(self, *, last: bool) -> bool:
+        """What was written since; whether there is more than one bite of it."""
+        lines, more = self._out.read(last=last)
+        batch: list[Data] = []
+        for line in lines:
+            data = _object(line)
+            if data is None:
+                self._tell(line.decode("utf-8", "replace"))
+                continue
+            batch.append(data)
+            self._call(self._on_data, data)
+        if batch:
+            self._call(self._on_batch, batch)
+        told, more_told = self._err.read(last=last)
+        for line in told:
+            self._tell(line.decode("utf-8", "replace"))
+        return more or more_told
+
+    def _tell(self, line: str) -> None:
+        if line:
+            self.said.append(line)
+            del self.said[:-LAST_LINES]
+            self._call(self._on_said, line)
+
+    def _call(self, function: Callable[[Any], None] | None, value: Any) -> None:
+        """A screen that is gone or cannot take something does not end the job; it is kept with what the job said."""
+        if function is None:
+            return
+        try:
+            function(value)
+        except Exception as error:  # noqa: BLE001 - told below
+            self.said.append(f"graphdbg tui: a screen could not take this: {type(error).__name__}: {error}")
+
+    def _final_code(self) -> int:
+        code = job_files.code_of(self.folder)
+        if code is not None:
+            return code
+        if self._process is None:
+            return -signal.SIGKILL  # gone without a word
+        code = self._process.returncode
+        return code if code < 128 else 128 - code
+
+    def _told_losses(self, code: int) -> None:
+        if not self.folder.exists():
+            self._tell(f"graphdbg tui: {self.folder} was deleted; what it printed is lost")
+        elif code != 0:
+            with contextlib.suppress(OSError):
+                if shutil.disk_usage(self.folder).free == 0:
+                    self._tell(f"graphdbg tui: the disk of {self.folder} is full; what it printed may be lost")
+
+
+def _object(line: bytes) -> Data | None:
+    if not line.startswith(b"{"):
+        return None
+    try:
+        data = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
 
 
 def command_of(words: Sequence[str]) -> list[str]:

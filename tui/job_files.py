@@ -1,0 +1,166 @@
+"""The folders of jobs on disk: one each, so that what a command printed outlives the workbench, and another one finds it again.
+
+`$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and, once it
+ended, exit. Must not start, signal or judge a job. Reading deletes nothing; only a new job drops the oldest ended ones.
+
+>>> [(found.line, found.state) for found in recent()]
+[('graphdbg triage myrun/0_0/forward', 'running'), ('graphdbg minify myrun/0_0/forward -o out', 'ended')]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ..dumps.atomic import cannot_write, write_file
+from ..dumps.errors import GraphdbgError
+from ..dumps.graph_folder import encode
+from ..dumps.process import ProcessRecord, boot_and_namespace, host_name, liveness, start_ticks
+from ..dumps.reading import read_record
+from ..dumps.schema import FORMAT, Record
+
+KEPT = 50
+"""So many ended jobs are kept; a new job drops the oldest ones beyond."""
+
+JOB_FILE, OUT_FILE, ERR_FILE, EXIT_FILE = "job.json", "out", "err", "exit"
+
+State = Literal["running", "ended", "gone", "elsewhere"]
+"""gone: it died and nobody saw how; elsewhere: on another host, it can be watched only."""
+
+_count = itertools.count()
+
+
+class JobRecord(Record, kw_only=True):
+    """job.json. `passing`: the workbench alone wanted it (a comparison to draw), it is not listed."""
+
+    format: int
+    words: list[str]
+    cwd: str
+    started: float = 0.0
+    process: ProcessRecord | None = None
+    passing: bool = False
+
+
+class Kept(msgspec.Struct):
+    """One job that was found in the folder: `code` as far as it is known, `ended` when (seconds since 1970)."""
+
+    folder: Path
+    record: JobRecord
+    state: State
+    code: int | None = None
+    ended: float | None = None
+
+    @property
+    def line(self) -> str:
+        """The command line as a user would type it."""
+        return shlex.join(["graphdbg", *self.record.words])
+
+    def age_s(self, now: float | None = None) -> float:
+        """Seconds since it ended, or since it started where it has not."""
+        return max(0.0, (time.time() if now is None else now) - (self.ended or self.record.started))
+
+
+def homes() -> list[Path]:
+    """Where jobs may lie: the user's state folder, then one in the folder for temporary files."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return [Path(state) / "graphdbg" / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
+
+
+def new_folder(words: Sequence[str], cwd: Path | None, *, passing: bool = False) -> tuple[Path, str]:
+    """A folder for a new job with its job.json, and a sentence where it is not the usual place. Raises EnvironmentLackError."""
+    refused: list[OSError | GraphdbgError] = []
+    where = str((cwd or Path.cwd()).resolve())
+    record = JobRecord(format=FORMAT, words=list(words), cwd=where, started=time.time(), passing=passing)
+    for home in homes():
+        folder = home / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count)}"
+        try:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _refuse_a_strangers(home)
+            _trim(home)
+            folder.mkdir()
+            write_file(folder / JOB_FILE, encode(record))
+        except (OSError, GraphdbgError) as error:
+            refused.append(error)
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        why = f"jobs are kept in {home}, for {refused[0]}" if refused else ""
+        return folder, why
+    error = refused[-1]
+    raise error if isinstance(error, GraphdbgError) else cannot_write(homes()[-1], error)
+
+
+def _refuse_a_strangers(home: Path) -> None:
+    """The folder for temporary files is everybody's: one that another user made there is not ours."""
+    if hasattr(os, "getuid") and home.stat().st_uid != os.getuid():
+        raise PermissionError(13, "it belongs to another user", str(home))
+
+
+def note_process(folder: Path, pid: int) -> None:
+    """Writes into job.json which process it is. Raises EnvironmentLackError."""
+    record = read_record(folder / JOB_FILE, JobRecord)
+    record.process = ProcessRecord(
+        format=FORMAT, name="job", pid=pid, host=host_name(), start_ticks=start_ticks(pid) or 0, started=time.time(),
+        where=boot_and_namespace(),
+    )  # fmt: skip
+    write_file(folder / JOB_FILE, encode(record))
+
+
+def code_of(folder: Path) -> int | None:
+    """The exit code that was written when it ended: minus the number of a signal that killed it; None where there is none."""
+    try:
+        code = int((folder / EXIT_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return code if code < 128 else 128 - code
+
+
+def look(folder: Path) -> Kept:
+    """One job as it stands. Raises GraphdbgError where its job.json cannot be read."""
+    record = read_record(folder / JOB_FILE, JobRecord)
+    code = code_of(folder)
+    alive = "dead" if record.process is None else liveness(record.process, ended=code is not None)
+    states: dict[str, State] = {"ended": "ended", "alive": "running", "dead": "gone", "unknown": "elsewhere"}
+    ended = None
+    if alive in ("ended", "dead"):
+        with contextlib.suppress(OSError):
+            ended = max((folder / name).stat().st_mtime for name in (EXIT_FILE, OUT_FILE, ERR_FILE) if (folder / name).exists())
+    return Kept(folder, record, states[alive], code, ended)
+
+
+def recent(most: int = KEPT) -> list[Kept]:
+    """The jobs there are, the newest first; folders that cannot be read, and passing ones, are left out."""
+    found: list[Kept] = []
+    for home in homes():
+        for folder in _folders(home):
+            with contextlib.suppress(GraphdbgError):
+                kept = look(folder)
+                if not kept.record.passing:
+                    found.append(kept)
+    return sorted(found, key=lambda kept: kept.record.started, reverse=True)[:most]
+
+
+def _folders(home: Path) -> list[Path]:
+    try:
+        return sorted(path for path in home.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _trim(home: Path) -> None:
+    """Drops the oldest ended jobs beyond those that are kept; none that may still run."""
+    folders = _folders(home)
+    for folder in folders[: max(0, len(folders) - KEPT + 1)]:
+        with contextlib.suppress(GraphdbgError):
+            if look(folder).state in ("ended", "gone"):
+                shutil.rmtree(folder, ignore_errors=True)
