@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .levels import Level, Path
+from ...dumps.browse.levels import Level, Path
 from .model import Cluster
 from .texts import shorten
 

@@ -10,10 +10,10 @@ import difflib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from ...dumps.browse.levels import Path, common
 from ...dumps.errors import UsageError
 from . import LARGE
 from .framing import frames, unframed
-from .levels import Path, common
 from .model import Box, Cluster, Edge, View
 from .source import DrawnGraph, DrawnNode
 from .texts import shorten

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from ...dumps.browse.levels import Path
 from .families import WEIGHT, heaviest
 from .framing import frames, name_within
 from .grouping import Group
-from .levels import Path
 from .model import Box, Edge, View
 from .nodes import MOST_OUTPUT_EDGES, Part
 from .plan import MOST_INPUT_BOXES, Plan, around, plan_of

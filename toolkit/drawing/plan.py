@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ...dumps.browse.levels import Path, common
 from . import grouping
 from .grouping import Group
-from .levels import Path, common
 from .source import DrawnGraph
 
 MOST = 150

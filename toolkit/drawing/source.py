@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...dumps.browse.levels import Path, common, frames_of, input_source, levels
 from ...dumps.schema import GraphRecord, NodeRecord, SymValue
 from ...dumps.sidecar import Table, build, references
 from ...dumps.tables import one_line, plain
 from .families import base_name, family
-from .levels import Path, common, frames_of, input_source, levels
 from .texts import arguments_text, shorten, value_text
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdbg.dumps.browse.levels import Level, levels, module_path
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.drawing import grouping, nodes, overview, partners, picture
 from graphdbg.toolkit.drawing.families import family
 from graphdbg.toolkit.drawing.framing import frames
-from graphdbg.toolkit.drawing.levels import Level, levels, module_path
 from graphdbg.toolkit.drawing.model import Edge, View
 from graphdbg.toolkit.drawing.plan import BUNDLES, MOST
 from graphdbg.toolkit.drawing.source import DrawnGraph, of_record, of_saved

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ...dumps.tables import plain
+from ..tables import plain
 
 _ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
 _KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
