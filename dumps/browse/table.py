@@ -1,0 +1,206 @@
+"""One graph's table and what is read off it: positions, users, module paths, shapes, FLOPs, values. Screens and `show` read it.
+
+Everything is found when it is first asked for and kept; texts that repeat are looked at once each. Must not read files
+(`loading.py` does), must not parse rows one by one for all nodes.
+
+>>> view = GraphView(saved.table)
+>>> view.module(57), view.users(57), view.position("mul_22")
+('blocks.0.attention', [61, 70], 57)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+from ..sidecar import Table
+from . import modules
+from .flops import Flops
+from .slices import Steps, finish
+from .users import Users, users_of
+
+
+class Values(NamedTuple):
+    """What a replay saw of one node's value; None: not known."""
+
+    min: float | None = None
+    max: float | None = None
+    nan: int | None = None
+    inf: int | None = None
+    error: float | None = None
+
+
+class GraphView:
+    """`table.inputs`, `code` and `seq_nr` may still be on their way while `whole` is False."""
+
+    def __init__(self, table: Table, *, whole: bool = True) -> None:
+        self.table = table
+        self.text = table.strings
+        self.whole = whole
+        self.kernels: Mapping[int, str] = {}
+        """Position of a node -> the generated kernel it went into, where that was recorded."""
+        self.values: Mapping[int, Values] = {}
+        """Position of a node -> what a replay saw."""
+        self._levels: dict[int, tuple[str, ...]] = {}
+        self._shapes: dict[int, Any] = {}
+        self._distinct: dict[str, list[int]] = {}
+        self._users: Users | None = None
+
+    def __len__(self) -> int:
+        return len(self.table.name)
+
+    # -- nodes
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Name -> position."""
+        return {name: index for index, name in enumerate(self.table.name)}
+
+    def position(self, name: str) -> int | None:
+        """The position of the node of that name."""
+        return self.positions.get(name)
+
+    def inputs(self, index: int) -> list[int]:
+        """The nodes that a node uses; none while they are on their way."""
+        return self.table.inputs[index] if self.whole else []
+
+    def users(self, index: int) -> list[int]:
+        """The nodes that use a node, in order."""
+        return self.user_lists(index) if self.whole else []
+
+    @property
+    def user_lists(self) -> Users:
+        """The users of all nodes; found at once where `finding_users` was not run before."""
+        if self._users is None:
+            finish(self.finding_users())
+        assert self._users is not None
+        return self._users
+
+    def finding_users(self) -> Steps[None]:
+        """Finds the users of all nodes in slices."""
+        if self._users is None and self.whole:
+            self._users = yield from users_of(self.table.inputs)
+
+    def op(self, index: int) -> str:
+        """call_function, placeholder and so on."""
+        return self.text[self.table.op[index]]
+
+    def target(self, index: int) -> str:
+        """What is called."""
+        return self.text[self.table.target[index]]
+
+    @cached_property
+    def placeholder(self) -> int:
+        """The position of the text "placeholder" among the strings; -1 where no node is one."""
+        return next((at for at in self.distinct("op") if self.text[at] == "placeholder"), -1)
+
+    # -- texts that repeat
+
+    def column(self, name: str) -> list[int]:
+        """A column of positions in `text`."""
+        return cast("list[int]", getattr(self.table, name))
+
+    def distinct(self, name: str) -> list[int]:
+        """The different texts of such a column, as positions."""
+        found = self._distinct.get(name)
+        if found is None:
+            found = self._distinct[name] = sorted(set(self.column(name)))
+        return found
+
+    def levels(self, text: int) -> tuple[str, ...]:
+        """The modules that a text of the module column names, the outermost first."""
+        found = self._levels.get(text)
+        if found is None:
+            found = self._levels[text] = modules.levels(self.text[text])
+        return found
+
+    def module(self, index: int) -> str:
+        """The innermost module of a node; empty where it has none."""
+        found = self.levels(self.table.module[index])
+        return found[-1] if found else ""
+
+    def shape_of(self, text: int) -> Any:
+        """The value of a text of the shape or stride column: [2, "s0"], a list of those, "s0", or None."""
+        if text not in self._shapes:
+            self._shapes[text] = _parsed(self.text[text])
+        return self._shapes[text]
+
+    def shape(self, index: int) -> Any:
+        """The shape of a node's value."""
+        return self.shape_of(self.table.shape[index])
+
+    def strided(self, index: int) -> bool:
+        """Whether a node's value (or one of them) is not contiguous."""
+        return strided(self.shape_of(self.table.shape[index]), self.shape_of(self.table.stride[index]))
+
+    # -- numbers
+
+    @cached_property
+    def _flops(self) -> Flops:
+        return Flops(self.text)
+
+    def flops(self, index: int) -> int | None:
+        """Floating-point operations of a matrix product, convolution or attention; None for other nodes and unknown sizes."""
+        table = self.table
+        if not self.whole or not self._flops.counts(table.target[index]):
+            return None
+        return self._flops(table.target[index], self.shape(index), [self.shape(used) for used in table.inputs[index]])
+
+    def value(self, index: int) -> Values | None:
+        """What a replay saw of a node's value."""
+        return self.values.get(index)
+
+    def take_values(self, seen: Mapping[str, Sequence[float | None]]) -> None:
+        """Takes min, max, nan, inf and error by the names of nodes; names that are not here are left out."""
+        found: dict[int, Values] = {}
+        for name, numbers in seen.items():
+            index = self.position(name)
+            if index is not None:
+                low, high, nan, inf, error = (*numbers, None, None, None, None, None)[:5]
+                found[index] = Values(low, high, None if nan is None else int(nan), None if inf is None else int(inf), error)
+        self.values = found
+
+
+def _parsed(text: str) -> Any:
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a table is derived and may be damaged: the text itself is shown then
+        return text
+
+
+def tensors(shape: Any) -> list[list[Any]]:
+    """The shapes of the tensors in a value: one for a tensor, several for a multi-output node."""
+    if not isinstance(shape, list):
+        return []
+    items = cast("list[Any]", shape)
+    if any(isinstance(item, list) or item is None for item in items):
+        return [found for item in items for found in tensors(item)]
+    return [items]
+
+
+def strided(shape: Any, stride: Any) -> bool:
+    """Whether a tensor of that shape and stride is not contiguous; False where symbols leave it open.
+
+    >>> strided([4, 8], [1, 4]), strided([4, 1, 8], [8, 99, 1])
+    (True, False)
+    """
+    return any(_is_strided(*pair) for pair in zip(tensors(shape), tensors(stride), strict=False))
+
+
+def _is_strided(shape: list[Any], stride: list[Any]) -> bool:
+    if len(shape) != len(stride) or 0 in shape:
+        return False
+    expected = 1
+    for size, step in zip(reversed(shape), reversed(stride), strict=True):
+        if size == 1:
+            continue
+        if isinstance(step, int) and step != expected:
+            return True
+        if not isinstance(size, int) or not isinstance(step, int):
+            return False
+        expected *= size
+    return False
