@@ -1,0 +1,188 @@
+"""A candidate by its text ("0-19,23 edits [...]") as lines of nodes: what it keeps, and what it drops and changes beside another.
+
+Needs the names of the atoms: a running minification has them in its work folder; for one that ended they are told from the table
+of the original graph, and only believed where the result has the very same nodes. No torch.
+
+>>> atoms = Atoms.of_table(table)
+>>> [(line.sign, line.text) for line in difference(parsed("0-2"), parsed("0-1"), atoms)]
+[(' ', 'mm = aten.mm.default(x, w)'), ..., ('-', 'relu = aten.relu.default(mm)')]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.sidecar import Table, dims_text
+from ...dumps.tables import plain
+from ..problem import Candidate
+from ..results import WORK, edit_words
+
+PREPARED = Path(WORK) / "values" / "prepared.json"
+CONTEXT = 3
+"""Nodes that are shown around a change."""
+_TEXT = re.compile(
+    r"(?P<keep>[\d,-]*)(?: bypass (?P<bypass>[\d,-]+))?(?: return (?P<returned>nothing|[\d,-]+))?(?: edits (?P<edits>.*))?"
+)
+_RETURN = "return "
+"""Before the name of an input, where the atom is that it is returned."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a difference. `sign`: "+" it has more, "-" it has not, "~" bypassed, "@" something else, " " both have it."""
+
+    sign: str
+    text: str
+
+
+@dataclass
+class Atoms:
+    """The nodes of each atom by name, and a line of text per node. `sure`: the search itself named them."""
+
+    nodes: list[tuple[str, ...]]
+    lines: dict[str, str]
+    sure: bool = False
+
+    @classmethod
+    def of_table(cls, table: Table) -> Atoms:
+        """As a search would number them: a computing node each, items with what they are taken from; returned inputs last."""
+        lines = {name: node_line(table, index) for index, name in enumerate(table.name)}
+        groups: dict[int, list[str]] = {}
+        leader: dict[int, int] = {}
+        item = {number for number, text in enumerate(table.strings) if text.endswith("getitem")}
+        call = {number for number, text in enumerate(table.strings) if text.startswith("call_")}
+        for index, name in enumerate(table.name):
+            if table.op[index] not in call:
+                continue
+            first = next(iter(table.inputs[index]), None)
+            own = leader.get(first, index) if first is not None and table.target[index] in item else index
+            leader[index] = own
+            groups.setdefault(own, []).append(name)
+        nodes = [tuple(names) for names in groups.values()]
+        if len(table):
+            last = len(table) - 1
+            nodes += [(_RETURN + table.name[index],) for index in dict.fromkeys(table.inputs[last]) if index not in leader]
+        return cls(nodes, lines)
+
+    def named(self, out: Path) -> Atoms:
+        """The same with the names that a running search has written, where there are any."""
+        try:
+            found: Any = json.loads((out / PREPARED).read_bytes())["atoms"]
+            nodes = [tuple(names) or (f"{_RETURN}{back}",) for names, back in zip(found["nodes"], found["returns"], strict=True)]
+        except (OSError, ValueError, KeyError, TypeError):
+            return self
+        return Atoms(nodes, self.lines, sure=True)
+
+    def agrees(self, best: Candidate, names: set[str]) -> bool:
+        """Whether a finished case with nodes of these names is what the numbers say."""
+        if any(atom >= len(self.nodes) for atom in best.keep):
+            return False
+        first = [self.nodes[atom][0] for atom in best.keep - best.bypass]
+        return all(name in names for name in first if not name.startswith(_RETURN))
+
+    def text(self, atom: int) -> list[str]:
+        """The lines of an atom; its number where nothing more is known."""
+        if atom >= len(self.nodes):
+            return [f"part {atom}"]
+        return [self.lines.get(name, name) for name in self.nodes[atom]]
+
+
+NUMBERS_ONLY = Atoms([], {})
+"""Where the graph cannot be read: parts are numbers."""
+
+
+def node_line(table: Table, index: int) -> str:
+    """`mm = aten.mm.default(x, w)  float32 [4, 8]`."""
+    text = table.strings
+    inputs = ", ".join(table.name[source] for source in table.inputs[index])
+    kind = f"  {text[table.dtype[index]]} {dims_text(text[table.shape[index]])}".rstrip()
+    return plain(f"{table.name[index]} = {text[table.target[index]]}({inputs}){kind}")
+
+
+def parsed(text: str) -> Candidate | None:
+    """The candidate that `Candidate.text` wrote; None for "original" and what is no candidate."""
+    found = _TEXT.fullmatch(text.removeprefix("verify "))
+    if found is None:
+        return None
+    try:
+        returned = found["returned"]
+        edits: Any = json.loads(found["edits"]) if found["edits"] else []
+        return Candidate(
+            frozenset(_numbers(found["keep"])), frozenset(_numbers(found["bypass"] or "")),
+            None if returned is None else frozenset(() if returned == "nothing" else _numbers(returned)),
+            tuple(str(edit) for edit in edits),
+        )  # fmt: skip
+    except (ValueError, TypeError):
+        return None
+
+
+def _numbers(text: str) -> Iterator[int]:
+    for part in text.split(",") if text else ():
+        low, _, high = part.partition("-")
+        yield from range(int(low), int(high or low) + 1)
+
+
+def whole(atoms: Atoms) -> Candidate:
+    """The case that keeps everything."""
+    return Candidate.of(range(len(atoms.nodes)))
+
+
+def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
+    """All nodes that a case keeps, then what is changed in it."""
+    lines = [Line("~" if atom in candidate.bypass else " ", text) for atom in sorted(candidate.keep) for text in atoms.text(atom)]
+    return [*lines, *(Line("@", edit_words(edit)) for edit in candidate.edits)]
+
+
+def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
+    """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is counted."""
+    lines: list[Line] = [Line("-", edit_words(edit)) for edit in best.edits if edit not in other.edits]
+    lines += [Line("+", edit_words(edit)) for edit in other.edits if edit not in best.edits]
+    if other.returned != best.returned:
+        lines.append(Line("@", "it returns other values"))
+    every = sorted(best.keep | other.keep)
+    signs = [_sign(atom, best, other) for atom in every]
+    near = {place + step for place, sign in enumerate(signs) if sign != " " for step in range(-CONTEXT, CONTEXT + 1)}
+    skipped = 0
+    for place, (atom, sign) in enumerate(zip(every, signs, strict=True)):
+        if place not in near and len(every) > 2 * CONTEXT:
+            skipped += 1
+            continue
+        if skipped:
+            lines.append(Line("@", f"{skipped} more that both keep"))
+            skipped = 0
+        lines += [Line(sign, text) for text in atoms.text(atom)]
+    return [*lines, Line("@", f"{skipped} more that both keep")] if skipped else lines
+
+
+def _sign(atom: int, best: Candidate, other: Candidate) -> str:
+    if atom not in other.keep:
+        return "-"
+    if atom not in best.keep:
+        return "+"
+    return "~" if atom in other.bypass and atom not in best.bypass else " "
+
+
+def atoms_of(graph: str, out: Path, best: Candidate | None) -> tuple[Atoms, str]:
+    """The atoms of the graph that OUT is about, and a sentence where they are not sure."""
+    from ...dumps.query import resolve_graph
+
+    try:
+        table = resolve_graph(graph).table
+    except GraphdbgError as error:
+        return NUMBERS_ONLY, f"nodes are shown by number: {error}"
+    found = Atoms.of_table(table).named(out)
+    if found.sure:
+        return found, ""
+    try:
+        names = set(resolve_graph(str(out / "case")).table.name)
+    except GraphdbgError:
+        return found, "the names are those that a search would give; nothing here confirms them"
+    if best is not None and found.agrees(best, names):
+        return found, ""
+    return NUMBERS_ONLY, "nodes are shown by number: the search numbered them in another way than is known now"

@@ -1,0 +1,124 @@
+"""What a minification came to, from its last event or, for an old one or one that was killed, from what lies in OUT. No torch.
+
+Says only what is there; judges nothing and changes nothing.
+
+>>> outcome = outcome_of(Path("small"), story)
+>>> outcome.nodes, outcome.verified, outcome.repro
+(3, (3, 3), PosixPath('small/repro.py'))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from ...dumps.errors import GraphdbgError
+from ..report.casefile import read as read_case
+from ..results import ALSO, PASSES, WITHOUT
+from .model import byte_text
+from .story import OtherSeen, Story
+
+NEAREST = "the nearest case that passes: "
+
+
+@dataclass
+class Outcome:
+    """The result. `needed`: what each part that is left is for; `nearest`: what makes it pass, with its folder `passes`."""
+
+    out: Path
+    case: Path | None = None
+    nodes: int = 0
+    input_bytes: int = 0
+    original: tuple[int, int] = (0, 0)
+    verified: tuple[int, int] = (0, 0)
+    signature: str = ""
+    stopped: str = ""
+    needed: list[str] = field(default_factory=list[str])
+    nearest: str = ""
+    passes: Path | None = None
+    repro: Path | None = None
+    issue: Path | None = None
+    rate: str = ""
+    notes: list[str] = field(default_factory=list[str])
+
+    def sentences(self) -> list[str]:
+        """For people, one per line."""
+        size = f"{self.nodes} nodes, {byte_text(self.input_bytes)} of inputs"
+        shown, times = self.verified
+        lines = [f"{self.original[0]} nodes, {byte_text(self.original[1])} of inputs -> {size}" if self.original[0] else size]
+        lines += [f"fails with: {self.signature}"] if self.signature else []
+        lines += [f"verified: {shown} of {times} fresh processes failed the same way" if times else "not verified"]
+        lines += [f"stopped early: {self.stopped}"] if self.stopped else []
+        lines += self.needed
+        lines += [f"{NEAREST}{self.nearest}" + (f" ({self.passes})" if self.passes else "")] if self.nearest else []
+        lines += [f"repro: {self.repro}" + (f", fails in {self.rate}" if self.rate else "")] if self.repro else []
+        lines += [f"issue text: {self.issue}"] if self.issue else []
+        lines += [f"case: {self.case}"] if self.case else []
+        return lines + [f"note: {note}" for note in self.notes]
+
+
+def outcome_of(out: Path, story: Story) -> Outcome:
+    """What is known now. A case folder that cannot be read is told in `notes`."""
+    found = Outcome(out, original=story.original, signature=story.signature)
+    found.nodes, found.input_bytes = story.best or story.original
+    folder = {name: out / name for name in ("case", PASSES)}
+    found.case = folder["case"] if folder["case"].is_dir() else None
+    found.passes = folder[PASSES] if folder[PASSES].is_dir() else None
+    found.repro, found.issue = _file(out / "repro.py"), _file(out / "issue.md")
+    if story.done is not None:
+        _from_event(found, story.done)
+    elif found.case is not None:
+        _from_case(found)
+    return found
+
+
+def others_on_disk(out: Path) -> list[OtherSeen]:
+    """The other failures that an ended minification wrote as cases."""
+    found: list[OtherSeen] = []
+    for folder in sorted((out / ALSO).iterdir()) if (out / ALSO).is_dir() else ():
+        try:
+            data = cast("dict[str, Any]", msgspec.json.decode((folder / "case.json").read_bytes()))
+            case = read_case(folder)
+        except (GraphdbgError, OSError, msgspec.MsgspecError):
+            continue
+        text = case.signature.text() if case and case.signature else folder.name
+        found.append(OtherSeen(text, int(data.get("count") or 1), 0, "", str(folder)))
+    return found
+
+
+def _from_event(found: Outcome, done: dict[str, Any]) -> None:
+    found.nodes, found.input_bytes = int(done.get("nodes") or 0), int(done.get("input_bytes") or 0)
+    found.original = int(done.get("original_nodes") or 0), int(done.get("original_input_bytes") or 0)
+    verified = done.get("verified") or (0, 0)
+    found.verified = int(verified[0]), int(verified[1])
+    found.signature, found.stopped = str(done.get("signature") or ""), str(done.get("stopped") or "")
+    for part in cast("list[dict[str, Any]]", done.get("parts") or []):
+        words = WITHOUT.get(str(part.get("verdict")))
+        if words:
+            found.needed.append(f"without {part.get('name')} it {words}")
+    found.nearest, found.rate = str(done.get("difference") or ""), str(done.get("report_rate") or "")
+    found.notes = [str(note) for note in cast("list[Any]", done.get("notes") or [])]
+
+
+def _from_case(found: Outcome) -> None:
+    assert found.case is not None
+    try:
+        case = read_case(found.case)
+    except GraphdbgError as error:
+        found.notes.append(str(error))
+        return
+    if case is None:
+        return
+    found.verified = case.verified
+    found.signature = found.signature or (case.signature.text() if case.signature else "")
+    if case.original is not None:
+        found.original = case.original.nodes, case.original.input_bytes
+    found.nearest = next((told.removeprefix(NEAREST) for told in case.told if told.startswith(NEAREST)), "")
+    found.needed = [told for told in case.told if told.startswith("without ")]
+
+
+def _file(path: Path) -> Path | None:
+    return path if path.is_file() else None

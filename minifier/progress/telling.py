@@ -1,0 +1,125 @@
+"""A followed minification in lines of plain text: what it does now, its steps, its improvements, other failures. Draws nothing.
+
+>>> facts(watched, now=time.time())[0]
+'running: looking for the place: windows of neighbouring nodes'
+"""
+
+from __future__ import annotations
+
+from .model import byte_text, counted, span
+from .story import FIXED, UNTOLD, Improvement, OtherSeen, StepCount, Story
+from .watched import Watched
+
+QUIET = 5
+"""Queries without an improvement that are worth a word."""
+
+
+def standing(watched: Watched, now: float) -> str:
+    """The first line: how it stands."""
+    story = watched.story
+    match watched.state:
+        case "starting":
+            return "starting: nothing has been asked yet"
+        case "running" if story.paused:
+            return "paused: p goes on"
+        case "running":
+            doing = story.steps[story.step].words if story.step in story.steps else story.step
+            return f"running: {doing or 'starting'}"
+        case "ended" if story.done is not None:
+            return f"done after {_queries(story)}" + (f": {story.done['stopped']}" if story.done.get("stopped") else "")
+        case "ended":
+            why = "" if story.ended in ("", "ended", "reduced") else f": {story.ended}"
+            return f"ended after {_queries(story)}{why}"
+        case "dead":
+            return f"died at query {len(story.queries)}; R resumes: nothing that was asked is asked again"
+        case "elsewhere":
+            return "it runs, or ran, on another host: it can be watched only"
+        case "unknown":
+            return f"an old folder names no process; {_queries(story)} so far. R resumes"
+        case _:
+            return "the folder is gone; what was read is still shown"
+
+
+def facts(watched: Watched, now: float) -> list[str]:
+    """Standing, query in flight, best, counts, time; without those that say nothing."""
+    story = watched.story
+    lines = [standing(watched, now)]
+    flight = story.flight()
+    running = watched.state == "running"
+    if running and flight is not None:
+        more = f", and {len(story.flying) - 1} more at the same time" if len(story.flying) > 1 else ""
+        since = f" for {span(max(0.0, now - flight.since))}" if flight.since else ""
+        lines.append(f"query {flight.number} runs{since}{more}")
+    if story.original[0]:
+        size = story.best or story.original
+        idle = story.idle()
+        quiet = f"; nothing smaller for {idle} queries" if idle >= QUIET and running else ""
+        lines.append(
+            f"best: {size[0]} of {story.original[0]} nodes, "
+            f"{byte_text(size[1])} of {byte_text(story.original[1])} of inputs{quiet}"
+        )
+    if story.signature:
+        lines.append(f"failure: {story.signature}")
+    if story.queries:
+        lines.append(counted(story.asked, story.verdicts))
+    time = _time(watched, now)
+    return [*lines, time] if time else lines
+
+
+def _time(watched: Watched, now: float) -> str:
+    story = watched.story
+    running = watched.state == "running"
+    spent = (now if running else story.last) - story.began if story.began else sum(query.seconds for query in story.queries)
+    parts = [f"{span(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
+    if story.pace_s():
+        parts.append(f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end")
+    if running and story.pace_s() and story.step != "sanity":
+        parts.append(f"about {span(max(1.0, story.left_s(now)))} left")
+    if story.known:
+        parts.append(f"{story.known} answers were known from before")
+    return ", ".join(parts) if story.queries else ""
+
+
+def step_line(step: StepCount, story: Story, *, running: bool) -> tuple[str, str]:
+    """A mark and the line of a step: `>` now, `x` disabled, `^` raised, `-` skipped, `.` was there, blank: to come."""
+    mark = {"disabled": "x", "raised": "^", "skipped": "-"}.get(step.mark, "." if step.begun else " ")
+    if step.name == story.step and running:
+        mark = ">"
+    numbers = f"{step.asked:>5} {step.accepted:>5} {step.seconds:>7.1f}" if step.asked else f"{'':>19}"
+    return mark, f"{mark} {step.name:<12} {numbers}  {step.words}" + (f" ({step.mark})" if step.mark else "")
+
+
+STEP_HEAD = "  step         asked smaller    s"
+
+
+def steps(watched: Watched) -> list[StepCount]:
+    """The steps that were begun or may come."""
+    story = watched.story
+    over = watched.state in ("ended", "dead", "unknown")
+    return [step for step in story.steps.values() if step.begun or (not over and step.name != UNTOLD)]
+
+
+def steerable(step: StepCount) -> bool:
+    """Whether a step can be left out."""
+    return step.name not in FIXED and step.name != UNTOLD
+
+
+def history_line(item: Improvement, story: Story) -> str:
+    """`3: query 12   8 nodes  49.3 kB   windows`."""
+    size = f"{item.nodes:>7} nodes  {byte_text(item.input_bytes):>12}"
+    turned = f"  (from {item.after})" if item.after is not None and item.after != item.number - 1 else ""
+    best = "  best" if story.best == (item.nodes, item.input_bytes) and item.case == story.best_case else ""
+    name = "the original" if not item.number else item.step
+    return f"{item.number:>3}  query {item.queries:<5} {size}  {name}{turned}{best}"
+
+
+def other_line(other: OtherSeen) -> str:
+    """`2 times, from 14 nodes on: CppCompileError in compile: ...`."""
+    size = f", from {other.nodes} nodes on" if other.nodes else ""
+    times = f"{other.count} {'time' if other.count == 1 else 'times'}"
+    return f"{times}{size}: {other.signature}" + (f"  {other.path}" if other.path else "")
+
+
+def _queries(story: Story) -> str:
+    count = len(story.queries)
+    return f"{count} {'query' if count == 1 else 'queries'}"

@@ -1,0 +1,127 @@
+"""A list of text lines of any length, of which only those that are seen are drawn; with a cursor where one can be chosen.
+
+Knows textual and no file. Lines are rich Text made once by whoever shows them, or on demand by a function.
+
+>>> lines = Lines(cursor=True)
+>>> lines.show([Text("one"), Text("two")])
+>>> lines.move(1); lines.cursor
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+
+class Lines(ScrollView):
+    """Lines of text; `cursor` is the position of the chosen one, -1 where none can be."""
+
+    can_focus = True
+    BINDINGS = []
+    DEFAULT_CSS = """
+    Lines { height: 1fr; width: 1fr; background: $surface; color: $foreground; }
+    Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
+    Lines > .lines--cursor { background: $block-cursor-blurred-background; text-style: $block-cursor-text-style; }
+    Lines:focus > .lines--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
+    """
+    COMPONENT_CLASSES = {"lines--cursor"}
+
+    class Chosen(Message):
+        """A line was clicked that had the cursor already."""
+
+        def __init__(self, lines: Lines, index: int) -> None:
+            super().__init__()
+            self.lines, self.index = lines, index
+
+        @property
+        def control(self) -> Lines:
+            """Whose line it is."""
+            return self.lines
+
+    def __init__(self, *, id: str | None = None, cursor: bool = False) -> None:
+        super().__init__(id=id)
+        self.texts: Sequence[Text] = []
+        self.chooses = cursor
+        self.cursor = 0 if cursor else -1
+        self.first = 0
+        """Lines before this one are headings, which the cursor passes over."""
+        self.styles.scrollbar_gutter = "auto"
+
+    def show(self, texts: Sequence[Text], *, cursor: bool | None = None, first: int = 0, keep: bool = True) -> None:
+        """Shows these lines. `keep`: scroll position and cursor stay where they can; else at the top."""
+        at_end = self.is_vertical_scroll_end and self.max_scroll_y > 0 and not self.chooses
+        self.texts = texts
+        self.chooses = self.chooses if cursor is None else cursor
+        self.first = first
+        last = len(texts) - 1
+        self.cursor = min(max(self.cursor if keep else first, first), last) if self.chooses and last >= first else -1
+        width = max((text.cell_len for text in texts), default=0)
+        size = Size(width, len(texts))
+        if size != self.virtual_size:
+            self.virtual_size = size
+        if not keep:
+            self.scroll_to(0, 0, animate=False)
+        elif at_end:
+            self.scroll_end(animate=False)
+        self.refresh()
+
+    def move(self, by: int) -> None:
+        """Moves the cursor; where there is none, the text."""
+        if not self.chooses:
+            self.scroll_to(y=self.scroll_offset.y + by, animate=False)
+            return
+        if self.cursor < 0:
+            return
+        self.put(self.cursor + by)
+
+    def put(self, index: int) -> None:
+        """The cursor to a line, which is then seen."""
+        last = len(self.texts) - 1
+        if not self.chooses or last < self.first:
+            return
+        before, self.cursor = self.cursor, min(max(index, self.first), last)
+        top, height = self.scroll_offset.y, max(1, self.scrollable_content_region.height)
+        if self.cursor < top + (1 if self.first else 0):
+            self.scroll_to(y=0 if self.cursor == self.first else self.cursor, animate=False)
+        elif self.cursor >= top + height:
+            self.scroll_to(y=self.cursor - height + 1, animate=False)
+        if before != self.cursor:
+            for index in (before, self.cursor):
+                self.refresh_line(index - self.scroll_offset.y)
+
+    def page(self, pages: int) -> None:
+        """By so many pages."""
+        self.move(pages * max(1, self.scrollable_content_region.height - 1))
+
+    def render_line(self, y: int) -> Strip:
+        """One line as it is seen."""
+        across, down = self.scroll_offset
+        index, width = y + down, self.size.width
+        base = self.rich_style
+        if index >= len(self.texts):
+            return Strip.blank(width, base)
+        over = self.get_component_rich_style("lines--cursor") if index == self.cursor else Style.null()
+        style = base + over
+        parts = self.texts[index].render(self.app.console, "")
+        segments = [Segment(text, style + tone if tone else style) for text, tone, _ in parts]
+        return Strip(segments).crop_extend(across, across + width, style)
+
+    def on_click(self, event: events.Click) -> None:
+        """The line under the mouse; chosen where it was already."""
+        if not self.chooses:
+            return
+        index = event.y + self.scroll_offset.y
+        if self.first <= index < len(self.texts):
+            if index == self.cursor:
+                self.post_message(self.Chosen(self, index))
+            else:
+                self.put(index)

@@ -1,0 +1,206 @@
+"""A line plot in the terminal: up to two series over the queries, each on a logarithmic scale of its own, in braille or ASCII.
+
+Steps, not slopes: a size holds until it changes. Knows nothing of a minification but numbers, marks and labels.
+
+>>> [row.plain for row in drawn([Series([8, 4, 1], "cyan")], 24, 6)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log
+
+from rich.text import Text
+from textual.widget import Widget
+
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""The bits of a braille cell by row and column."""
+BRAILLE = 0x2800
+LEAST = 10
+"""Columns below which there is no plot."""
+
+
+@dataclass
+class Series:
+    """Values over the queries (0: none yet), how they are coloured and marked in ASCII, and what is written at their axis."""
+
+    values: Sequence[int]
+    style: str
+    mark: str = "*"
+    labels: tuple[str, str] = ("", "")
+    """At the top and the bottom of its axis; the scale goes from `least` to the largest value."""
+    least: int = 1
+
+
+@dataclass
+class Marks:
+    """What stands below: a character and style per query, and words at queries where something began."""
+
+    verdicts: Sequence[tuple[str, str]] = ()
+    turns: Sequence[tuple[int, str]] = ()
+
+
+def drawn(
+    series: Sequence[Series], width: int, height: int, marks: Marks | None = None, *, ascii_only: bool = False
+) -> list[Text]:
+    """`height` rows of `width` characters: the plot with its axes, then verdicts and words where there is room for them."""
+    marks = marks or Marks()
+    left = max((len(text) for text in series[0].labels), default=0) if series else 0
+    right = max((len(text) for text in series[1].labels), default=0) if len(series) > 1 else 0
+    across = width - left - 1 - (right + 1 if right else 0)
+    below = (1 if marks.verdicts and height > 3 else 0) + (1 if marks.turns and height > 5 else 0)
+    down = height - below
+    count = max((len(one.values) for one in series), default=0)
+    if across < LEAST or down < 1:
+        return [Text() for _ in range(height)]
+    places = _places(count, across * (1 if ascii_only else 2))
+    turns = {_column(places, query) // (1 if ascii_only else 2): words for query, words in marks.turns}
+    cells = _ascii(series, places, across, down) if ascii_only else _braille(series, places, across, down)
+    rows = [_row(cells[row], row, down, series, left, right, turns, ascii_only) for row in range(down)]
+    if below:
+        rows.append(_verdicts(marks.verdicts, places, across, left, 1 if ascii_only else 2))
+    if below > 1:
+        rows.append(_words(turns, across, left))
+    return rows
+
+
+def _places(count: int, across: int) -> list[int]:
+    """For each dot column the query that it shows: all fit, or the last of those that share it."""
+    if count <= 0:
+        return []
+    if count == 1:
+        return [0] * across
+    return [((column + 1) * count - 1) // across for column in range(across)]
+
+
+def _column(places: list[int], query: int) -> int:
+    """The first column that shows a query or a later one."""
+    low, high = 0, len(places)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if places[middle] < query else (low, middle)
+    return low
+
+
+def _levels(one: Series, places: list[int], dots: int) -> list[int | None]:
+    """How many dots from below each column stands; None where there is no value."""
+    most = max([*one.values, one.least + 1])
+    span = log(most / one.least)
+    found: list[int | None] = []
+    for query in places:
+        value = one.values[query] if query < len(one.values) else 0
+        found.append(round(log(max(value, one.least) / one.least) / span * (dots - 1)) if value else None)
+    return found
+
+
+def _braille(series: Sequence[Series], places: list[int], across: int, down: int) -> list[list[tuple[str, str]]]:
+    bits = [[0] * across for _ in range(down)]
+    styles = [[""] * across for _ in range(down)]
+    for one in reversed(series):  # the first series is in front
+        before: int | None = None
+        for column, level in enumerate(_levels(one, places, 4 * down)):
+            if level is not None:
+                low, high = (level, level) if before is None else (min(before, level), max(before, level))
+                for dot in range(low, high + 1):
+                    row = 4 * down - 1 - dot
+                    bits[row // 4][column // 2] |= DOTS[row % 4][column % 2]
+                    styles[row // 4][column // 2] = one.style
+            before = level
+    return [
+        [(chr(BRAILLE + bit) if bit else " ", style) for bit, style in zip(line, tones, strict=True)]
+        for line, tones in zip(bits, styles, strict=True)
+    ]
+
+
+def _ascii(series: Sequence[Series], places: list[int], across: int, down: int) -> list[list[tuple[str, str]]]:
+    cells = [[(" ", "")] * across for _ in range(down)]
+    for one in reversed(series):
+        before: int | None = None
+        for column, level in enumerate(_levels(one, places, down)):
+            if level is not None:
+                for between in range(min(level, before) + 1, max(level, before)) if before is not None else ():
+                    cells[down - 1 - between][column] = "|", one.style
+                cells[down - 1 - level][column] = one.mark, one.style
+            before = level
+    return cells
+
+
+def _row(
+    cells: list[tuple[str, str]], row: int, down: int, series: Sequence[Series], left: int, right: int, turns: dict[int, str],
+    ascii_only: bool,
+) -> Text:  # fmt: skip
+    """One row with the ends of the axes; where a step began a thin line shows through what is empty."""
+    text = Text(no_wrap=True, end="")
+    label = series[0].labels[0] if row == 0 else series[0].labels[1] if row == down - 1 else ""
+    text.append(f"{label:>{left}}", "dim")
+    text.append("|" if ascii_only else "│", "dim")
+    line = ":" if ascii_only else "┊"
+    run, style = "", ""
+    for column, (mark, tone) in enumerate(cells):
+        if mark == " " and column in turns:
+            mark, tone = line, "dim"
+        if tone != style:
+            text.append(run, style)
+            run, style = "", tone
+        run += mark
+    text.append(run, style)
+    if right:
+        label = series[1].labels[0] if row == 0 else series[1].labels[1] if row == down - 1 else ""
+        text.append("|" if ascii_only else "│", "dim")
+        text.append(f"{label:<{right}}", "dim")
+    return text
+
+
+def _verdicts(verdicts: Sequence[tuple[str, str]], places: list[int], across: int, left: int, dots: int) -> Text:
+    """A character per column: of several queries the last; wide columns show it once."""
+    text = Text(" " * (left + 1), no_wrap=True, end="")
+    before = -1
+    for column in range(across):
+        query = places[min(len(places) - 1, column * dots + dots - 1)] if places else -1
+        mark, style = verdicts[query] if 0 <= query < len(verdicts) and query != before else (" ", "")
+        text.append(mark, style)
+        before = query
+    return text
+
+
+def _words(turns: dict[int, str], across: int, left: int) -> Text:
+    """The words at their columns, those left out that would run into the one before."""
+    line = ""
+    for column, words in sorted(turns.items()):
+        if column >= len(line) + (1 if line else 0) and column + len(words) <= across:
+            line = f"{line:<{column}}{words}"
+    return Text(" " * (left + 1) + line, "dim", no_wrap=True, end="")
+
+
+@dataclass
+class Picture:
+    """What a plot shows."""
+
+    series: list[Series] = field(default_factory=list[Series])
+    marks: Marks = field(default_factory=Marks)
+
+
+class Plot(Widget):
+    """The plot at the size that it has; `show` gives it new numbers."""
+
+    can_focus = False
+    DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; }"
+
+    def __init__(self, *, id: str | None = None, ascii_only: bool = False) -> None:
+        super().__init__(id=id)
+        self.picture = Picture()
+        self.ascii_only = ascii_only
+
+    def show(self, picture: Picture) -> None:
+        """Draws these numbers from now on."""
+        self.picture = picture
+        self.refresh()
+
+    def render(self) -> Text:
+        """All rows as one text."""
+        size, picture = self.content_size, self.picture
+        if not picture.series or not size.width or not size.height:
+            return Text()
+        rows = drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only)
+        return Text("\n").join(rows)
