@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from ...dumps.browse.short import base_name
+
 FAMILIES: dict[str, tuple[str, str]] = {
     "input": ("input", "#cfe8ff"),
     "parameter": ("parameter, buffer", "#dfe3ea"),
@@ -82,12 +84,6 @@ _LISTS = (
 )  # fmt: skip
 _KNOWN = _words("aten prims operator math torch _operator builtins")
 _SPACES = _words("torch nn functional Tensor _C _nn ops special linalg")
-
-
-def base_name(target: str) -> str:
-    """The op's own name without namespace and overload: "addmm" of "aten.addmm.default"."""
-    parts = target.split(".")
-    return parts[-2] if len(parts) >= 3 and parts[0] != "torch" else parts[-1]
 
 
 def family(op: str, target: str, role: str = "", *, is_scalar: bool = False) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...dumps.browse.levels import Level, Path
+from ...dumps.browse.short import shorten
 from .model import Cluster
-from .texts import shorten
 
 
 class Home(NamedTuple):

@@ -11,12 +11,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ...dumps.browse.levels import Path, common
+from ...dumps.browse.short import shorten
 from ...dumps.errors import UsageError
 from . import LARGE
 from .framing import frames, unframed
 from .model import Box, Cluster, Edge, View
 from .source import DrawnGraph, DrawnNode
-from .texts import shorten
 
 MOST_OUTPUT_EDGES = 8
 """A graph with more outputs has them marked on the boxes that make them: so many edges to one box say nothing."""

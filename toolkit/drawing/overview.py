@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ...dumps.browse.levels import Path
+from ...dumps.browse.short import shorten
 from .families import WEIGHT, heaviest
 from .framing import frames, name_within
 from .grouping import Group
@@ -21,7 +22,6 @@ from .model import Box, Edge, View
 from .nodes import MOST_OUTPUT_EDGES, Part
 from .plan import MOST_INPUT_BOXES, Plan, around, plan_of
 from .source import DrawnGraph, DrawnNode
-from .texts import shorten
 
 _OPS_NAMED = 3
 _QUIET = frozenset({"view", "scalar", "movement"})

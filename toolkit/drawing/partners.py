@@ -14,13 +14,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...dumps.browse.short import shorten
 from ...dumps.errors import UsageError
 from . import LARGE, nodes, overview, plan
 from .families import heaviest
 from .model import Cluster, Edge, View
 from .nodes import Part
 from .source import JOINT, DrawnGraph, DrawnNode, of_saved
-from .texts import shorten
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

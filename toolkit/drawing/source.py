@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.browse.levels import Path, common, frames_of, input_source, levels
+from ...dumps.browse.short import base_name, shorten
 from ...dumps.schema import GraphRecord, NodeRecord, SymValue
 from ...dumps.sidecar import Table, build, references
 from ...dumps.tables import one_line, plain
-from .families import base_name, family
-from .texts import arguments_text, shorten, value_text
+from .families import family
+from .texts import arguments_text, value_text
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps.browse.levels import Level, levels, module_path
+from graphdbg.dumps.browse.short import shorten
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.drawing import grouping, nodes, overview, partners, picture
@@ -17,7 +18,7 @@ from graphdbg.toolkit.drawing.framing import frames
 from graphdbg.toolkit.drawing.model import Edge, View
 from graphdbg.toolkit.drawing.plan import BUNDLES, MOST
 from graphdbg.toolkit.drawing.source import DrawnGraph, of_record, of_saved
-from graphdbg.toolkit.drawing.texts import shorten, value_text
+from graphdbg.toolkit.drawing.texts import value_text
 
 from ...dumps.graph_text import graph, tensor
 from ...dumps.layered import layered

@@ -1,0 +1,164 @@
+"""One node as it was recorded, without decoding a large graph.json: its text is cut out between two names and decoded alone.
+
+A graph of 100,000 nodes takes a second to decode, its text a tenth of that to unpack, and a node is found in it in a few
+milliseconds. Must not be the way to anything but looking: what is replayed is read and checked whole (`SavedGraph.record`).
+
+>>> Recorded(saved).node("mm_3").args
+[{'node': 'view_7'}, {'node': 't_3'}]
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from ..compressed import stored
+from ..errors import UnreadableError
+from ..graph_folder import GRAPH_FILE
+from ..reading import read_bytes
+from ..schema import InputRecord, NodeRecord, SymbolRecord
+from ..sidecar import TABLE
+
+if TYPE_CHECKING:
+    from ..store import SavedGraph
+
+MOST_BYTES = 1 << 29
+"""A graph.json that unpacks to more is not looked into: its text would not fit beside the workbench."""
+
+_SLICE = 1 << 21
+"""Bytes that are searched at once: other threads get their turn in between."""
+
+_LONGEST_NODE = 1 << 22
+_LONGEST_TAIL = 1 << 26
+
+T = TypeVar("T")
+
+
+class Recorded:
+    """The nodes of one saved graph, on first use. Safe to use from a thread; not from two at once."""
+
+    def __init__(self, saved: SavedGraph) -> None:
+        self.saved = saved
+        self.large = stored(saved.path / TABLE) is not None and "record" not in saved.__dict__
+
+    @property
+    def too_large(self) -> str:
+        """Why nothing but the table can be shown; empty where that is not so."""
+        size = _unpacked_bytes(self.saved) if self.large else 0
+        return f"graph.json has {size >> 20} MiB: arguments and stacks are not looked up" if size > MOST_BYTES else ""
+
+    def node(self, name: str, after: str = "") -> NodeRecord | None:
+        """The top-level node of that name; None where the file has none. `after` is the name of the node that follows it."""
+        if not self.large:
+            return self._by_name.get(name)
+        data = self._data
+        start = _find(data, _mark(name))
+        if start < 0:
+            return self._whole().get(name)
+        end = _find(data, b"," + _mark(after), start) if after else -1
+        end = end if start < end < start + _LONGEST_NODE else min(len(data), start + _LONGEST_NODE)
+        return _converted(_beginning(data[start:end]), NodeRecord) or self._whole().get(name)
+
+    @cached_property
+    def strings(self) -> list[str]:
+        """The texts that nodes refer to by position."""
+        return self._tail("strings", list[str]) if self.large else self.saved.record.strings
+
+    @cached_property
+    def symbols(self) -> list[SymbolRecord]:
+        """The symbols of sizes."""
+        return self._tail("symbols", list[SymbolRecord]) if self.large else self.saved.record.symbols
+
+    @cached_property
+    def inputs(self) -> dict[str, InputRecord]:
+        """What is known of each input: from the execution that was seen, else from when it was captured."""
+        found = self._tail("inputs", list[InputRecord]) if self.large else self.saved.record.inputs
+        made = {item.name: item for item in found}
+        seen = self.saved.inputs_record
+        for item in seen.inputs if seen is not None else ():
+            role = made.get(item.name)
+            if role is not None and item.role == "unknown":
+                item = msgspec.structs.replace(item, role=role.role, source=item.source or role.source)
+            made[item.name] = item
+        return made
+
+    def string(self, place: int) -> str:
+        """The text at that position; empty for none."""
+        return self.strings[place] if 0 <= place < len(self.strings) else ""
+
+    @cached_property
+    def _by_name(self) -> dict[str, NodeRecord]:
+        return {node.name: node for node in self.saved.record.graph.nodes}
+
+    def _whole(self) -> dict[str, NodeRecord]:
+        """For a file that another program wrote in another form."""
+        self.large = False
+        return self._by_name
+
+    @cached_property
+    def _data(self) -> bytes:
+        if self.too_large:
+            raise UnreadableError(f"cannot look into {self.saved.path / GRAPH_FILE}", self.too_large)
+        return read_bytes(self.saved.path / GRAPH_FILE)
+
+    def _tail(self, key: str, kind: type[list[T]]) -> list[T]:
+        """A list that is written after the nodes; fields that are empty are not written."""
+        data = self._data
+        mark = f',"{key}":['.encode()
+        place = _find_last(data, mark)
+        found = None if place < 0 else _converted(_beginning(data[place + len(mark) - 1 : place + _LONGEST_TAIL]), kind)
+        return found or []
+
+
+def _mark(name: str) -> bytes:
+    return b'{"name":' + msgspec.json.encode(name) + b',"op":"'
+
+
+def _find(data: bytes, mark: bytes, start: int = 0) -> int:
+    """As data.find, in slices."""
+    for place in range(start, len(data), _SLICE):
+        found = data.find(mark, place, place + _SLICE + len(mark))
+        if found >= 0:
+            return found
+    return -1
+
+
+def _find_last(data: bytes, mark: bytes) -> int:
+    """As data.rfind, in slices."""
+    for end in range(len(data), 0, -_SLICE):
+        found = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
+        if found >= 0:
+            return found
+    return -1
+
+
+def _beginning(data: bytes) -> Any:
+    """The first JSON value in a text; None where it is none."""
+    try:
+        return json.JSONDecoder().raw_decode(data.decode("utf-8", "ignore"))[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _converted(value: Any, kind: type[T]) -> T | None:
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def _unpacked_bytes(saved: SavedGraph) -> int:
+    """What graph.json takes unpacked, as its gzip form says at its end, modulo 4 GiB."""
+    path = stored(saved.path / GRAPH_FILE)
+    if path is None:
+        return 0
+    if path.suffix != ".gz":
+        return path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(-4, 2)
+        return int.from_bytes(file.read(4), "little")

@@ -1,0 +1,106 @@
+"""What a tab shows, as plain data: lines of marked texts, or the lines of a file, and which of them to look at first.
+
+A command prints it, the workbench draws it. Must not know colours, keys or widgets; every text is free of control characters.
+
+>>> sheet = Sheet("sin_0", [line(("op", TITLE), (" sin", "")), line(link("x"))])
+>>> text(sheet)
+'op sin\\nx'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..tables import plain
+
+PLAIN, TITLE, DIM, LINK, BAD, HERE = "", "title", "dim", "link", "bad", "here"
+"""What a text is: nothing special, a heading, of less weight, a node to jump to, something wrong, what all is about."""
+
+
+class Span(NamedTuple):
+    """A piece of a line. `node` is where a click on it leads; `graph` the id of another graph of the run that it is in."""
+
+    text: str
+    kind: str = PLAIN
+    node: str = ""
+    graph: str = ""
+
+
+Line = tuple[Span, ...]
+
+
+@dataclass
+class Sheet:
+    """`lines` are marked lines, or the plain ones of a file in `language`, then numbered from `first`. `top` is the line to look
+    at, `marked` those that all is about, by position. `choice` says which of several things this is: "2/3". `path` is the file.
+    """
+
+    title: str
+    lines: Sequence[Line | str]
+    top: int = 0
+    marked: list[range] = field(default_factory=list["range"])
+    language: str = ""
+    first: int = 1
+    choice: str = ""
+    notes: list[str] = field(default_factory=list[str])
+    path: str = ""
+
+    def is_marked(self, position: int) -> bool:
+        """Whether a line is one that all is about."""
+        return any(position in part for part in self.marked)
+
+
+def span(words: str, kind: str = PLAIN, node: str = "", graph: str = "") -> Span:
+    """A piece of a line, made fit for a terminal."""
+    return Span(plain(words), kind, node, graph)
+
+
+def link(node: str, graph: str = "", words: str = "") -> Span:
+    """A node that can be jumped to."""
+    return Span(plain(words or node), LINK, node, graph)
+
+
+def line(*pieces: Span | tuple[str, str] | str) -> Line:
+    """A line of pieces."""
+    made: list[Span] = []
+    for piece in pieces:
+        if isinstance(piece, Span):
+            made.append(piece)
+        elif isinstance(piece, tuple):
+            made.append(span(*piece))
+        else:
+            made.append(span(piece))
+    return tuple(made)
+
+
+def line_text(one: Line | str) -> str:
+    """A line without its marks."""
+    return one if isinstance(one, str) else "".join(piece.text for piece in one)
+
+
+def text(sheet: Sheet, *, around: int | None = None) -> str:
+    """The sheet as a command prints it: a file's lines numbered, with a mark at those that all is about.
+
+    `around` keeps that many lines before and after the marked ones.
+    """
+    numbers = range(len(sheet.lines))
+    if around is not None and sheet.marked:
+        numbers = range(
+            max(0, min(part.start for part in sheet.marked) - around),
+            min(len(sheet.lines), max(part.stop for part in sheet.marked) + around),
+        )
+    if not sheet.language:
+        return "\n".join(line_text(sheet.lines[number]).rstrip() for number in numbers)
+    width = len(str(sheet.first + len(sheet.lines)))
+    printed: list[str] = []
+    for number in numbers:
+        mark = ">" if sheet.is_marked(number) else " "
+        printed.append(f"{mark} {sheet.first + number:{width}} {plain_code(line_text(sheet.lines[number]))}".rstrip())
+    return "\n".join(printed)
+
+
+def plain_code(words: str) -> str:
+    """A line of code whose tabs are spaces and whose other control characters are shown."""
+    return plain(words.expandtabs(4))
