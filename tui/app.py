@@ -1,114 +1,355 @@
-"""The app: holds the stack of screens and does what every screen can ask for. No logic of a screen, none of a run.
+"""The app: which room is seen, and what every room can ask for. No logic of a screen, none of a run.
+
+Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we came.
 
 >>> Workbench(HomeRoom(Here())).run()
 """
 
 from __future__ import annotations
 
+import shlex
+import traceback
+from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
+from . import clipboard
+from ._textual import Sturdy, mouse_reports
 from .here import Here
 from .jobs import Job
+from .places import state_folder, writable
 from .room import Room
-from .widgets.trouble import Trouble
+from .settings import THEMES, Settings
+from .telling import Telling
+from .widgets.trouble import Told, described
+
+KEPT_ROOMS = 12
+"""So many rooms stay as they were left; the one seen longest ago goes first."""
+KEPT_TROUBLES = 50
 
 
-class Workbench(App[None]):
+class Workbench(Sturdy):
     """The terminal workbench."""
 
     TITLE = "graphdbg"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[Binding]] = []
-    CSS = """
-    #crumbs { dock: top; height: 1; background: $panel; color: $text; padding: 0 1; text-style: bold; }
-    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", show=False, priority=True)]
 
     def __init__(self, first: Room) -> None:
         super().__init__()
         self.first = first
         self.jobs: set[Job] = set()
-        """What ends with the workbench."""
+        """What was started or attached to here."""
+        self.troubles: list[Told] = []
+        """Errors that were told, the oldest first."""
+        self.visits: list[Room] = []
+        """Rooms that are open, the one seen last at the end."""
+        self.trail: list[Room] = []
+        """How we came here, for `escape`."""
+        self.settings = Settings.load()
+        self.animation_level = "none"
+        self.mouse = True
 
     def on_mount(self) -> None:
         """Shows the first screen."""
+        self.theme = THEMES[self.settings.theme]
+        self.install_screen(self.first, str(id(self.first)))
+        self.visits.append(self.first)
+        self.trail.append(self.first)
         self.push_screen(self.first)
 
     @property
     def room(self) -> Room | None:
-        """The screen that is seen, where it is one of ours."""
-        return self.screen if isinstance(self.screen, Room) else None
+        """The room that is seen, be a sheet in front of it or not."""
+        return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, Room)), None)
 
-    # -- what all screens can ask for
+    @property
+    def here(self) -> Here:
+        """What the room in front is about."""
+        return self.room.here if self.room else self.first.here
+
+    # -- rooms
+
+    def go(self, kind: type[Room], here: Here) -> None:
+        """Shows a room: the one that is open for the same thing, as it was left, else a new one."""
+        for room in self.visits:
+            if type(room) is kind and room.here.at(node=None) == here.at(node=None):
+                self._show(room)
+                room.arrive(here)
+                room.tell_where()
+                return
+        self._show(self._new(kind, here))
+
+    def _new(self, kind: type[Room], here: Here) -> Room:
+        room = kind(here)
+        self.install_screen(room, str(id(room)))
+        return room
+
+    def _show(self, room: Room) -> None:
+        while self.screen is not self.room and len(self.screen_stack) > 2:
+            self.pop_screen()
+        for order in (self.visits, self.trail):
+            if room in order:
+                order.remove(room)
+            order.append(room)
+        if room is not self.screen:
+            self.switch_screen(room)
+        for old in self.visits[:-KEPT_ROOMS]:
+            self._drop(old)
+
+    def _drop(self, room: Room) -> None:
+        self.visits.remove(room)
+        if room in self.trail:
+            self.trail.remove(room)
+        self.uninstall_screen(room)
+        room.remove()
 
     def do_app_back(self) -> None:
-        """Closes the panel of errors, else the screen."""
-        room = self.room
-        if room is not None and room.query_one(Trouble).hide():
+        """Closes the panel of errors, else leaves a text, else goes to the room before."""
+        front = self.screen
+        if isinstance(front, Telling) and front.panel is not None and front.panel.hide():
             return
-        if len(self.screen_stack) > 2:
+        if isinstance(front, Telling) and front.typing:
+            front.set_focus(None)
+        elif len(self.screen_stack) > 2:
             self.pop_screen()
+        elif len(self.trail) > 1:
+            self.trail.pop()
+            self._show(self.trail[-1])
 
     def do_app_home(self) -> None:
         """The runs and graphs."""
         from .screens.home import HomeRoom
 
-        self.go(HomeRoom, Here(run=self.here.run))
+        open_one = next((room for room in reversed(self.visits) if type(room) is HomeRoom), None)
+        if open_one is not None:
+            self._show(open_one)
+        else:
+            self.go(HomeRoom, Here(run=self.here.run))
 
     def do_app_graph(self) -> None:
         """The nodes of the graph."""
         from .screens.graph import GraphRoom
 
-        self.go(GraphRoom, self._with_graph())
+        self.go(GraphRoom, Here(run=self.here.run, graph=self._graph(), node=self.here.node))
 
     def do_app_diff(self) -> None:
         """The graph beside another."""
         from .screens.diff import DiffRoom
 
-        self.go(DiffRoom, self._with_graph())
+        self._graph()
+        self.go(DiffRoom, self.here)
 
     def do_app_replay(self) -> None:
         """Rungs and values."""
         from .screens.replay import ReplayRoom
 
-        self.go(ReplayRoom, self._with_graph())
+        self.go(ReplayRoom, Here(run=self.here.run, graph=self._graph(), node=self.here.node))
 
     def do_app_minify(self) -> None:
         """A minification that runs, or the start of one."""
         from .screens.minify import MinifyRoom
 
-        self.go(MinifyRoom, self.here if self.here.out else self._with_graph())
+        self.go(MinifyRoom, self._graph_or_out())
 
     def do_app_report(self) -> None:
         """Repro and issue text."""
         from .screens.report import ReportRoom
 
-        self.go(ReportRoom, self.here if self.here.out else self._with_graph())
+        self.go(ReportRoom, self._graph_or_out())
+
+    def _graph(self) -> str:
+        if self.here.graph is None:
+            why, fix = "this screen is about one graph", "press 1 for Home; enter on a graph picks it"
+            raise UsageError("no graph is chosen", why, fix)
+        return self.here.graph
+
+    def _graph_or_out(self) -> Here:
+        return self.here if self.here.out else self.here.at(graph=self._graph())
+
+    # -- errors
+
+    def take(self, error: BaseException, doing: str = "") -> None:
+        """An exception that nothing else caught: the panel of what is in front."""
+        front = self.screen
+        if not isinstance(front, Telling) or front.panel is None:
+            front = self.room
+        if front is None or front.panel is None:
+            raise error
+        told, is_new = self.note(Told(error, doing))
+        if is_new or front.panel.shown:
+            front.show_told(told)
+
+    def note(self, told: Told) -> tuple[Told, bool]:
+        """Keeps an error for E; gives the one that is kept, and whether it is new: the same one again is counted."""
+        for old in self.troubles:
+            if (type(old.error), str(old.error), old.doing) == (type(told.error), str(told.error), told.doing):
+                old.times += 1
+                old.retry = told.retry
+                self.tell_where()
+                return old, False
+        self.troubles.append(told)
+        del self.troubles[:-KEPT_TROUBLES]
+        self.tell_where()
+        return told, True
+
+    def badges(self) -> list[str]:
+        """What the first line says of what goes on behind: jobs that run, errors."""
+        running = len(self.running())
+        failed = sum(told.times for told in self.troubles)
+        told = [f"{running} running"] * bool(running)
+        return told + [f"{failed} error{'s' * (failed > 1)}: E"] * bool(failed)
+
+    def running(self) -> list[Job]:
+        """The jobs of ours that have not ended, without those that a screen alone wants."""
+        return [job for job in self.jobs if job.running and not job.passing]
+
+    def tell_where(self) -> None:
+        """Writes the first line of the room anew."""
+        if self.room is not None:
+            self.room.tell_where()
+
+    def do_app_errors(self) -> None:
+        """The errors, the newest first; again: the one before."""
+        front = self.room
+        if front is None or front.panel is None or not self.troubles:
+            self.notify("No error so far.", timeout=3)
+            return
+        shown = front.panel.told if front.panel.shown else None
+        at = self.troubles.index(shown) if shown in self.troubles else len(self.troubles)
+        front.show_told(self.troubles[at - 1])
+
+    def replace_unpaintable(self, error: BaseException) -> None:
+        """Shows the text of an error in place of a room that cannot be painted; the room is closed."""
+        from .screens.broken import Broken
+
+        room = self.room
+        self.note(Told(error, "painting"))
+        self.push_screen(Broken(described(error), str(self._crash_file(error)), room))
+
+    def close_room(self, room: Room) -> None:
+        """Closes a room for good and shows Home, a new one where Home itself is closed."""
+        from .screens.home import HomeRoom
+
+        if room in self.trail:
+            self.trail.remove(room)
+        here = Here(run=room.here.run)
+        home = next((other for other in reversed(self.visits) if type(other) is HomeRoom and other is not room), None)
+        self._show(home or self._new(HomeRoom, here))
+        if room in self.visits:
+            self._drop(room)
+
+    def last_words(self, error: BaseException) -> str:
+        """What is printed after the end that nobody asked for."""
+        running = "".join(f"\nstill running: {job.line}" for job in self.running())
+        return f"{described(error)}\n\nalso in {self._crash_file(error)}{running}"
+
+    def _crash_file(self, error: BaseException) -> Path | str:
+        try:
+            return clipboard.export("".join(traceback.format_exception(error)), "crash", writable(state_folder() / "crashes"))
+        except Exception as unwritten:  # noqa: BLE001 - said in place of the file's name
+            return f"no file: {unwritten}"
+
+    # -- what all screens can ask for
+
+    def do_app_help(self) -> None:
+        """What can be done here."""
+        from .screens.help import Help
+
+        if self.room is not None and self.screen is self.room:
+            self.push_screen(Help(self.room))
+
+    def do_app_palette(self) -> None:
+        """Every action by its name."""
+        from .screens.palette import palette
+
+        if self.screen is self.room:
+            self.push_screen(palette())
+
+    def do_app_command(self) -> None:
+        """The command line of what is seen, and of what runs."""
+        from .screens.command import CommandLine
+
+        if self.room is not None and self.screen is self.room:
+            lines = [shlex.join(["graphdbg", *self.room.equivalent()])]
+            jobs = sorted((job for job in self.jobs if not job.passing), key=lambda job: not job.running)
+            self.push_screen(CommandLine([*lines, *(job.line for job in jobs if job.line not in lines)]))
+
+    def do_app_theme(self) -> None:
+        """The next of dark, light and the terminal's own colours; remembered."""
+        self.settings.theme = self.settings.next_theme()
+        self.theme = THEMES[self.settings.theme]
+        self.settings.save()
+
+    def do_app_mouse(self) -> None:
+        """Gives the mouse to the terminal, so that it can mark text, and back."""
+        self.mouse = not self.mouse
+        mouse_reports(self, self.mouse)
+        given = "The terminal has the mouse: it marks text. M takes it back."
+        self.notify("The mouse works here again." if self.mouse else given, timeout=4)
+
+    def do_app_tour(self) -> None:
+        """Two minutes round the workbench."""
+        from .screens.tour import start
+
+        start(self)
+
+    def copy(self, text: str, name: str = "text") -> None:
+        """Text to the clipboard of the terminal and to a file; says both. `name` is the file's."""
+        self.copy_to_clipboard(text)
+        if isinstance(self.screen, Telling):
+            self.screen.work(lambda: clipboard.to_tmux(text), lambda _: None, doing="copy")
+        path = clipboard.keep(text, name)
+        self.notify(f"sent to the terminal (it may refuse); also in {path}", markup=False, timeout=6)
+
+    def export(self, text: str, name: str = "text") -> Path:
+        """Text to a new file in the folder we are in; says where and returns it."""
+        path = clipboard.export(text, name, Path.cwd())
+        self.notify(f"written: {path}", markup=False, timeout=6)
+        return path
+
+    def edit(self, path: Path, line: int = 1) -> None:
+        """A file in the user's editor."""
+        from .editor import edit
+
+        edit(self, path, line)
 
     def do_app_quit(self) -> None:
-        """Leaves; what only the screens show is ended."""
-        for job in list(self.jobs):
-            job.kill()
+        """Leaves; where jobs run it asks what becomes of them."""
+        from .sheet import Choose
+
+        running = self.running()
+        if not running:
+            self._leave()
+            return
+        if isinstance(self.screen, Choose):
+            return
+        lines = "\n".join(job.line for job in running)
+        answers = {"b": "leave them running; `graphdbg tui` finds them again", "s": "stop them"}
+        self.push_screen(Choose(f"{len(running)} running:\n{lines}", answers), self._answered)
+
+    def _answered(self, answer: str | None) -> None:
+        if answer == "s":
+            for job in self.running():
+                job.stop()
+        if answer is not None:
+            self._leave()
+
+    def _leave(self) -> None:
+        for job in self.jobs:
+            if job.passing and job.running:
+                job.kill()
         self.exit()
 
-    def go(self, kind: type[Room], here: Here) -> None:
-        """Shows a screen: the one that is open for the same thing, else a new one in front."""
-        for screen in self.screen_stack:
-            if type(screen) is kind and isinstance(screen, Room) and screen.here == here:
-                while self.screen is not screen:
-                    self.pop_screen()
-                return
-        self.push_screen(kind(here))
+    async def action_quit(self) -> None:
+        """ctrl+q: as q, from anywhere."""
+        self.do_app_quit()
 
-    @property
-    def here(self) -> Here:
-        """What the screen in front is about."""
-        return self.room.here if self.room else self.first.here
-
-    def _with_graph(self) -> Here:
-        if self.here.graph is None:
-            raise UsageError("no graph is chosen", "this screen is about one graph", "move to a graph and press enter")
-        return self.here
+    def action_help_quit(self) -> None:
+        """ctrl+c: asks where jobs run, else says how to leave; nothing is lost by it."""
+        if self.running():
+            self.do_app_quit()
+        else:
+            self.notify("q leaves. ctrl+c ends nothing here.", timeout=3)

@@ -10,26 +10,22 @@ anything in a key's handler, and must not decide what another room knows.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
-from textual.widgets import Footer, Static
 
 from .actions import BY_ID, of_room
 from .here import Here
+from .telling import Telling
+from .widgets.crumbs import Crumbs
+from .widgets.key_line import KeyLine
 from .widgets.trouble import Trouble
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from .app import Workbench
 
-T = TypeVar("T")
-
-
-class Room(Screen[None]):
+class Room(Telling[None]):
     """One screen of the workbench."""
 
     ROOM: ClassVar[str] = ""
@@ -38,11 +34,11 @@ class Room(Screen[None]):
     def __init_subclass__(cls, **more: Any) -> None:
         if cls.ROOM:
             keys: list[BindingType] = [
-                Binding(key, f"act({action.id!r})", action.label, show=action.footer and key == action.keys[0])
+                Binding(key, f"act({action.id!r})", action.label, show=False)
                 for action in of_room(cls.ROOM)
                 for key in action.keys
             ]
-            cls.BINDINGS = keys
+            cls.BINDINGS = [*cls.PANEL_KEYS, *keys]
         super().__init_subclass__(**more)
 
     def __init__(self, here: Here) -> None:
@@ -61,36 +57,38 @@ class Room(Screen[None]):
 
     def crumbs(self) -> list[str]:
         """Where we are, from the outside in."""
-        return [part for part in (self.here.run, self.here.graph, self.here.out) if part]
+        return [part for part in (self.here.graph or self.here.run, self.here.out) if part]
 
     def can(self, action: str) -> bool:
-        """Whether an action makes sense now; what does not is left out of the footer and says why where it is asked for."""
+        """Whether an action makes sense now; what does not is left out of the footer and says why where it is asked for.
+        After a change of it call `refresh_bindings()`."""
         return True
+
+    def arrive(self, here: Here) -> None:
+        """The screen is shown again for the same graph (or run, or minification), perhaps for another node of it."""
+        self.here = here
 
     # -- what is common
 
     def compose(self) -> ComposeResult:
         """Breadcrumbs, the screen's own widgets, the panel of errors, the footer."""
-        yield Static(id="crumbs", markup=False)
+        yield Crumbs(id="crumbs")
         yield from self.content()
         yield Trouble(id="trouble")
-        yield Footer(show_command_palette=False)
+        yield KeyLine(lambda: of_room(self.ROOM), self.can, id="keys")
 
     def on_mount(self) -> None:
         """Writes the breadcrumbs."""
         self.tell_where()
 
+    def on_screen_resume(self) -> None:
+        """Writes the breadcrumbs: what runs and what failed may have changed behind."""
+        self.tell_where()
+
     def tell_where(self) -> None:
         """Writes the breadcrumbs anew."""
-        self.query_one("#crumbs", Static).update(" › ".join([self.TITLE_WORDS or self.ROOM, *self.crumbs()]))
-
-    @property
-    def workbench(self) -> Workbench:
-        """The app, by its own type."""
-        from .app import Workbench
-
-        assert isinstance(self.app, Workbench)
-        return self.app
+        for line in self.query(Crumbs):
+            line.show([self.TITLE_WORDS or self.ROOM, *self.crumbs()], self.workbench.badges())
 
     async def action_act(self, action: str) -> None:
         """Does what a key, the palette or a click asks for; an error goes to the panel."""
@@ -99,44 +97,10 @@ class Room(Screen[None]):
     async def perform(self, action: str) -> None:
         """Runs the method of an action, here or in the app."""
         known = BY_ID[action]
-        method = getattr(self, known.method, None) or getattr(self.app, known.method)
         try:
+            method = getattr(self, known.method, None) or getattr(self.app, known.method)
             result = method()
             if inspect.isawaitable(result):
                 await result
         except Exception as error:  # noqa: BLE001 - shown in the panel, the workbench goes on
             self.trouble(error, doing=known.label)
-
-    def work(self, function: Callable[[], T], then: Callable[[T], None], *, group: str = "", doing: str = "") -> None:
-        """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.
-
-        A later call with the same `group` makes an earlier one's result be thrown away.
-        """
-
-        def run() -> None:
-            try:
-                result = function()
-            except Exception as error:  # noqa: BLE001 - shown in the panel
-                self._back(worker, lambda error=error: self.trouble(error, doing=doing))
-            else:
-                self._back(worker, lambda: self.guarded(lambda: then(result), doing=doing))
-
-        worker = self.run_worker(run, thread=True, exclusive=bool(group), group=group or "work", exit_on_error=False)
-
-    def _back(self, worker: Any, function: Callable[[], None]) -> None:
-        def call() -> None:
-            if self.is_attached and not worker.is_cancelled:
-                function()
-
-        self.app.call_from_thread(call)
-
-    def guarded(self, function: Callable[[], None], *, doing: str = "") -> None:
-        """Calls `function`; an error goes to the panel."""
-        try:
-            function()
-        except Exception as error:  # noqa: BLE001 - shown in the panel
-            self.trouble(error, doing=doing)
-
-    def trouble(self, error: BaseException, *, doing: str = "") -> None:
-        """Shows an error: what failed, why, what to do."""
-        self.query_one(Trouble).show(error, doing)

@@ -1,17 +1,42 @@
-"""The panel of errors: what failed, why, what to do. Everything behind it goes on working.
+"""The panel of errors: what failed, why, what to do. Everything behind it goes on working; it never takes the focus.
 
->>> trouble.show(UsageError("cannot write into out", "it is a file", "choose another -o"))
+>>> trouble.show(Told(UsageError("cannot write into out", "it is a file", "choose another -o"), "report"))
 """
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from rich.text import Text
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ...dumps.errors import GraphdbgError
+
+LAST_LINES = 20
+"""Of what a process said before it failed."""
+
+
+@dataclass
+class Told:
+    """One error as it was told: `said` is the narration of the process that failed; `retry` does again what failed."""
+
+    error: BaseException
+    doing: str = ""
+    said: Sequence[str] = ()
+    retry: Callable[[], object] | None = None
+    times: int = 1
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.text = described(self.error, self.said)
+
+    @property
+    def is_defect(self) -> bool:
+        """Whether it is ours to mend, not the user's."""
+        return not isinstance(self.error, (GraphdbgError, OSError))
 
 
 class Trouble(VerticalScroll):
@@ -20,41 +45,70 @@ class Trouble(VerticalScroll):
     can_focus = False
 
     DEFAULT_CSS = """
-    Trouble { display: none; dock: bottom; height: auto; max-height: 40%; border: round $error; padding: 0 1; margin-bottom: 1; }
+    Trouble { display: none; dock: bottom; height: auto; max-height: 60%; border: round $error; padding: 0 1; margin-bottom: 1; }
     Trouble.shown { display: block; }
     Trouble Static { height: auto; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.text = ""
+        self.told: Told | None = None
 
     def compose(self):
         """One text."""
         yield Static(id="trouble-text", markup=False)
 
-    def show(self, error: BaseException, doing: str = "") -> None:
-        """Shows an error in place of an earlier one."""
-        self.text = described(error, doing)
-        self.border_title = f"{doing} failed" if doing else "failed"
-        self.border_subtitle = "esc closes"
-        self.query_one("#trouble-text", Static).update(Text(self.text))
+    @property
+    def shown(self) -> bool:
+        """Whether it is seen."""
+        return self.has_class("shown")
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether what failed can be done again from here."""
+        return self.told is not None and self.told.retry is not None
+
+    @property
+    def text(self) -> str:
+        """What it says, or said last."""
+        return self.told.text if self.told else ""
+
+    def show(self, told: Told, place: str = "") -> None:
+        """Shows an error in place of an earlier one; `place` says which of several it is."""
+        self.told = told
+        title = f"{told.doing} failed" if told.doing else "failed"
+        counted = f" ×{told.times}" if told.times > 1 else ""
+        self.border_title = Text(f"{title}{counted} {place}".rstrip())
+        self.border_subtitle = Text(" · ".join(["r again"] * (told.retry is not None) + ["y copy", "Y to file", "esc close"]))
+        self.query_one("#trouble-text", Static).update(Text(told.text))
         self.add_class("shown")
 
     def hide(self) -> bool:
         """Closes the panel; whether it was open."""
-        was = self.has_class("shown")
+        was = self.shown
         self.remove_class("shown")
         return was
 
 
-def described(error: BaseException, doing: str = "") -> str:
+def described(error: BaseException, said: Sequence[str] = ()) -> str:
     """An error as people read it: a sentence for what a user can mend, with a traceback for a defect of ours."""
     if isinstance(error, GraphdbgError):
-        lines = error.what, error.why and f"why: {error.why}", error.fix and f"do: {error.fix}"
-        return "\n".join(line for line in lines if line)
-    if isinstance(error, OSError):
+        lines = [error.what, error.why and f"why: {error.why}", error.fix and f"do:  {error.fix}"]
+    elif isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
-        return f"the system refused{where}: {error.strerror or error}"
-    told = "".join(traceback.format_exception(error)).rstrip()
-    return f"this is a defect of graphdbg, not of your model; everything else goes on. Please report it with this text:\n{told}"
+        lines = [f"the system refused{where}: {error.strerror or error}"]
+    else:
+        lines = ["this is a defect of graphdbg, not of your model; everything else goes on. Please report it with this text:",
+                 "".join(traceback.format_exception(error)).rstrip()]  # fmt: skip
+    if said:
+        lines += ["", f"its last {min(len(said), LAST_LINES)} lines:", *said[-LAST_LINES:]]
+    return plain("\n".join(line for line in lines if line or line == ""))
+
+
+def plain(text: str) -> str:
+    """Without the control characters that a dump or a process may have put in.
+
+    >>> plain("a\\x1b[2Jb")
+    'a[2Jb'
+    """
+    return "".join(letter for letter in text if letter == "\n" or letter.isprintable() or letter == "\t").expandtabs()

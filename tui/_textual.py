@@ -1,0 +1,180 @@
+"""The private names of textual that the workbench needs: what keeps it alive when code of a screen raises.
+
+Textual ends the program at any exception, and a widget whose handler raised answers no message any more. `Sturdy` catches
+earlier: whatever raises becomes a call of `take`, and everything goes on. Holds no screen and no wording. Tried on textual
+8.2.8. Without public alternatives are:
+
+`App._start_widget`      the one place where every widget and screen begins; there is no hook for "a widget was made"
+`App._dispatch_action`   keys, clicks and the palette all come here; `run_action` is public but is not what keys call
+`MessagePump._dispatch_message`  one message to all its handlers; the loop around it ends at an exception
+`App._handle_exception`  where timers, workers, layout and idle handlers bring what they raised; always ends the program
+`LinuxDriver._enable_mouse_support`, `_disable_mouse_support`  the mouse on and off while the app runs
+`App._close_messages_no_wait`, `App._exit_renderables`, `App._return_code`, `App._exception`  what that method itself uses
+
+>>> class Workbench(Sturdy): ...
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import textual
+from rich.text import Text
+from textual.app import App
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.worker import WorkerFailed
+
+TEXTUAL = Path(textual.__file__).parent
+DEFECT_EXIT = 70
+"""As `cli.py` exits for a defect of ours."""
+
+TOO_SOON_S = 1.0
+"""A second failure to paint within this time ends the program: nothing can be shown any more."""
+
+PAINTING = frozenset(("_refresh_layout", "_compositor_refresh", "_display", "reflow", "reflow_visible", "update_widgets"))
+"""Functions of textual that lay out and paint: what fails in them keeps a panel from being seen, too."""
+
+
+class Sturdy(App[None]):
+    """An app that outlives the exceptions of its screens, widgets, timers and workers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unpaintable_at = -TOO_SOON_S
+
+    # -- what a subclass says
+
+    def take(self, error: BaseException, doing: str = "") -> None:
+        """Shows an error. May raise."""
+        raise NotImplementedError
+
+    def replace_unpaintable(self, error: BaseException) -> None:
+        """Shows something plain in place of a screen that cannot be painted. May raise."""
+        raise NotImplementedError
+
+    def last_words(self, error: BaseException) -> str:
+        """What the terminal shows after the program had to end."""
+        raise NotImplementedError
+
+    # -- where exceptions come from
+
+    def _start_widget(self, parent: Widget, widget: Widget) -> None:
+        guard(widget, self.caught)
+        super()._start_widget(parent, widget)
+
+    async def _dispatch_message(self, message: Message) -> None:
+        try:
+            await super()._dispatch_message(message)
+        except Exception as error:  # noqa: BLE001 - shown, the loop goes on
+            self.caught(error, "")
+
+    async def _dispatch_action(self, namespace: Any, action_name: str, params: Any) -> bool:
+        try:
+            return await super()._dispatch_action(namespace, action_name, params)
+        except Exception as error:  # noqa: BLE001 - shown, the workbench goes on
+            self.caught(error, action_name.replace("_", " "))
+            return True
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.caught(error.error if isinstance(error, WorkerFailed) else error, "")
+
+    def caught(self, error: BaseException, doing: str) -> None:
+        """Brings an exception where a user sees it: a panel, else a plain screen, else the terminal after the end."""
+        if not self._running or self._exit:
+            self.give_up(error)
+            return
+        try:
+            if is_painting(error):
+                self._replace(error)
+            else:
+                self.take(error, doing)
+        except Exception as worse:  # noqa: BLE001 - the panel itself failed
+            worse.__context__ = error
+            self._replace(worse)
+
+    def _replace(self, error: BaseException) -> None:
+        now = time.monotonic()
+        if now - self._unpaintable_at < TOO_SOON_S:
+            self.give_up(error)
+            return
+        self._unpaintable_at = now
+        try:
+            self.replace_unpaintable(error)
+        except Exception as worse:  # noqa: BLE001 - nothing more to show it with
+            worse.__context__ = error
+            self.give_up(worse)
+
+    def give_up(self, error: BaseException) -> None:
+        """Ends the program; textual gives the terminal back, and the last words are printed to it."""
+        if self._exception is None and isinstance(error, Exception):
+            self._exception = error  # so that a test with a Pilot fails, too
+            self._exception_event.set()
+        self._return_code = DEFECT_EXIT
+        if not self._exit_renderables:
+            self._exit_renderables.append(Text(self.last_words(error)))
+        self._close_messages_no_wait()
+
+
+def is_painting(error: BaseException) -> bool:
+    """Whether an exception came up through layout or painting."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(frame.name in PAINTING and TEXTUAL in Path(frame.filename).parents for frame in frames)
+
+
+def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
+    """Makes one widget outlive what its handlers and its painting raise; a line that cannot be painted says so."""
+    dispatch, render, render_line = widget._dispatch_message, widget.render, widget.render_line
+    told: set[str] = set()
+
+    def tell_once(error: BaseException) -> None:
+        text = repr(error)
+        if text not in told:  # a line is painted many times a second
+            told.add(text)
+            widget.app.call_later(caught, error, "painting")
+
+    @functools.wraps(dispatch)
+    async def guarded_dispatch(message: Message) -> None:
+        try:
+            await dispatch(message)
+        except Exception as error:  # noqa: BLE001 - shown, the widget goes on
+            caught(error, "")
+
+    @functools.wraps(render)
+    def guarded_render() -> Any:
+        try:
+            return render()
+        except Exception as error:  # noqa: BLE001 - shown, the widget goes on
+            tell_once(error)
+            return Text(_line_of(error), no_wrap=True)
+
+    @functools.wraps(render_line)
+    def guarded_line(y: int) -> Strip:
+        try:
+            return render_line(y)
+        except Exception as error:  # noqa: BLE001 - shown, the widget goes on
+            tell_once(error)
+            width = widget.size.width
+            return Strip(Text(_line_of(error)).render(widget.app.console)).adjust_cell_length(width)
+
+    widget._dispatch_message = guarded_dispatch  # type: ignore[method-assign]
+    widget.render = guarded_render  # type: ignore[method-assign]
+    widget.render_line = guarded_line  # type: ignore[method-assign]
+
+
+def _line_of(error: BaseException) -> str:
+    return f"cannot be shown: {type(error).__name__}: {error}".replace("\n", " ")
+
+
+def mouse_reports(app: App[None], on: bool) -> None:
+    """Whether the terminal tells the mouse to us; publicly only the start of an app can ask for it."""
+    name = "_enable_mouse_support" if on else "_disable_mouse_support"
+    switch = getattr(app._driver, name, None)
+    if switch is not None:
+        switch()

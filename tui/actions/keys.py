@@ -1,0 +1,40 @@
+"""How keys are written for people. Knows no textual, so that a test and a page of help need none either.
+
+>>> shown("question_mark"), shown("ctrl+p"), shown("escape")
+('?', 'ctrl+p', 'esc')
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+OWN = {
+    "escape": "esc", "at": "@", "slash": "/", "minus": "-", "plus": "+", "full_stop": ".", "pageup": "page up",
+    "pagedown": "page down", "down": "↓", "up": "↑", "left": "←", "right": "→", "backspace": "backspace", "underscore": "_", "dollar_sign": "$",
+}  # fmt: skip
+
+
+def shown(key: str) -> str:
+    """The key as it is printed on a keyboard."""
+    *held, last = key.split("+") if key != "+" else [key]
+    name = OWN.get(last)
+    if name is None and "_" in last:
+        try:
+            name = unicodedata.lookup(last.replace("_", " ").upper())
+        except KeyError:
+            name = last.replace("_", " ")
+    return "+".join([*held, name or last])
+
+
+def is_safe(key: str) -> bool:
+    """Whether terminals, tmux and ssh hand the key through as itself.
+
+    ctrl+i is tab, ctrl+m enter, ctrl+j line feed, ctrl+h backspace and ctrl+[ escape there; ctrl+s and ctrl+z stop things; ctrl+b
+    is tmux's and ctrl+a screen's.
+    """
+    *held, last = key.split("+") if key != "+" else [key]
+    if not held:
+        return True
+    if held == ["shift"]:
+        return last == "tab"
+    return held == ["ctrl"] and len(last) == 1 and last.isalpha() and last not in "imjhszab"

@@ -1,0 +1,57 @@
+"""The user's own editor on one line of one file, over the workbench, which waits behind it.
+
+Must not guess an editor: where none is set, the place itself is told.
+
+>>> command("vim -p", Path("a.py"), 7)
+['vim', '-p', '+7', 'a.py']
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import SuspendNotSupported
+
+from ..dumps.errors import EnvironmentLackError
+
+if TYPE_CHECKING:
+    from .app import Workbench
+
+COLON = frozenset(("code", "codium", "cursor", "hx", "helix", "subl", "zed"))
+"""Editors that take FILE:LINE; all others take +LINE."""
+GOTO = frozenset(("code", "codium", "cursor"))
+
+
+def command(editor: str, path: Path, line: int) -> list[str]:
+    """The command line for an editor as $EDITOR names it."""
+    words = shlex.split(editor)
+    name = Path(words[0]).name if words else ""
+    if name in GOTO:
+        return [*words, "--wait", "--goto", f"{path}:{line}"]
+    if name in COLON:
+        return [*words, f"{path}:{line}"]
+    return [*words, f"+{line}", str(path)]
+
+
+def edit(app: Workbench, path: Path, line: int = 1) -> None:
+    """Opens the editor and comes back when it ends; raises EnvironmentLackError where there is none, or no screen for it."""
+    place = f"{path}:{line}"
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor or not shlex.split(editor):
+        raise EnvironmentLackError(place, "neither VISUAL nor EDITOR names an editor", "set one, or open it yourself")
+    if not path.is_file():
+        raise EnvironmentLackError(place, "the file is not there any more", "record the run again")
+    try:
+        with app.suspend():
+            code = subprocess.run(command(editor, path, line), check=False).returncode
+    except SuspendNotSupported as error:
+        raise EnvironmentLackError(place, "an editor cannot be shown over this screen", "open it yourself") from error
+    except OSError as error:
+        why = f"{editor} cannot be started: {error.strerror}"
+        raise EnvironmentLackError(place, why, "set EDITOR to one that can") from error
+    if code:
+        raise EnvironmentLackError(place, f"{editor} ended with exit code {code}", "open it yourself")

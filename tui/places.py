@@ -1,0 +1,41 @@
+"""Where the workbench keeps things of its own, by the XDG rules. Reads and writes nothing itself.
+
+>>> settings_file()
+PosixPath('/home/ann/.config/graphdbg/tui.json')
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+NAME = "graphdbg"
+
+
+def settings_file() -> Path:
+    """What is remembered from one session to the next."""
+    return _base("XDG_CONFIG_HOME", ".config") / NAME / "tui.json"
+
+
+def state_folder() -> Path:
+    """Copies, crash texts and the like."""
+    return _base("XDG_STATE_HOME", ".local/state") / NAME
+
+
+def writable(folder: Path) -> Path:
+    """The folder, made; where it cannot be written one for this user in the temporary folder. Raises OSError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except OSError:
+        pass  # the other place is named wherever a file in it is told
+    other = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid()}" / folder.name
+    other.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return other
+
+
+def _base(variable: str, below_home: str) -> Path:
+    told = os.environ.get(variable, "")
+    return Path(told) if Path(told).is_absolute() else Path.home() / below_home

@@ -1,0 +1,44 @@
+"""In place of a room that cannot be painted: the error as plain text. Must need nothing that could fail, too.
+
+>>> app.push_screen(Broken("this is a defect ...", "crash.txt", room))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from ..room import Room
+
+
+class Broken(Screen[None]):
+    """One text; esc closes the room and shows Home."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,1", "home", show=False), Binding("q", "app.quit", show=False)]
+
+    def __init__(self, text: str, place: str, room: Room | None) -> None:
+        super().__init__()
+        self.text, self.place, self.room = text, place, room
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        head = f"This screen cannot be painted.  esc closes it and shows Home · q leaves · the text is also in {self.place}"
+        yield Static(Text(f"{head}\n\n{self.text}"))
+
+    def action_home(self) -> None:
+        """Closes the room that cannot be painted."""
+        from ..app import Workbench
+
+        app = self.app
+        assert isinstance(app, Workbench)
+        if self.room is None:
+            app.do_app_quit()
+        else:
+            app.close_room(self.room)

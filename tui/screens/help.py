@@ -1,0 +1,114 @@
+"""What can be done on a screen, made from the registry; typed text filters it. Must not know any action itself.
+
+>>> [entry.keys for entry in entries("home") if entry.label == "help"]
+['?']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+from textual.containers import VerticalScroll
+from textual.widgets import Input, Static
+
+from ..actions import of_room
+from ..actions.keys import shown
+from ..sheet import Sheet
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+    from ..room import Room
+
+PANEL = (("r", "again", "With an open panel of an error: do again what failed."),
+         ("y", "copy", "With an open panel of an error: its text to the clipboard and a file."),
+         ("Y", "to file", "With an open panel of an error: its text to a file here."))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of help."""
+
+    keys: str
+    label: str
+    help: str
+    words: str = ""
+
+
+def entries(room: str) -> list[Entry]:
+    """All that can be done in a room, in the order of the registry."""
+    own = [Entry(" ".join(shown(key) for key in one.keys), one.label, one.help, one.words) for one in of_room(room)]
+    return own + [Entry(*row) for row in PANEL]
+
+
+def matching(room: str, text: str) -> list[Entry]:
+    """Those that hold every word of the text."""
+    words = text.lower().split()
+    texts = ((one, f"{one.keys} {one.label} {one.help} {one.words}".lower()) for one in entries(room))
+    return [one for one, told in texts if all(word in told for word in words)]
+
+
+def as_table(found: Sequence[Entry], wide: bool) -> Table | Text:
+    """Keys, what they do, and the command that does the same."""
+    if not found:
+        return Text("Nothing here has these words.")
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=wide, header_style="dim", expand=True)
+    table.add_column("key", style="bold", no_wrap=True)
+    table.add_column("what it does", ratio=3)
+    if wide:
+        table.add_column("as a command", style="dim", ratio=1)
+    for one in found:
+        told = Text(one.label, "bold").append("  ").append(one.help, "not bold")
+        row = [Text(one.keys), told]
+        table.add_row(*row, *([Text(f"graphdbg {one.words}" if one.words else "")] if wide else []))
+    return table
+
+
+class Help(Sheet[None]):
+    """The keys of one room."""
+
+    DEFAULT_CSS = """
+    Help VerticalScroll { height: auto; max-height: 100%; }
+    """
+
+    def __init__(self, room: Room) -> None:
+        super().__init__()
+        self.room_name, self.title_words = room.ROOM, room.TITLE_WORDS
+
+    def inside(self) -> ComposeResult:
+        """The line to type in, then the keys."""
+        yield Input(placeholder="type to find; ↑ ↓ move", id="words", compact=True)
+        with VerticalScroll(id="scroll", can_focus=False):
+            yield Static(id="keys-table", markup=False)
+
+    def on_mount(self) -> None:
+        """Shows all."""
+        self.entitle(f"help: {self.title_words or self.room_name}", "esc close")
+        self._fill("")
+
+    def on_resize(self) -> None:
+        """Commands have a column only where it is wide."""
+        self._fill(self.query_one(Input).value)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Shows what has the words."""
+        self._fill(event.value)
+
+    def on_key(self, event: events.Key) -> None:
+        """Moves the list while the cursor stays in the text."""
+        scroll = self.query_one("#scroll", VerticalScroll)
+        moves = {
+            "down": scroll.scroll_down, "up": scroll.scroll_up,
+            "pagedown": scroll.scroll_page_down, "pageup": scroll.scroll_page_up,
+        }  # fmt: skip
+        if event.key in moves:
+            event.stop()
+            moves[event.key](animate=False)
+
+    def _fill(self, text: str) -> None:
+        self.query_one("#keys-table", Static).update(as_table(matching(self.room_name, text), self.size.width >= 90))

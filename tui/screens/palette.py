@@ -1,0 +1,58 @@
+"""Every action of the screen behind by its name, with textual's own palette and its fuzzy matching. Knows no action itself.
+
+>>> app.push_screen(palette())
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
+
+from ..actions import of_room
+from ..actions.keys import shown
+from ..room import Room
+
+if TYPE_CHECKING:
+    from textual.command import Hits
+
+    from ..actions.action import Action
+
+ITSELF = "app.palette"
+
+
+class Actions(Provider):
+    """The registry as textual's palette wants it."""
+
+    async def discover(self) -> Hits:
+        """All of them, before anything is typed."""
+        for action in self._known():
+            yield DiscoveryHit(named(action), self._run(action), text=action.label, help=action.help)
+
+    async def search(self, query: str) -> Hits:
+        """Those whose name or text is like the typed text."""
+        matcher = self.matcher(query)
+        for action in self._known():
+            name = max(matcher.match(action.label), matcher.match(f"{action.label} {action.help}") * 0.8)
+            if name > 0:
+                yield Hit(name, Text(named(action)), self._run(action), text=action.label, help=action.help)
+
+    def _known(self) -> list[Action]:
+        room = self.screen
+        return [one for one in of_room(room.ROOM) if one.id != ITSELF] if isinstance(room, Room) else []
+
+    def _run(self, action: Action) -> partial[object]:
+        assert isinstance(self.screen, Room)
+        return partial(self.screen.perform, action.id)
+
+
+def named(action: Action) -> str:
+    """How an action is listed: its name, then its key."""
+    return f"{action.label}  ({shown(action.keys[0])})"
+
+
+def palette() -> CommandPalette:
+    """The palette for the room in front."""
+    return CommandPalette(providers=[Actions], placeholder="what to do…")

@@ -1,0 +1,116 @@
+"""Small screens in front of a room: help, the command line, questions. Each knows what it shows and nothing of the room behind.
+
+>>> app.push_screen(Choose("2 jobs are running.", {"b": "leave them running", "s": "stop them"}), answer)
+>>> app.push_screen(Ask("go to", hint="a name or a number", check=lambda text: "" if text else "type one"), go)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from .telling import Telling
+from .widgets.trouble import Trouble
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+R = TypeVar("R")
+
+
+class Sheet(Telling[R], ModalScreen[R]):
+    """In front of a room; esc closes it."""
+
+    AUTO_FOCUS = "*"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *Telling.PANEL_KEYS,
+        Binding("escape", "leave", "close", show=False),
+    ]
+    DEFAULT_CSS = """
+    Sheet { align: center middle; background: $background 60%; }
+    Sheet > #sheet {
+        width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary; padding: 0 1; background: $surface;
+    }
+    Sheet > #sheet Static { height: auto; }
+    """
+
+    def inside(self) -> ComposeResult:
+        """What is in the frame."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        """The frame, and the panel of errors."""
+        with Vertical(id="sheet"):
+            yield from self.inside()
+        yield Trouble(id="trouble")
+
+    def entitle(self, title: str, below: str = "esc close") -> None:
+        """Writes on the frame."""
+        frame = self.query_one("#sheet")
+        frame.border_title, frame.border_subtitle = Text(title), Text(below)
+
+    def action_leave(self) -> None:
+        """Closes the panel of errors, else the sheet."""
+        if self.panel is None or not self.panel.hide():
+            self.dismiss(None)
+
+
+class Choose(Sheet[str]):
+    """A question that is answered with one key; the answer is the key, None for esc."""
+
+    def __init__(self, question: str, answers: Mapping[str, str]) -> None:
+        super().__init__()
+        self.question, self.answers = question, answers
+
+    def inside(self) -> ComposeResult:
+        """The question, then the keys."""
+        text = Text(self.question + "\n\n")
+        for key, meaning in {**self.answers, "esc": "neither; go on"}.items():
+            text.append(f"{key:>5} ", "bold")
+            text.append(meaning + "\n")
+        yield Static(text)
+
+    def on_mount(self) -> None:
+        """Writes the frame."""
+        self.entitle("?")
+
+    def on_key(self, event: events.Key) -> None:
+        """Answers."""
+        if event.key in self.answers:
+            event.stop()
+            self.dismiss(event.key)
+
+
+class Ask(Sheet[str]):
+    """A line to type; the answer is the text, None for esc. `check` gives a sentence where the text will not do."""
+
+    def __init__(self, title: str, *, hint: str = "", value: str = "", check: Callable[[str], str] = lambda text: "") -> None:
+        super().__init__()
+        self.title_text, self.hint, self.value, self.check = title, hint, value, check
+
+    def inside(self) -> ComposeResult:
+        """The line, and below it what is wrong with it."""
+        yield Input(self.value, placeholder=self.hint, select_on_focus=False)
+        yield Static(id="why", markup=False)
+
+    def on_mount(self) -> None:
+        """Writes the frame."""
+        self.entitle(self.title_text, "enter · esc close")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Says at once what is wrong."""
+        self.query_one("#why", Static).update(self.check(event.value) if event.value else "")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answers, where the text will do."""
+        wrong = self.check(event.value)
+        self.query_one("#why", Static).update(wrong)
+        if not wrong:
+            self.dismiss(event.value)

@@ -1,0 +1,146 @@
+"""What every screen has, rooms and sheets alike: the panel of errors and its keys, and threads for whatever takes time.
+
+Must not decide what an error means, and never waits in a key's handler.
+
+>>> self.work(lambda: read_table(folder), self.show_table, group="table", doing="reading")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import Input, TextArea
+
+from .widgets.trouble import Told, Trouble
+
+if TYPE_CHECKING:
+    from .app import Workbench
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Telling(Screen[R]):
+    """A screen that shows errors in a panel of its own."""
+
+    PANEL_KEYS: ClassVar[tuple[Binding, ...]] = (
+        Binding("r", "panel('again')", "again", show=False, priority=True),
+        Binding("y", "panel('copy')", "copy", show=False, priority=True),
+        Binding("Y", "panel('file')", "to file", show=False, priority=True),
+    )
+    """Before all others, but only while the panel is seen and no text is being typed."""
+
+    @property
+    def workbench(self) -> Workbench:
+        """The app, by its own type."""
+        from .app import Workbench
+
+        assert isinstance(self.app, Workbench)
+        return self.app
+
+    @property
+    def typing(self) -> bool:
+        """Whether keys go into a text."""
+        return isinstance(self.focused, (Input, TextArea))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys of the panel mean something else while it is closed."""
+        if action != "panel":
+            return super().check_action(action, parameters)
+        panel = self.panel
+        return panel is not None and panel.shown and not self.typing and (parameters != ("again",) or panel.can_retry)
+
+    @property
+    def panel(self) -> Trouble | None:
+        """The panel, once it is there."""
+        found = self.query(Trouble)
+        return found.first() if found else None
+
+    def action_panel(self, what: str) -> None:
+        """Does with the error what a key of the panel asks for."""
+        told = self.panel.told if self.panel else None
+        if told is None or self.panel is None:
+            return
+        if what == "again" and told.retry is not None:
+            self.panel.hide()
+            told.retry()
+        elif what == "copy":
+            self.workbench.copy(told.text, "error")
+        elif what == "file":
+            self.workbench.export(told.text, "error")
+
+    def guarded(self, function: Callable[[], object], *, doing: str = "") -> None:
+        """Calls `function`; an error goes to the panel."""
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - shown in the panel
+            self.trouble(error, doing=doing)
+
+    def trouble(
+        self, error: BaseException, *, doing: str = "", said: Sequence[str] = (),
+        retry: Callable[[], object] | None = None, quiet: bool = False,
+    ) -> None:  # fmt: skip
+        """Shows an error: what failed, why, what to do.
+
+        `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a timer), is only
+        counted in the first line, and E shows it.
+        """
+        told, _ = self.workbench.note(Told(error, doing, said, retry))
+        if not quiet:
+            self.show_told(told)
+
+    def show_told(self, told: Told) -> None:
+        """Opens the panel with one of the errors."""
+        if self.panel is None:
+            return
+        all_told = self.workbench.troubles
+        place = f"{all_told.index(told) + 1}/{len(all_told)}" if len(all_told) > 1 and told in all_told else ""
+        self.panel.show(told, place)
+
+    def work(self, function: Callable[[], T], then: Callable[[T], object], *, group: str = "", doing: str = "") -> None:
+        """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.
+
+        A later call with the same `group` makes an earlier one's result be thrown away. The thread never keeps the workbench from
+        ending: a read that hangs (a network drive) is left behind.
+        """
+        loop = asyncio.get_running_loop()
+        settled: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if settled.done():
+                return
+            if error is not None:
+                settled.set_exception(error)
+            else:
+                settled.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result, failed = None, None
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - brought to the screen
+                failed = RuntimeError(f"{type(error).__name__} in a thread") if isinstance(error, StopIteration) else error
+            with contextlib.suppress(RuntimeError):  # the loop ended meanwhile: nobody is there to be told
+                loop.call_soon_threadsafe(settle, result, failed)
+
+        async def wait() -> None:
+            try:
+                result = await settled
+            except Exception as error:  # noqa: BLE001 - shown in the panel
+                again: Any = lambda: self.work(function, then, group=group, doing=doing)  # noqa: E731
+                if self.is_attached:
+                    self.trouble(error, doing=doing, retry=again)
+            else:
+                if self.is_attached:
+                    self.guarded(lambda: then(result), doing=doing)
+
+        context = contextvars.copy_context()
+        Thread(target=context.run, args=(run,), name=doing or "work", daemon=True).start()
+        self.run_worker(wait(), exclusive=bool(group), group=group or "work", exit_on_error=False)

@@ -1,0 +1,57 @@
+"""The last line of a screen: as many keys of the registry as fit, then where all of them are. Decides nothing about actions.
+
+>>> KeyLine(lambda: of_room("home"), lambda action: True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+from textual.widget import Widget
+
+from ..actions.action import Action
+from ..actions.keys import shown
+
+ALL = "app.help"
+
+
+class KeyLine(Widget):
+    """One line: "j down  / search  ? all"; a click does what the key does."""
+
+    can_focus = False
+
+    DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; background: $panel; color: $text; link-style: none; link-color: $text; }"
+
+    def __init__(self, actions: Callable[[], Sequence[Action]], can: Callable[[str], bool], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._actions, self._can = actions, can
+
+    def on_mount(self) -> None:
+        """What can be done changes: the screen says so with `refresh_bindings`."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda screen: self.refresh())
+
+    def render(self) -> Text:
+        """The line for the width there is."""
+        line, used = Text(no_wrap=True, end=""), 0
+        end = self._entry("?", "all", ALL)
+        room = self.size.width - end.cell_len - 1
+        for action in self._actions():
+            if not action.footer or action.id == ALL or not self._can(action.id):
+                continue
+            entry = self._entry(shown(action.keys[0]), action.label, action.id)
+            if used + entry.cell_len > room:
+                break
+            line.append_text(entry)
+            used += entry.cell_len
+        line.append_text(end)
+        return line
+
+    def _entry(self, key: str, label: str, action: str) -> Text:
+        click = Style(meta={"@click": f"screen.act({action!r})"})
+        entry = Text(no_wrap=True, end="")
+        entry.append(f" {key}", Style(bold=True) + click)
+        entry.append(f" {label} ", Style(dim=cell_len(label) > 0) + click)
+        return entry
