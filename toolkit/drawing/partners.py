@@ -9,18 +9,17 @@ backward graph says by `seq_nr` of which forward op it is the gradient. A joint 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...dumps.browse.partner import JOINT, graph_of
 from ...dumps.browse.short import shorten
-from ...dumps.errors import UsageError
 from . import LARGE, nodes, overview, plan
 from .families import heaviest
 from .model import Cluster, Edge, View
 from .nodes import Part
-from .source import JOINT, DrawnGraph, DrawnNode, of_saved
+from .source import DrawnGraph, DrawnNode, of_saved
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -47,20 +46,8 @@ def of(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
     """
     if saved.stage in JOINT:
         return halves(of_saved(saved))
-    here, there = ("forward", "backward") if "forward" in saved.stage else ("backward", "forward")
-    if here not in saved.stage:
-        raise UsageError(
-            f"{saved.id} has no backward graph", f"its stage is {saved.stage}", "name a forward, backward or joint graph"
-        )
-    if saved.run is None:
-        raise UsageError(f"{saved.path} has no partner", "it is a case folder: one graph alone", "name a graph of a run")
-    wanted = there.join(saved.id.rsplit(here, 1))
-    graphs = {graph.id: graph for graph in saved.run.graphs()}
-    if wanted not in graphs:  # a second backward of one forward
-        wanted = re.sub(r"\.\d+$", "", wanted)
-    if wanted not in graphs:
-        raise UsageError(f"{saved.id} has no partner", f"{saved.run.path} holds no {wanted}", "draw it without --with-backward")
-    pair = {saved.stage: of_saved(saved), graphs[wanted].stage: of_saved(graphs[wanted])}
+    other = graph_of(saved)
+    pair = {saved.stage: of_saved(saved), other.stage: of_saved(other)}
     forward = next(graph for stage, graph in pair.items() if "forward" in stage)
     backward = next(graph for stage, graph in pair.items() if "backward" in stage)
     return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), links(forward, backward)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps.browse.partner import JOINT
 from . import LARGE, partners, render
 from .model import View
 from .nodes import around as neighbourhood
 from .nodes import whole
 from .overview import overview
-from .source import JOINT, DrawnGraph, of_saved
+from .source import DrawnGraph, of_saved
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.browse.levels import Path, common, frames_of, input_source, levels
+from ...dumps.browse.partner import JOINT
 from ...dumps.browse.short import base_name, shorten
 from ...dumps.schema import GraphRecord, NodeRecord, SymValue
 from ...dumps.sidecar import Table, build, references
@@ -22,9 +23,6 @@ from .texts import arguments_text, value_text
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-
-JOINT = ("joint", "joint_passed")
-"""Stages whose graphs hold forward and backward in one."""
 
 _LONGEST_DETAIL = 300
 _SUMMED = "Gradient addition node"

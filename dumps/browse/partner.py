@@ -1,0 +1,141 @@
+"""The other side of autograd: which backward nodes belong to a forward node, and the other way round. Reads tables only.
+
+Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`; a second backward is `.1`); a joint graph is its own
+partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the operation whose
+gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the same name in the backward.
+Must not read what a user would wait for: no graph.json of a large graph.
+
+>>> [partner.name for partner in partners(saved, view, view.position("addmm_1"))]
+['mm_4', 'sum_9', ...]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..sidecar import Table
+from .short import base_name
+from .table import GraphView
+
+if TYPE_CHECKING:
+    from ..store import SavedGraph
+
+JOINT = ("joint", "joint_passed")
+"""Stages whose graphs hold forward and backward in one."""
+
+SAVED, AGAIN, NUMBER = "saved value", "computed again", "seq_nr"
+"""How two nodes belong together: the forward hands its value on, the backward computes it once more, or they have one number."""
+
+_LIGHT = frozenset(
+    "getitem view _unsafe_view reshape permute t transpose expand squeeze unsqueeze slice select alias clone as_strided".split()
+)
+_NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "it is the backward of several graphs at once"}
+
+
+@dataclass(frozen=True)
+class Partner:
+    """A node of the graph `graph` (an id of the same run), its position there, and how it is known to belong."""
+
+    graph: str
+    index: int
+    name: str
+    how: str
+
+
+def graph_of(saved: SavedGraph) -> SavedGraph:
+    """The graph of the other side: the backward of a forward, the forward of a backward, a joint graph itself.
+
+    Raises UsageError that says why there is none.
+    """
+    if saved.stage in JOINT:
+        return saved
+    here, there = ("forward", "backward") if "forward" in saved.stage else ("backward", "forward")
+    if here not in saved.stage:
+        words = _NO_SIDES.get(saved.stage.removeprefix("post_grad_"), "autograd had not seen it yet")
+        why = f"its stage is {saved.stage}: {words}"
+        raise UsageError(f"{saved.id} has no partner", why, "name a forward, backward or joint graph")
+    if saved.run is None:
+        raise UsageError(f"{saved.path} has no partner", "it is a case folder: one graph alone", "name a graph of a run")
+    wanted = there.join(saved.id.rsplit(here, 1))
+    graphs = {graph.id: graph for graph in saved.run.graphs()}
+    if wanted not in graphs:  # a second backward of one forward
+        wanted = re.sub(r"\.\d+$", "", wanted)
+    if wanted not in graphs:
+        raise UsageError(f"{saved.id} has no partner", f"{saved.run.path} holds no {wanted}")
+    return graphs[wanted]
+
+
+def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph | None = None) -> list[Partner]:
+    """The partners of the node at that position, those to look at first in front. `other` is its partner graph, when known.
+
+    Raises UsageError that says why there are none.
+    """
+    other = other or graph_of(saved)
+    table = view.table if other is saved else other.table
+    name, number = view.table.name[index], view.table.seq_nr[index]
+    found: list[Partner] = []
+    if other is saved:
+        backward = set(_behind_tangents(table))
+        same = [at for at in _numbered(table, number) if (at in backward) != (index in backward)]
+    else:
+        same = _numbered(table, number) if _is_call(view.table, index) else []
+        twin = _position(table, name)
+        if twin is not None and table.strings[table.op[twin]] != "output":
+            again = _is_call(table, twin) and _is_call(view.table, index)
+            found.append(Partner(other.id, twin, name, AGAIN if again else SAVED))
+            if again and "backward" in saved.stage:
+                return found
+        if "backward" in other.stage:  # what is computed once more is no gradient
+            known = set(view.table.name)
+            same = [at for at in same if table.name[at] not in known]
+        else:
+            same = [at for at in same if at != twin]
+    found = [Partner(other.id, at, table.name[at], NUMBER) for at in _main_first(table, same)] + found
+    if found:
+        return found
+    raise UsageError(f"{name} has no partner in {other.id}", _why(view.table, index))
+
+
+def _numbered(table: Table, number: int) -> list[int]:
+    """The calls of that number."""
+    return [at for at, each in enumerate(table.seq_nr) if each == number and _is_call(table, at)] if number >= 0 else []
+
+
+def _behind_tangents(table: Table) -> Iterator[int]:
+    behind: set[int] = set()
+    for index, used in enumerate(table.inputs):
+        tangent = not used and table.strings[table.op[index]] == "placeholder" and "tangents" in table.name[index]
+        if tangent or any(at in behind for at in used):
+            behind.add(index)
+            yield index
+
+
+def _why(table: Table, index: int) -> str:
+    op = table.strings[table.op[index]]
+    if op == "output":
+        return "it is the output"
+    if op == "placeholder":
+        return "it is an input that the other side does not take"
+    if table.seq_nr[index] < 0:
+        return "it has no seq_nr: autograd did not number what it was made of"
+    return f"no node there has its seq_nr {table.seq_nr[index]}"
+
+
+def _position(table: Table, name: str) -> int | None:
+    try:
+        return table.name.index(name)
+    except ValueError:
+        return None
+
+
+def _is_call(table: Table, index: int) -> bool:
+    return table.strings[table.op[index]].startswith("call_")
+
+
+def _main_first(table: Table, same: list[int]) -> list[int]:
+    """What computes in front of what only views or takes a part, the last in front: it gives the operation's value."""
+    return sorted(same, key=lambda at: (base_name(table.strings[table.target[at]]) in _LIGHT, -at))
