@@ -63,7 +63,7 @@ def lines(found: Sequence[Process]) -> list[str]:
     bad = [ending for ending in endings(found) if ending.status in ("failed", "killed", "died")]
     bad.sort(key=lambda ending: ending.process.exit.time if ending.process.exit else _moment(ending.process.last))
     hosts = {process.record.host for process in found}
-    told = [_line(ending, found, with_host=len(hosts) > 1) for ending in bad[:_MOST]]
+    told = [sentence(ending, found, with_host=len(hosts) > 1) for ending in bad[:_MOST]]
     if len(bad) > _MOST:
         told.append(f"and {len(bad) - _MOST} more processes that did not end well; ls --json lists them")
     unknown = [process for process in found if process.liveness == "unknown"]
@@ -104,7 +104,8 @@ def _moment(event: Event | None) -> float:
     return event.time if event is not None else 0.0
 
 
-def _line(ending: Ending, found: Sequence[Process], *, with_host: bool) -> str:
+def sentence(ending: Ending, found: Sequence[Process], *, with_host: bool = False) -> str:
+    """One line about a process that did not end well."""
     process = ending.process
     facts = [f"pid {process.record.pid}"] if process.rank is not None else []
     facts += [f"on {process.record.host}"] if with_host else []

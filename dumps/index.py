@@ -90,13 +90,20 @@ def runs(folder: Path) -> list[Path]:
 
 def processes(run: Path) -> list[Process]:
     """The processes of a run by rank, then start time. Damaged journals and process files are told in `damage`, not raised."""
-    found: list[Process] = []
-    for entry in _folders(run):
-        if entry == TENSORS_FOLDER or not any(
-            (run / entry / name).exists() for name in (PROCESS_FILE, JOURNAL_FILE, GRAPHS_FOLDER)
-        ):
-            continue
-        found.append(_process(run / entry))
+    return in_order(process_at(run / entry, journal.read(run / entry / JOURNAL_FILE)) for entry in process_folders(run))
+
+
+def process_folders(run: Path) -> list[str]:
+    """The names of a run's folders that belong to processes."""
+    files = (PROCESS_FILE, JOURNAL_FILE, GRAPHS_FOLDER)
+    return [
+        entry for entry in _folders(run)
+        if entry != TENSORS_FOLDER and any((run / entry / name).exists() for name in files)
+    ]  # fmt: skip
+
+
+def in_order(found: Iterable[Process]) -> list[Process]:
+    """Processes by rank, then start time."""
     return sorted(found, key=lambda p: (p.rank is None, p.rank or 0, p.record.started, p.name))
 
 
@@ -110,9 +117,9 @@ def _folders(path: Path) -> list[str]:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
 
 
-def _process(path: Path) -> Process:
-    contents = journal.read(path / JOURNAL_FILE)
-    damage = contents.damage
+def process_at(path: Path, contents: journal.JournalContents) -> Process:
+    """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised."""
+    damage = list(contents.damage)
     try:
         record = read_record(path / PROCESS_FILE, ProcessRecord)
     except GraphdbgError as error:

@@ -13,6 +13,7 @@ import msgspec
 from .. import deaths
 from ..errors import UsageError
 from ..output import emit, say
+from ..query import resolve
 from ..store import Run, SavedGraph
 from ..tables import on_terminal
 from . import frequent
@@ -25,13 +26,7 @@ _WIDEST = 120
 
 def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
     """Prints why the graphs of a run exist, or those of one compile. Raises UsageError for a case, which has no journal."""
-    if isinstance(named, SavedGraph):
-        if named.run is None:
-            raise UsageError(f"{text} is a case", "only a recorded run knows why its graphs exist", "graphdbg ls RUN --why")
-        run = named.run
-        found = of_run(run, compile_id=base(named.local_id.partition("/")[0])[0], process=named.process)
-    else:
-        run, found = named, of_run(named)
+    run, found = _found(text, named)
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
@@ -44,6 +39,21 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
         say(f"{text}: nothing was compiled")
         return
     emit(render(found, min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal() else WIDTH), as_json=False)
+
+
+def text_of(text: str, width: int) -> str:
+    """The same as a text, without notes on damage. Raises GraphdbgError for what cannot be found or has no journal."""
+    named = resolve(text)
+    _, found = _found(text, named)
+    return render(found, min(width, _WIDEST)) if found.processes else f"{text}: nothing was compiled"
+
+
+def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
+    if isinstance(named, Run):
+        return named, of_run(named)
+    if named.run is None:
+        raise UsageError(f"{text} is a case", "only a recorded run knows why its graphs exist", "graphdbg ls RUN --why")
+    return named.run, of_run(named.run, compile_id=base(named.local_id.partition("/")[0])[0], process=named.process)
 
 
 def document(found: Why) -> list[dict[str, Any]]:

@@ -1,32 +1,373 @@
-"""The home screen."""
+"""Home: runs, their processes and graphs; minifications and jobs; with --follow the graphs of a training run as they come.
+
+Everything is read in a thread and painted from `Overview`; the screen keeps the cursor, folds and filter, and decides nothing.
+
+>>> HomeRoom(Here(run="myrun"), follow=True)
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
+from ...dumps.browse.follow import POLL_S
+from ...dumps.browse.listing import Line, filtered, first_bad, following_text, kernels_of, suggestion, visible
+from ...dumps.errors import UsageError
+from ...dumps.tables import plain
 from ..here import Here
-from ..room import Room
+from ..jobs import Job
+from ..moves import ListMoves
+from ..overview import Overview
+from ..widgets.home_line import Layout
+from ..widgets.note_panel import NotePanel
+from ..widgets.rows import Parts, Rows
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+LOOK_S = 1.0
+"""Between two looks at the folder, without --follow."""
 
-class HomeRoom(Room):
-    """To be built."""
+
+class HomeRoom(ListMoves):
+    """The runs of this folder, or one run."""
 
     ROOM = "home"
     TITLE_WORDS = "home"
 
+    DEFAULT_CSS = """
+    HomeRoom #heads { height: 1; color: $text-muted; text-style: bold; }
+    HomeRoom #hint { height: 1; background: $boost; color: $text; }
+    HomeRoom #filter { display: none; height: 1; border: none; padding: 0 1; }
+    HomeRoom #filter.shown { display: block; }
+    """
+
     def __init__(self, here: Here, *, follow: bool = False) -> None:
         super().__init__(here)
         self.follow = follow
+        self.overview = Overview(here.run, follow=follow)
+        self.named_run = here.run
+        self.lines: list[Line] = []
+        """What is listed now: folded and filtered."""
+        self.folded: set[str] = set()
+        self.words = ""
+        self.pinned = False
+        self.looking = False
+        self.looked = False
+        self._placed = False
+        """Whether the cursor was put on what failed; after that only keys move it."""
+        self._seen: set[str] = set()
+        self._layout = Layout.of([], 80)
+        self._kernels: dict[Path, int | None] = {}
 
     def content(self) -> ComposeResult:
-        """To be built."""
-        yield Static("home", id="body")
+        """Titles, the list, one line of advice, the filter."""
+        yield Static(id="heads", markup=False)
+        yield Rows(self._paint, id="rows")
+        yield NotePanel(id="note")
+        yield Static(id="hint", markup=False)
+        yield Input(placeholder="words to show, -word to hide", id="filter", compact=True)
+
+    def on_mount(self) -> None:
+        """Reads for the first time."""
+        super().on_mount()
+        self.query_one("#hint", Static).update("reading ...")
+        self.rows.focus()
+        self._look()
+        self.set_interval(POLL_S if self.follow else LOOK_S, self._look)
+
+    @property
+    def line(self) -> Line | None:
+        """The line under the cursor."""
+        return self.lines[self.rows.cursor] if self.lines else None
+
+    # -- reading
+
+    def _look(self) -> None:
+        if self.looking or not self.is_current:
+            return
+        self.looking = True
+        self.work(self._look_in_thread, self._looked_at, group="look", doing="reading runs")
+
+    def _look_in_thread(self) -> bool:
+        try:
+            return self.overview.look(lambda: self.call_later(self._show))
+        finally:
+            self.looking = False
+
+    def _looked_at(self, changed: bool) -> None:
+        first, self.looked = not self.looked, True
+        if changed or first:
+            self._show()
+        elif any(line.since for line in self.lines):
+            self.rows.refresh_visible()  # seconds in flight
+        if self.follow:
+            self._advise()
+
+    def _show(self) -> None:
+        """Takes over what was read; the cursor stays on its line."""
+        at = self.line.key if self.line else None
+        lines = self.overview.lines
+        self._fold_new(lines)
+        if not self._placed:
+            self._fold_at_first(lines)
+        shown = filtered(lines, self.words) if self.words else visible(lines, self.folded)
+        self.lines = shown
+        place = next((place for place, line in enumerate(shown) if line.key == at), None)
+        if self.pinned:
+            place = next((place for place in range(len(shown) - 1, -1, -1) if shown[place].kind == "graph"), place)
+        elif not self._placed and self.looked:
+            self._placed = True
+            bad = first_bad(shown)
+            graph = next((place for place, line in enumerate(shown) if line.kind == "graph"), None)
+            place = bad if bad is not None else graph if place in (None, 0) else place
+        self._layout = Layout.of(shown, self.size.width)
+        self.query_one("#heads", Static).update(self._layout.head() if any(line.kind == "graph" for line in shown) else "")
+        self.rows.show(len(shown), cursor=place)
+        self._stand_on()
+
+    def _fold_new(self, lines: list[Line]) -> None:
+        """Of several runs all but one begin folded."""
+        runs = [line for line in lines if line.kind == "run" and line.folds]
+        for line in runs:
+            if line.key not in self._seen and self._placed and len(runs) > 1:
+                self.folded.add(line.key)
+            self._seen.add(line.key)
+
+    def _fold_at_first(self, lines: list[Line]) -> None:
+        runs = [line for line in lines if line.kind == "run" and line.folds]
+        if len(runs) < 2:
+            return
+        newest = max(runs, key=lambda line: (line.bad, self._started(line)))
+        self.folded = {line.key for line in runs if line is not newest}
+
+    def _started(self, line: Line) -> float:
+        run = self.overview.runs.get(line.target)
+        return run.record.started if run is not None and run.record is not None else 0.0
+
+    # -- painting
+
+    def _paint(self, index: int, width: int) -> Parts:
+        line = self.lines[index]
+        kernels = self._kernels_of(line) if self._layout.kernels else None
+        return self._layout.parts(line, folded=line.key in self.folded and not self.words, kernels=kernels)
+
+    def _kernels_of(self, line: Line) -> int | None:
+        if line.kind != "graph" or line.path is None or not line.saved or line.since:
+            return None
+        if line.path not in self._kernels:
+            path = line.path
+            self._kernels[path] = None
+
+            def counted(count: int | None) -> None:
+                self._kernels[path] = count
+                self.rows.refresh_visible()
+
+            self.work(lambda: kernels_of(path), counted, doing="counting kernels")
+        return self._kernels[line.path]
+
+    def on_resize(self) -> None:
+        """Other columns may fit."""
+        self._layout = Layout.of(self.lines, self.size.width)
+        self.query_one("#heads", Static).update(self._layout.head() if any(line.kind == "graph" for line in self.lines) else "")
+
+    def _stand_on(self) -> None:
+        """The graph under the cursor is what the other screens are about."""
+        line = self.line
+        graph = line.target if line is not None and line.kind == "graph" and line.saved else None
+        run = line.key.split(" ")[1] if line is not None and line.kind in ("run", "process", "graph") else None
+        out = line.target if line is not None and line.kind == "out" else None
+        self.here = Here(run=self.named_run or run, graph=graph, out=out)
+        self._advise()
+
+    def _advise(self) -> None:
+        self.query_one("#hint", Static).update(" " + plain(self._advice()))
+
+    def _advice(self) -> str:
+        if not self.lines:
+            return self._nothing()
+        line = self.line
+        if self.follow and line is not None:
+            return self._following(line)
+        if line is None:
+            return ""
+        if line.kind == "run" and not line.bad:
+            return f"{line.name}: enter shows or hides its graphs" if line.folds else f"{line.name}: {line.text}"
+        return suggestion(line) or line.error or line.text or f"{line.name}: enter shows its nodes"
+
+    def _nothing(self) -> str:
+        if not self.looked:
+            return "reading ..."
+        if self.words:
+            return f"nothing has all of these words: {self.words}; esc shows everything"
+        return f"No runs in {Path.cwd()}. graphdbg dump -o myrun train.py · F1 tour"
+
+    def _following(self, line: Line) -> str:
+        run = next(iter(self.overview.runs.values()), None)
+        pin = "pinned to the newest: F lets go" if self.pinned else "F pins the newest"
+        return "" if run is None else f"{following_text(run)} · {suggestion(line) or pin}"
+
+    # -- what commands say the same
 
     def equivalent(self) -> list[str]:
         """The words of `@`."""
-        return ["ls", *self.crumbs()[-1:]]
+        words = ["ls"] + ([self.here.run] if self.here.run else [])
+        if self.follow:
+            return [*words, "--follow"]
+        return [*words, "--filter", self.words] if self.words and self.here.run else words
+
+    def crumbs(self) -> list[str]:
+        """The run, or this folder; not the graph under the cursor, which the list shows."""
+        return [self.named_run or str(Path.cwd()), *(["following"] if self.follow else [])]
+
+    # -- actions
+
+    def on_rows_moved(self, message: Rows.Moved) -> None:
+        """The cursor is on another line."""
+        self._stand_on()
+
+    async def on_rows_opened(self, message: Rows.Opened) -> None:
+        """A double click."""
+        await self.perform("home.open")
+
+    def do_home_open(self) -> None:
+        """Opens what is under the cursor."""
+        line = self.line
+        if line is None:
+            raise UsageError("nothing is listed", self._advice(), "record a run: graphdbg dump -o myrun train.py")
+        if line.kind == "graph":
+            self._open_graph(line)
+        elif line.kind == "out":
+            self.workbench.do_app_minify()
+        elif line.kind == "job":
+            self._open_job(line)
+        elif line.key.startswith("packed "):
+            self.work(lambda: self.overview.open_packed(line.name), lambda _: self._look(), doing="unpacking")
+        elif line.folds:
+            self.do_home_fold()
+        elif line.bad:
+            raise UsageError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
+
+    def _open_graph(self, line: Line) -> None:
+        if not line.saved:
+            raise UsageError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
+        self.workbench.do_app_graph()
+
+    def _open_job(self, line: Line) -> None:
+        assert line.path is not None
+        said: list[str] = []
+        panel = self.query_one(NotePanel)
+        panel.show(line.name, "reading ...")
+        job = Job.attach(line.path, on_said=said.append)
+        self.set_timer(0.3, lambda: panel.show(line.name, "\n".join(said[-200:]) or "it has said nothing so far"))
+        job.words = job.words
+
+    def do_home_fold(self) -> None:
+        """Folds or unfolds."""
+        line = self.line
+        if line is None:
+            return
+        if not line.folds:
+            above = [place for place in range(self.rows.cursor) if self.lines[place].depth < line.depth]
+            if above:
+                self.rows.move_to(above[-1])
+            return
+        self.folded ^= {line.key}
+        self._show()
+
+    def do_home_filter(self) -> None:
+        """Opens the field of the filter."""
+        field = self.query_one("#filter", Input)
+        field.add_class("shown")
+        field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filters as you type."""
+        if event.input.id == "filter":
+            self.words = event.value
+            self._show()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Back to the list; the filter stays."""
+        if event.input.id == "filter":
+            self.rows.focus()
+            if not event.value:
+                event.input.remove_class("shown")
+
+    def close_front(self) -> bool:
+        """Closes what is open in front of the list: the panel, the filter's field, the filter; whether there was anything."""
+        if self.query_one(NotePanel).hide():
+            return True
+        field = self.query_one("#filter", Input)
+        if field.has_class("shown"):
+            field.value = ""
+            field.remove_class("shown")
+            self.rows.focus()
+            return True
+        return False
+
+    def do_app_back(self) -> None:
+        """Closes what is open in front, else as everywhere."""
+        shown = self.panel is not None and self.panel.shown
+        if shown or not self.close_front():
+            self.workbench.do_app_back()
+
+    def do_home_why(self) -> None:
+        """Why the graphs of the run, or this graph's compile, exist."""
+        line = self.line
+        if line is None or line.kind not in ("run", "process", "graph"):
+            raise UsageError("why of what?", "this line is no run and no graph", "move to one")
+        target = line.target if line.kind == "graph" and line.saved else line.key.split(" ")[1]
+        panel = self.query_one(NotePanel)
+        panel.show(f"why {target}", "reading ...")
+        width = max(40, self.size.width - 6)
+        self.work(lambda: why_text(target, width), lambda text: panel.show(f"why {target}", text), group="why", doing="why")
+
+    def do_home_failed(self) -> None:
+        """To the next failed graph."""
+        self._to_failed(1)
+
+    def do_home_failed_before(self) -> None:
+        """To the failed graph before."""
+        self._to_failed(-1)
+
+    def _to_failed(self, step: int) -> None:
+        count = len(self.lines)
+        order = [(self.rows.cursor + step * far) % count for far in range(1, count + 1)] if count else []
+        found = next((place for place in order if self.lines[place].kind == "graph" and self.lines[place].bad), None)
+        if found is None:
+            self.query_one("#hint", Static).update(" no graph failed among those listed")
+            return
+        self.rows.move_to(found)
+
+    def do_home_pin(self) -> None:
+        """Pins the cursor to the newest graph, or lets go."""
+        self.pinned = not self.pinned
+        self._show()
+
+    def do_home_stop(self) -> None:
+        """Stops a job."""
+        line = self.line
+        if line is None or line.kind != "job" or line.path is None:
+            raise UsageError("nothing to stop", "this line is no job", "move to one that runs")
+        if line.status != "running":
+            raise UsageError(f"cannot stop {line.name}", f"it is not running: {line.status}")
+        Job.attach(line.path).stop()
+
+    def do_home_again(self) -> None:
+        """Looks now."""
+        self._look()
+
+    def moved_by_hand(self) -> None:
+        """Lets go of the newest graph; nothing but keys moves the cursor from now on."""
+        self.pinned = False
+        self._placed = True
+
+
+def why_text(target: str, width: int) -> str:
+    """What `ls TARGET --why` prints."""
+    from ...dumps.why.show import text_of
+
+    return text_of(target, width)

@@ -1,0 +1,168 @@
+"""A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs no torch.
+
+Must not wait, print, or open a graph; a run that is not there yet, or vanished, is a state and no error.
+
+>>> following = Following(Path("myrun"))
+>>> following.poll()
+True
+>>> following.state, [row.status for row in following.rows]
+('running', ['ran', 'compiling'])
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from .. import deaths, index, journal
+from ..errors import GraphdbgError
+from ..graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE
+from ..process import EXIT_FILE, liveness
+from ..process import FILE as PROCESS_FILE
+from ..reading import read_record
+from ..schema import RunRecord
+
+State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknown"]
+"""waiting: not there yet; unknown: its processes are on another host; unreadable: run.json is damaged, see `trouble`."""
+
+POLL_S = 0.5
+GRACE_S = 3.0
+"""Where nobody recorded the end of the whole command, it ended when none of its processes has lived for so long."""
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class _Journal:
+    """One journal that is read on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.contents = journal.JournalContents([], [])
+        self._inode, self._offset, self._rest = -1, 0, b""
+
+    def read_on(self) -> None:
+        """Reads what was added; from the start where the file is another or became shorter."""
+        try:
+            with self.path.open("rb") as file:
+                now = os.fstat(file.fileno())
+                if now.st_ino != self._inode or now.st_size < self._offset:
+                    self._inode, self._offset, self._rest = now.st_ino, 0, b""
+                    self.contents = journal.JournalContents([], [])
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.contents.damage[:] = [f"cannot read {self.path}: {error.strerror or error}"]
+            return
+        self._offset += len(data)
+        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        if newline:
+            found = journal.parse(whole + newline, str(self.path))
+            self.contents.events += found.events
+            self.contents.damage += found.damage
+
+
+class Following:
+    """A run that is looked at again and again. `rows` and `processes` are as of the last `poll`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state: State = "waiting"
+        self.record: RunRecord | None = None
+        self.processes: list[index.Process] = []
+        self.rows: list[index.Row] = []
+        self.trouble = ""
+        """Why it cannot be read."""
+        self._journals: dict[str, _Journal] = {}
+        self._stamps: dict[str, _Stamp] = {}
+        self._run_stamp: tuple[int, int, int] | None = None
+        self._quiet_since: float | None = None
+
+    def poll(self) -> bool:
+        """Looks again; whether anything is new. Raises nothing for what is wrong with the run."""
+        before = (self.state, self.trouble, len(self.processes))
+        try:
+            changed = self._look()
+        except GraphdbgError as error:
+            self.state, self.trouble, changed = "unreadable", str(error), False
+        return changed or before != (self.state, self.trouble, len(self.processes))
+
+    @property
+    def damage(self) -> list[str]:
+        """One sentence per torn journal line or unreadable small file."""
+        return [sentence for process in self.processes for sentence in process.damage]
+
+    @property
+    def in_flight(self) -> list[index.Row]:
+        """The graphs that are compiled or run just now."""
+        return [row for row in self.rows if row.status in journal.IN_FLIGHT and not row.lost]
+
+    def _look(self) -> bool:
+        if not index.is_run(self.path):
+            self.state = "waiting" if self.record is None else "vanished"
+            return False
+        stamp = _stamp(self.path / RUN_FILE)
+        if self.record is None or stamp != self._run_stamp:
+            self._forget()
+            self.record = read_record(self.path / RUN_FILE, RunRecord)
+            self._run_stamp, self.trouble = stamp, ""
+        changed = self._look_at_processes(index.process_folders(self.path))
+        if changed:
+            self.processes = index.in_order(self.processes)
+            self.rows = index.rows(self.processes)
+        self.state = self._now()
+        return changed
+
+    def _forget(self) -> None:
+        """Another run in the same place."""
+        self.processes, self.rows = [], []
+        self._journals, self._stamps, self._quiet_since = {}, {}, None
+
+    def _look_at_processes(self, names: list[str]) -> bool:
+        known = {process.name: process for process in self.processes}
+        changed = known.keys() - set(names) != set()
+        kept: list[index.Process] = []
+        for name in names:
+            folder, old = self.path / name, known.get(name)
+            stamp = tuple(_stamp(folder / file) for file in (JOURNAL_FILE, EXIT_FILE, PROCESS_FILE, GRAPHS_FOLDER))
+            if old is not None and stamp == self._stamps.get(name):
+                alive = old.liveness if old.liveness in ("ended", "dead") else liveness(old.record, ended=False)
+                changed = changed or alive != old.liveness
+                kept.append(old if alive == old.liveness else msgspec.structs.replace(old, liveness=alive))
+                continue
+            self._stamps[name] = stamp
+            reader = self._journals.setdefault(name, _Journal(folder / JOURNAL_FILE))
+            reader.read_on()
+            kept.append(index.process_at(folder, reader.contents))
+            changed = True
+        self.processes = kept
+        return changed
+
+    def _now(self) -> State:
+        statuses = {ending.status for ending in deaths.endings(self.processes)}
+        if (self.path / EXIT_FILE).exists():
+            return "ended"
+        if "running" in statuses or not self.processes:
+            self._quiet_since = None
+            return "running"
+        if "unknown" in statuses:
+            return "unknown"
+        # Without `graphdbg dump` nobody tells the end of the command, and another process may yet start.
+        last = max((process.last.time for process in self.processes if process.last), default=0.0)
+        if time.time() - last > 2 * GRACE_S:
+            return "ended"
+        self._quiet_since = self._quiet_since or time.monotonic()
+        return "ended" if time.monotonic() - self._quiet_since > GRACE_S else "running"
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        now = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (now.st_ino, now.st_size, now.st_mtime_ns)

@@ -1,0 +1,241 @@
+"""Runs, their processes and graphs as one list of lines that fold: what Home shows. Torch-free; opens no graph, prints nothing.
+
+Whatever is damaged, vanished, left out or not there yet is a line of its own, so that everything else is still shown.
+
+>>> lines = visible(run_lines("myrun", following), folded=set())
+>>> [(line.kind, line.name, line.status) for line in lines]
+[('run', 'myrun', ''), ('graph', '0_0/forward', 'failed'), ('graph', '0_0/backward', 'ran')]
+>>> suggestion(lines[1])
+'0_0/forward: CppCompileError. 4 triage · 5 shrink'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from .. import deaths, index, why
+from ..journal import IN_FLIGHT
+from ..tables import one_line, plain
+from .follow import Following
+
+Kind = Literal["section", "run", "process", "graph", "out", "job", "note"]
+
+_MOST_NOTES = 8
+
+
+class Line(msgspec.Struct):
+    """One line. `key` names it for the cursor, `target` is what commands take, `text` is all that has no column.
+
+    `folds`: it has lines of its own below; `since` is when it went in flight (0: it is not).
+    """
+
+    key: str
+    kind: Kind
+    name: str
+    depth: int = 0
+    text: str = ""
+    stage: str = ""
+    nodes: int | None = None
+    status: str = ""
+    seconds: float | None = None
+    error: str = ""
+    bad: bool = False
+    target: str = ""
+    path: Path | None = None
+    folds: bool = False
+    since: float = 0.0
+    saved: bool = True
+
+    def status_text(self, now: float | None = None) -> str:
+        """Its status, and for how long it is in flight."""
+        if self.since:
+            return f"{self.status} {max(0.0, (time.time() if now is None else now) - self.since):.0f} s"
+        return self.status
+
+    def words(self) -> str:
+        """Everything a filter looks at."""
+        return f"{self.name} {self.stage} {self.status} {self.error} {self.text}".lower()
+
+
+def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
+    """A run, its processes where there are several or one ended badly, its graphs, and what is to be said of it.
+
+    `name` is what a user calls it, and what its graphs' ids are put behind (a packed run lies in another folder)."""
+    key = f"run {name}"
+    head = Line(key, "run", name, depth, target=name, path=run.path, folds=run.record is not None)
+    head.text, head.status, head.bad = _run_text(run)
+    lines = [head]
+    if run.record is None:
+        return lines
+    ends = deaths.endings(run.processes)
+    hosts = {end.process.record.host for end in ends}
+    rows: dict[str, list[index.Row]] = {}
+    for row in run.rows:
+        rows.setdefault(row.process, []).append(row)
+    for end in ends:
+        process, below = end.process, depth + 1
+        bad = end.status in ("failed", "killed", "died")
+        if len(ends) > 1 or bad:
+            line = Line(f"{key} {process.name}", "process", _process_name(process), below, status=end.status, bad=bad, folds=True)
+            told = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
+            line.text = plain(told) or _many(len(process.states), "graph")
+            lines.append(line)
+            below += 1
+        lines += [_graph_line(key, name, row, below) for row in rows.get(process.name, [])]
+    return lines + _notes(key, name, run, depth + 1)
+
+
+def visible(lines: Sequence[Line], folded: set[str]) -> list[Line]:
+    """The lines without what is below of a folded one."""
+    kept: list[Line] = []
+    hidden_below: int | None = None
+    for line in lines:
+        if hidden_below is not None and line.depth > hidden_below:
+            continue
+        hidden_below = line.depth if line.folds and line.key in folded else None
+        kept.append(line)
+    return kept
+
+
+def _process_name(process: index.Process) -> str:
+    return process.name if process.rank is None else f"rank {process.rank} (pid {process.record.pid})"
+
+
+def _run_text(run: Following) -> tuple[str, str, bool]:
+    """What is said of a run behind its name, its status in a word, and whether something of it went wrong."""
+    if run.state == "waiting":
+        return "it is not there yet; its graphs are shown as they come", "waiting", False
+    if run.state == "unreadable":
+        return plain(run.trouble), "damaged", True
+    if run.record is None:
+        return "", run.state, False
+    failed = sum(row.status == "failed" or row.lost for row in run.rows)
+    parts = [_many(len(run.rows), "graph")]
+    parts += [f"{failed} failed"] * bool(failed)
+    if len(run.processes) > 1:
+        parts.append(f"{len(run.processes)} processes")
+    if run.record.started:
+        parts.append(age(time.time() - run.record.started) + " ago")
+    parts.append(one_line(" ".join(run.record.command), 60))
+    if run.state == "vanished":
+        return "the folder is not there any more; this is what was read before", "vanished", True
+    return " · ".join(part for part in parts if part), "running" if run.state == "running" else "", bool(failed)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _graph_line(key: str, run: str, row: index.Row, depth: int) -> Line:
+    status, since = row.status, 0.0
+    if row.lost:
+        status = f"{row.status}, {'died' if row.died else 'ended'}"
+    elif row.status in IN_FLIGHT:
+        since = row.since
+    error = one_line(row.error or "", 200) or ("" if row.saved else "it was not saved")
+    return Line(
+        f"{key} {row.process} {row.local}", "graph", row.id, depth, stage=row.stage, nodes=row.nodes, status=status,
+        seconds=row.seconds, error=error, bad=row.status == "failed" or row.lost, target=f"{run}/{row.id}", path=row.path,
+        since=since, saved=row.saved,
+    )  # fmt: skip
+
+
+def _notes(key: str, name: str, run: Following, depth: int) -> list[Line]:
+    texts = [index.left_out_text(index.left_out(run.processes)), why.hint(name, run.processes)]
+    if not run.rows and run.state != "running":
+        texts.append("no graphs: nothing was compiled, or the recorder was not active")
+    made = [Line(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
+    damage = run.damage
+    shown = enumerate(damage[:_MOST_NOTES])
+    made += [Line(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
+    if len(damage) > _MOST_NOTES:
+        made.append(Line(f"{key} damage", "note", f"and {len(damage) - _MOST_NOTES} more damaged places", depth, bad=True))
+    return made
+
+
+def filtered(lines: Sequence[Line], text: str) -> list[Line]:
+    """The lines in which every word of `text` stands (`-word`: does not), with the lines that they are below of."""
+    words = text.lower().split()
+    if not words:
+        return list(lines)
+    kept: list[Line] = []
+    above: list[Line] = []
+    taken: set[str] = set()
+    for line in lines:
+        while above and above[-1].depth >= line.depth:
+            above.pop()
+        if line.kind in ("graph", "out", "job") and matches(line.words(), words):
+            kept += [upper for upper in above if upper.key not in taken]
+            taken.update(upper.key for upper in above)
+            kept.append(line)
+        above.append(line)
+    return kept
+
+
+def matches(text: str, words: Iterable[str]) -> bool:
+    """Whether every word stands in the text, and none that begins with a minus."""
+    return all((word[1:] not in text) if word[:1] == "-" and len(word) > 1 else word in text for word in words)
+
+
+def suggestion(line: Line) -> str:
+    """One line that says what is to be done with a graph that failed; empty for all else."""
+    if line.kind != "graph" or not line.bad:
+        return ""
+    reason = line.error.partition(": ")[0] if line.status == "failed" else line.error
+    if not line.saved:
+        return f"{line.name}: {reason}. It was not saved; w tells why it was compiled"
+    return f"{line.name}: {reason}. 4 triage · 5 shrink"
+
+
+def first_bad(lines: Sequence[Line]) -> int | None:
+    """Where the cursor begins: the last compiled of the graphs that failed together is the nearest to the error."""
+    bad = [place for place, line in enumerate(lines) if line.kind == "graph" and line.bad]
+    if not bad:
+        return None
+    runnable = [place for place in bad if lines[place].saved and lines[place].stage in ("forward", "backward", "inference")]
+    return (runnable or bad)[0]
+
+
+def age(seconds: float) -> str:
+    """A length of time for people: 43 s, 12 min, 3 h, 2 days."""
+    for limit, size, unit in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{max(0.0, seconds) / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
+
+
+def kernels_of(path: Path) -> int | None:
+    """How many kernels were generated for a graph; None where no code was saved or it cannot be read."""
+    from ..errors import GraphdbgError
+    from ..kernels import WHOLE
+    from ..store import SavedGraph
+
+    try:
+        files = SavedGraph(path).code_files()
+    except (OSError, GraphdbgError):
+        return None
+    return sum(file.name != WHOLE for file in files) if files else None
+
+
+def following_text(run: Following) -> str:
+    """How a run that is followed stands: its state, what is in flight and for how long."""
+    states = {
+        "waiting": f"waiting for {run.path}: it is not there yet", "ended": "the run has ended",
+        "vanished": "the folder is not there any more", "unreadable": "run.json is damaged",
+        "unknown": "on another host: whether it lives can be told there only",
+    }  # fmt: skip
+    parts = [states.get(run.state, run.state)]
+    if run.state != "waiting":
+        parts.append(_many(len(run.rows), "graph"))
+    flight = run.in_flight
+    if flight:
+        parts.append(f"{flight[-1].id} in flight, {flight[-1].status} for {age(time.time() - flight[-1].since)}")
+    ends = [end for end in deaths.endings(run.processes) if end.status in ("failed", "killed", "died")]
+    if ends:
+        parts.append(plain(deaths.sentence(ends[0], run.processes)))
+    return " · ".join(parts)

@@ -1,0 +1,160 @@
+"""What Home lists: the runs of a folder or one run, minifications, jobs, each read on in a thread. Knows no widget.
+
+Nothing that is wrong with one of them stops the others: it becomes a line that says so.
+
+>>> overview = Overview(None)
+>>> overview.look()          # in a thread, again and again; the first time it reads, later only what changed
+>>> overview.lines[0].name
+'myrun'
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..dumps import index
+from ..dumps.browse.follow import Following
+from ..dumps.browse.listing import Line, age, run_lines
+from ..dumps.errors import GraphdbgError
+from ..dumps.query import resolve
+from ..dumps.store import Run
+from . import job_files
+from .jobs import ending
+
+PACKED = ".zip"
+PUBLISH_S = 0.3
+_RECENT_JOBS = 12
+
+
+class Overview:
+    """Everything Home shows, as of the last `look`. `follow`: the one run may not be there yet."""
+
+    def __init__(self, run: str | None, *, follow: bool = False) -> None:
+        self.run = run
+        self.follow = follow
+        self.runs: dict[str, Following] = {}
+        """By the name a user types."""
+        self.lines: list[Line] = []
+        self._made: dict[str, list[Line]] = {}
+        self._others: list[Line] = []
+
+    def look(self, publish: Callable[[], object] = lambda: None) -> bool:
+        """Looks again; whether anything changed. `publish` is called now and then while a first look takes its time."""
+        changed = self._find_runs()
+        last = time.monotonic()
+        for name, run in list(self.runs.items()):
+            fresh = run.poll()
+            if fresh or name not in self._made:
+                self._made[name] = run_lines(name, run)
+                changed = True
+            if time.monotonic() - last > PUBLISH_S:
+                self._join()
+                publish()
+                last = time.monotonic()
+        others = self._other_lines()
+        changed = changed or others != self._others
+        self._others = others
+        if changed:
+            self._join()
+        return changed
+
+    def open_packed(self, name: str) -> None:
+        """Unpacks a packed run, to be looked at from now on. Raises GraphdbgError."""
+        found = resolve(name)
+        if isinstance(found, Run):
+            self.runs[name] = Following(found.path)
+            self._made.pop(name, None)
+
+    def _join(self) -> None:
+        self.lines = [line for name in self.runs for line in self._made.get(name, [_unread(name)])] + self._others
+
+    def _find_runs(self) -> bool:
+        if self.run is not None:
+            if not self.runs:
+                self._open_one(self.run)
+                return True
+            return False
+        names = [str(path) for path in index.runs(Path())]
+        new = [name for name in names if name not in self.runs]
+        for name in new:
+            self.runs[name] = Following(Path(name))
+        if new:  # those that vanished stay, and say so
+            self.runs = dict(sorted(self.runs.items()))
+        return bool(new)
+
+    def _open_one(self, name: str) -> None:
+        path = Path(name)
+        if path.is_file():
+            self.open_packed(name)
+        self.runs.setdefault(name, Following(path))
+
+    def _other_lines(self) -> list[Line]:
+        if self.run is not None:
+            return []
+        packed, outs = _packed_and_outs(set(self.runs))
+        return packed + _section("minifications", outs) + _section("jobs", _jobs())
+
+
+def _unread(name: str) -> Line:
+    return Line(f"run {name}", "run", name, text="not read yet", target=name, path=Path(name))
+
+
+def _section(name: str, lines: list[Line]) -> list[Line]:
+    return [Line(f"section {name}", "section", name), *lines] if lines else []
+
+
+def _packed_and_outs(known: set[str]) -> tuple[list[Line], list[Line]]:
+    packed: list[Line] = []
+    outs: list[Line] = []
+    try:
+        entries = sorted(os.scandir(), key=lambda entry: entry.name)
+    except OSError:
+        return [], []
+    for entry in entries:
+        name = entry.name
+        if name.startswith("."):
+            continue
+        if name.endswith(PACKED) and entry.is_file() and name not in known:
+            packed.append(Line(f"packed {name}", "run", name, text="packed; enter opens it", target=name, path=Path(name)))
+        elif entry.is_dir() and is_out(Path(name)):
+            outs.append(_out_line(name))
+    return packed, outs
+
+
+def is_out(path: Path) -> bool:
+    """Whether the folder is that of a minification."""
+    return not index.is_run(path) and any((path / name).is_file() for name in ("events.jsonl", "journal.jsonl"))
+
+
+def _out_line(name: str) -> Line:
+    line = Line(f"out {name}", "out", name, 1, target=name, path=Path(name))
+    try:
+        from ..dumps.process import FILE, ProcessRecord, liveness
+        from ..dumps.reading import read_record
+
+        done = (Path(name) / "case").is_dir()
+        alive = liveness(read_record(Path(name) / FILE, ProcessRecord), ended=False) if (Path(name) / FILE).exists() else ""
+    except GraphdbgError as error:
+        line.text, line.bad = str(error), True
+        return line
+    line.status = "running" if alive == "alive" else "finished" if done else "stopped"
+    texts = {"running": "enter attaches", "finished": "case/ holds the smallest case"}
+    line.text = texts.get(line.status, "minify --resume goes on")
+    return line
+
+
+def _jobs() -> list[Line]:
+    lines: list[Line] = []
+    for kept in job_files.recent(_RECENT_JOBS):
+        line = Line(f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder)
+        if kept.state == "running":
+            line.text, line.since = "", kept.record.started
+        else:
+            line.bad = kept.code not in (0, None)
+            how = "" if kept.code is None else f", {ending(kept.code).removeprefix('it ')}"
+            line.text = f"{age(kept.age_s())} ago{how}"
+        lines.append(line)
+    return lines
