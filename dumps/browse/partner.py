@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 JOINT = ("joint", "joint_passed")
 """Stages whose graphs hold forward and backward in one."""
 
-SAVED, AGAIN, NUMBER = "saved value", "computed again", "seq_nr"
+SAVED, AGAIN, NUMBER = "saved value", "computed again", "same seq_nr"
 """How two nodes belong together: the forward hands its value on, the backward computes it once more, or they have one number."""
 
-_LIGHT = frozenset(
-    "getitem view _unsafe_view reshape permute t transpose expand squeeze unsqueeze slice select alias clone as_strided".split()
-)
+_LIGHT = frozenset({
+    "getitem", "view", "_unsafe_view", "reshape", "permute", "t", "transpose", "expand", "squeeze", "unsqueeze", "slice",
+    "select", "alias", "clone", "as_strided",
+})  # fmt: skip
 _NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "it is the backward of several graphs at once"}
 
 
@@ -78,6 +79,7 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
     table = view.table if other is saved else other.table
     name, number = view.table.name[index], view.table.seq_nr[index]
     found: list[Partner] = []
+    backward: set[int] = set()
     if other is saved:
         backward = set(_behind_tangents(table))
         same = [at for at in _numbered(table, number) if (at in backward) != (index in backward)]
@@ -94,7 +96,8 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
             same = [at for at in same if table.name[at] not in known]
         else:
             same = [at for at in same if at != twin]
-    found = [Partner(other.id, at, table.name[at], NUMBER) for at in _main_first(table, same)] + found
+    later = index not in backward if backward else "backward" in other.stage
+    found = [Partner(other.id, at, table.name[at], NUMBER) for at in _main_first(table, same, backward=later)] + found
     if found:
         return found
     raise UsageError(f"{name} has no partner in {other.id}", _why(view.table, index))
@@ -136,6 +139,6 @@ def _is_call(table: Table, index: int) -> bool:
     return table.strings[table.op[index]].startswith("call_")
 
 
-def _main_first(table: Table, same: list[int]) -> list[int]:
-    """What computes in front of what only views or takes a part, the last in front: it gives the operation's value."""
-    return sorted(same, key=lambda at: (base_name(table.strings[table.target[at]]) in _LIGHT, -at))
+def _main_first(table: Table, same: list[int], *, backward: bool) -> list[int]:
+    """What computes in front of what only views or takes a part; of the forward the last, which gives the operation's value."""
+    return sorted(same, key=lambda at: (base_name(table.strings[table.target[at]]) in _LIGHT, at if backward else -at))
