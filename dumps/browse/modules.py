@@ -8,32 +8,18 @@ Must not guess: what does not look like a module path stays as it is.
 
 from __future__ import annotations
 
-import re
-
 from ..tables import plain
-
-_ROOT = re.compile(r"""^L\[(['"])(\w+)\1\]\.?""")
-_ITEM = re.compile(r"""\[(?:'([^'\]]*)'|"([^"\]]*)"|(-?\d+))\]""")
+from .levels import module_path
 
 
 def levels(text: str) -> tuple[str, ...]:
     """The paths of the modules around a node, the outermost first; empty for a node of no module."""
     found: list[str] = []
     for line in text.split("\n"):
-        path = path_of(line.partition(": ")[0])
+        path = plain(module_path(line.partition(": ")[0]))
         if path and (not found or found[-1] != path):
             found.append(path)
     return tuple(found)
-
-
-def path_of(text: str) -> str:
-    """One module as people write it: "blocks.0.up" for "L['self'].blocks[0].up"; empty for the model itself."""
-    root = _ROOT.match(text)
-    if root is not None:
-        rest = text[root.end() :]
-        text = rest if root[2] == "self" else root[2] + ("" if rest.startswith("[") or not rest else ".") + rest
-    text = _ITEM.sub(lambda found: f".{found[1] or found[2] or found[3] or ''}", text)
-    return plain(text.replace("._modules.", ".").replace("..", ".").strip("."))
 
 
 def types(text: str) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class GraphView:
         self._shapes: dict[int, Any] = {}
         self._distinct: dict[str, list[int]] = {}
         self._users: Users | None = None
+        self._counted: dict[tuple[int, ...], int | None] = {}
 
     def __len__(self) -> int:
         return len(self.table.name)
@@ -82,6 +83,11 @@ class GraphView:
         """Finds the users of all nodes in slices."""
         if self._users is None and self.whole:
             self._users = yield from users_of(self.table.inputs)
+
+    @cached_property
+    def lower_names(self) -> list[str]:
+        """All names in small letters, for finding text in them."""
+        return list(map(str.lower, self.table.name))
 
     def op(self, index: int) -> str:
         """call_function, placeholder and so on."""
@@ -146,7 +152,11 @@ class GraphView:
         table = self.table
         if not self.whole or not self._flops.counts(table.target[index]):
             return None
-        return self._flops(table.target[index], self.shape(index), [self.shape(used) for used in table.inputs[index]])
+        shapes = table.shape
+        key = (table.target[index], shapes[index], *(shapes[used] for used in table.inputs[index]))
+        if key not in self._counted:
+            self._counted[key] = self._flops(key[0], self.shape_of(key[1]), [self.shape_of(used) for used in key[2:]])
+        return self._counted[key]
 
     def value(self, index: int) -> Values | None:
         """What a replay saw of a node's value."""

@@ -1,0 +1,256 @@
+"""The columns of a node table: which there are, how a cell reads, which fit into a width and how wide each is.
+
+Texts of a dump come out without control characters. Must not know of colours or screens.
+
+>>> keys = [column.key for column in fitting(COLUMNS, widths, 60)]
+>>> cell(view, "shape", 57), cell(view, "bytes", 57)
+('[8, 256]', '8.0 KiB')
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..errors import UsageError
+from ..sidecar import dims_text
+from ..tables import plain, size_text
+from .table import GraphView, strided
+
+STRIDED = "!"
+"""Before a stride that is not the contiguous one."""
+
+
+class Column(NamedTuple):
+    """`cut`: where a text that is too long loses its letters. `drop`: the columns with the highest go first (0: never).
+
+    `least` and `most` are widths in letters; `seen`: it is there once a replay has told values.
+    """
+
+    key: str
+    title: str
+    help: str
+    least: int
+    most: int
+    right: bool = False
+    cut: str = "end"
+    drop: int = 0
+    seen: bool = False
+
+
+COLUMNS = (
+    Column("index", "#", "The place in the graph.", 3, 9, right=True),
+    Column("name", "name", "The name of the node.", 14, 44, cut="middle"),
+    Column("op", "op", "What is called, or what kind of node it is.", 12, 36, cut="middle"),
+    Column("dtype", "dtype", "The type of its elements.", 8, 16, drop=1),
+    Column("shape", "shape", "Sizes; symbols by their names.", 12, 28),
+    Column("stride", "stride", f"Steps in elements; {STRIDED} where it is not contiguous.", 10, 24, drop=4),
+    Column("bytes", "bytes", "What the value takes.", 9, 9, right=True, drop=3),
+    Column("flops", "FLOPs", "Operations of a matrix product, convolution or attention.", 6, 7, right=True, drop=7),
+    Column("users", "users", "How many nodes use it.", 5, 6, right=True, drop=2),
+    Column("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
+    Column("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
+    Column("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
+    Column("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, seen=True),
+    Column("max", "max", "The largest value that a replay saw.", 9, 9, right=True, seen=True),
+    Column("nan", "nan", "How many elements were not a number.", 4, 7, right=True, seen=True),
+    Column("inf", "inf", "How many elements were infinite.", 4, 7, right=True, seen=True),
+    Column("error", "error", "How far the values are from a float64 run.", 8, 9, right=True, seen=True),
+)
+BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
+ALSO = {"#": "index", "target": "op", "line": "file", "size": "bytes", "number": "index"}
+"""Other names that people type."""
+
+SAMPLE = 500
+"""Widths are found on this many nodes all over the graph."""
+ENOUGH = 0.97
+"""A column is as wide as this part of its texts needs; the longest ones are cut."""
+
+
+def named(words: str) -> tuple[Column, ...]:
+    """The columns of a list like "name,op,shape"; raises UsageError with the nearest name."""
+    return tuple(one(word) for word in words.replace(",", " ").split())
+
+
+def one(word: str) -> Column:
+    """The column of that name."""
+    key = word.strip().lower()
+    key = ALSO.get(key, key)
+    if key in BY_KEY:
+        return BY_KEY[key]
+    near = difflib.get_close_matches(key, [*BY_KEY, *ALSO], n=1)
+    fix = f"did you mean {near[0]}?" if near else ""
+    raise UsageError(f"there is no column {word!r}", f"there are {', '.join(BY_KEY)}", fix)
+
+
+def usual(view: GraphView) -> tuple[Column, ...]:
+    """What is shown where nothing was chosen: kernels and values only where there are some."""
+    return tuple(
+        column
+        for column in COLUMNS
+        if (not column.seen or view.values) and (column.key != "kernel" or view.kernels)
+    )  # fmt: skip
+
+
+def widths(view: GraphView, columns: Sequence[Column]) -> dict[str, int]:
+    """How wide each column wants to be, from a sample of the graph."""
+    count = len(view)
+    sample = range(0, count, max(1, count // SAMPLE))
+    made: dict[str, int] = {}
+    for column in columns:
+        if column.key == "index":
+            made["index"] = max(column.least, len(str(max(count - 1, 0))))
+            continue
+        lengths = sorted(len(cell(view, column.key, index)) for index in sample)
+        long = lengths[int(ENOUGH * (len(lengths) - 1))] if lengths else 0
+        made[column.key] = min(max(long, len(column.title), column.least if column.right else 0), column.most)
+    return made
+
+
+GAP = 2
+GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
+"""Who gets what is left of the width, in turn."""
+
+
+def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> list[tuple[Column, int]]:
+    """The columns that fit, each with its width: some give way first, then long texts are cut, names last of all."""
+    kept = [column for column in columns if column.key in wide]
+    least = {
+        column.key: wide[column.key] if column.right else min(wide[column.key], max(column.least, len(column.title)))
+        for column in kept
+    }
+
+    def needed(sizes: Mapping[str, int]) -> int:
+        return sum(sizes[column.key] + GAP for column in kept) - GAP
+
+    for column in sorted(kept, key=lambda column: -column.drop):
+        if not column.drop or needed(least) <= width:
+            break
+        kept.remove(column)
+    sizes = {column.key: least[column.key] for column in kept}
+    spare = width - needed(sizes)
+    for key in GROW:
+        if key in sizes and spare > 0:
+            more = min(spare, wide[key] - sizes[key])
+            sizes[key] += more
+            spare -= more
+    for key in ("shape", "op", "name"):
+        if spare < 0 and key in sizes:
+            less = min(-spare, max(0, sizes[key] - 6))
+            sizes[key] -= less
+            spare += less
+    return [(column, sizes[column.key]) for column in kept]
+
+
+# -- cells
+
+
+def cell(view: GraphView, key: str, index: int) -> str:
+    """What a cell says, on one line and without control characters."""
+    return CELLS[key](view, index)
+
+
+def count_text(number: float | None) -> str:
+    """A count of operations for people: 512, 2.1M, 34.4G."""
+    if number is None:
+        return ""
+    for unit in ("", "k", "M", "G", "T"):
+        if abs(number) < 1000:
+            return f"{number:.0f}{unit}" if not unit else f"{number:.1f}{unit}"
+        number /= 1000
+    return f"{number:.1f}P"
+
+
+def number_text(number: float | None) -> str:
+    """A value of a tensor in at most nine letters: -1.25e-05."""
+    return "" if number is None else f"{number:.3g}"
+
+
+def op_text(view: GraphView, index: int) -> str:
+    """The target of a call (without ".default"), the kind of any other node."""
+    op, target = view.op(index), view.target(index)
+    if op == "call_function":
+        return plain(target.removesuffix(".default"))
+    if op == "call_method":
+        return plain(f".{target}()")
+    if op in ("get_attr", "call_module"):
+        return plain(f"{op} {target}")
+    return plain(op)
+
+
+def _stride(view: GraphView, index: int) -> str:
+    shape, stride = view.table.shape[index], view.table.stride[index]
+    text = plain(dims_text(view.text[stride]))
+    return f"{STRIDED}{text}" if strided(view.shape_of(shape), view.shape_of(stride)) else text
+
+
+def _bytes(view: GraphView, index: int) -> str:
+    size = view.table.size_bytes[index]
+    if size is None:
+        return "?" if view.table.dtype[index] else ""
+    return size_text(size) if size else ""
+
+
+def _seen(name: str) -> Callable[[GraphView, int], str]:
+    def text(view: GraphView, index: int) -> str:
+        found = view.value(index)
+        number = getattr(found, name) if found is not None else None
+        return (str(number) if name in ("nan", "inf") else number_text(number)) if number is not None else ""
+
+    return text
+
+
+CELLS: dict[str, Callable[[GraphView, int], str]] = {
+    "index": lambda view, index: str(index),
+    "name": lambda view, index: plain(view.table.name[index]),
+    "op": op_text,
+    "dtype": lambda view, index: plain(view.text[view.table.dtype[index]]),
+    "shape": lambda view, index: plain(dims_text(view.text[view.table.shape[index]])),
+    "stride": _stride,
+    "bytes": _bytes,
+    "flops": lambda view, index: count_text(view.flops(index)),
+    "users": lambda view, index: str(view.table.users[index]),
+    "module": GraphView.module,
+    "file": lambda view, index: plain(view.text[view.table.where[index]]),
+    "kernel": lambda view, index: plain(view.kernels.get(index, "")),
+    **{name: _seen(name) for name in ("min", "max", "nan", "inf", "error")},
+}
+
+
+def fitted(text: str, width: int, column: Column) -> str:
+    """The text in exactly `width` letters: cut where the column says, filled with blanks."""
+    long = len(text) if text.isascii() else _cells(text)
+    if long > width:
+        text = cut(text, width, column.cut)
+        long = len(text) if text.isascii() else _cells(text)
+    blanks = " " * (width - long)
+    return blanks + text if column.right else text + blanks
+
+
+def cut(text: str, width: int, where: str) -> str:
+    """The text in at most `width` letters, with … for what is left out at the "start", the "middle" or the "end".
+
+    >>> cut("layers.12.attention.query", 12, "start")
+    '…ntion.query'
+    """
+    if not text.isascii():
+        while len(text) > 1 and _cells(text) > width:
+            text = text[:-2] + "…"
+        return text
+    if len(text) <= width:
+        return text
+    if width < 2:
+        return text[:width]
+    if where == "start":
+        return "…" + text[len(text) - width + 1 :]
+    if where == "middle":
+        tail = (width - 1) // 2
+        return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+    return text[: width - 1] + "…"
+
+
+def _cells(text: str) -> int:
+    from rich.cells import cell_len  # late: most texts are ASCII
+
+    return cell_len(text)

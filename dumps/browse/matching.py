@@ -1,0 +1,270 @@
+"""Which nodes a filter's terms hold for. Texts that repeat are looked at once each, the cheapest terms come first.
+
+Must not parse what was typed (`filter.py` does).
+
+>>> finish(matching(view, parse("op:mm users>3")))
+[17, 40]
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .filter import ANYWHERE, VALUE_KEYS, FilterError, Term, number
+from .slices import Steps, pieces
+from .table import GraphView, strided, tensors
+
+Narrow = Callable[[Sequence[int]], list[int]]
+"""From nodes to those among them that a term holds for."""
+
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+DTYPES = {
+    "f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32", "float": "float32", "f64": "float64",
+    "double": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "int": "int32", "i64": "int64", "long": "int64",
+    "u8": "uint8", "fp16": "float16", "fp32": "float32", "fp64": "float64",
+}  # fmt: skip
+INTERNED = {"dtype": "dtype", "device": "device", "file": "where", "code": "code", "shape": "shape", "module": "module"}
+ORDER = ("users", "bytes", "index", "dtype", "shape", "module", "op", ANYWHERE)
+"""Cheap terms first; what is not named here comes last."""
+
+
+def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
+    """The nodes that all terms hold for, in order; None where there is no term. Raises FilterError."""
+    if not terms:
+        return None
+    ranked = sorted(terms, key=lambda term: ORDER.index(term.key) if term.key in ORDER else len(ORDER))
+    narrows: list[Narrow] = []
+    for term in ranked:
+        narrows.append(narrow(view, term))
+        yield
+    found: list[int] = []
+    for piece in pieces(range(len(view))):
+        rows: Sequence[int] = piece
+        for step in narrows:
+            rows = step(rows)
+        found.extend(rows)
+        yield
+    return found
+
+
+def narrow(view: GraphView, term: Term) -> Narrow:
+    """The term as a function from nodes to nodes."""
+    if term.key in VALUE_KEYS and not view.values:
+        raise FilterError("there are no values yet", "4 replays the graph and fills them in", start=term.start, end=term.end)
+    column = INTERNED.get(term.key)
+    if column is not None or term.key == "op":
+        return _by_text(view, term, column or "target")
+    if term.key == "stride":
+        return _by_stride(view, term)
+    if term.key == ANYWHERE:
+        return _anywhere(view, term)
+    return _by_one(view, term)
+
+
+def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
+    """For a column of texts that repeat: the positions of those that fit, once."""
+    fits = _fits(view, term)
+    texts = {at for at in view.distinct(column) if fits(at)}
+    if term.key == "op":
+        kinds = {at for at in view.distinct("op") if fits(at)}
+        if kinds:
+            return _either(view, texts, kinds, term.negated)
+    values = view.column(column)
+    if term.negated:
+        return lambda rows: [row for row in rows if values[row] not in texts]
+    return lambda rows: [row for row in rows if values[row] in texts]
+
+
+def _either(view: GraphView, texts: set[int], kinds: set[int], negated: bool) -> Narrow:
+    ops, targets = view.table.op, view.table.target
+    return lambda rows: [row for row in rows if (ops[row] in kinds or targets[row] in texts) is not negated]
+
+
+def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
+    """Whether a text (by its position) is what a term wants."""
+    text = view.text
+    if term.key == "shape":
+        wanted = [_dims(part) for part in term.alternatives]
+        return lambda at: any(_shape_fits(shape, dims) for shape in tensors(view.shape_of(at)) for dims in wanted)
+    if term.key == "dtype":
+        types = [_pattern(DTYPES.get(part.lower(), part)) for part in term.alternatives]
+        return lambda at: any(kind(part) for part in text[at].split("; ") for kind in types)
+    if term.key == "module":
+        paths = [_dotted(part) for part in term.alternatives]
+        return lambda at: any(path(level) for level in view.levels(at)[-1:] for path in paths)
+    if term.key == "op":
+        names = [_dotted(part) for part in term.alternatives]
+        return lambda at: any(name(text[at]) for name in names)
+    wholes = [_inside(part) for part in term.alternatives]
+    return lambda at: any(whole(text[at]) for whole in wholes)
+
+
+def _pattern(wanted: str) -> Callable[[str], bool]:
+    """The whole text, with * and ?."""
+    found = re.compile(fnmatch.translate(wanted.lower()))
+    return lambda text: found.match(text.lower()) is not None
+
+
+def _dotted(wanted: str) -> Callable[[str], bool]:
+    """Whole parts of a dotted text: "layers.3" is in "model.layers.3.up" and not in "layers.30"."""
+    wanted = wanted.lower().strip(".")
+    if not any(letter in wanted for letter in "*?"):
+        inside = f".{wanted}."
+        return lambda text: wanted in text.lower() and inside in f".{text.lower()}."
+    parts = re.escape(wanted).replace(r"\*", "[^.]*").replace(r"\?", "[^.]")
+    found = re.compile(rf"(?:^|\.){parts}(?=\.|$)")
+    return lambda text: found.search(text.lower()) is not None
+
+
+def _inside(wanted: str) -> Callable[[str], bool]:
+    """Anywhere in the text."""
+    wanted = wanted.lower()
+    if any(letter in wanted for letter in "*?"):
+        found = re.compile(fnmatch.translate(f"*{wanted}*"))
+        return lambda text: found.match(text.lower()) is not None
+    return lambda text: wanted in text.lower()
+
+
+def _dims(text: str) -> list[str]:
+    """The sizes of a shape: "*,1024" or "[*, 1024]"; a scalar has none."""
+    inner = text.strip().removeprefix("[").removesuffix("]")
+    return [] if inner in ("", "scalar") else [part.strip() for part in inner.split(",")]
+
+
+def _shape_fits(shape: list[Any], dims: list[str]) -> bool:
+    """The same rank and each size: a number, a symbol, * for any, >1000; one ... stands for any number of sizes."""
+    if "..." in dims:
+        at = dims.index("...")
+        after = len(dims) - at - 1
+        if len(shape) < at + after:
+            return False
+        return _shape_fits(shape[:at], dims[:at]) and _shape_fits(shape[len(shape) - after :], dims[at + 1 :])
+    return len(shape) == len(dims) and all(_size_fits(size, dim) for size, dim in zip(shape, dims, strict=True))
+
+
+def _size_fits(size: Any, dim: str) -> bool:
+    if dim == "*" or str(size) == dim:
+        return True
+    for relation in (">=", "<=", ">", "<"):
+        if dim.startswith(relation):
+            wanted = dim[len(relation) :]
+            return isinstance(size, int) and wanted.isdigit() and COMPARE[relation](size, int(wanted))
+    return False
+
+
+def _by_stride(view: GraphView, term: Term) -> Narrow:
+    words = {part.lower() for part in term.alternatives}
+    odd = words & {"noncontiguous", "non-contiguous", "strided", "!"}
+    even = words & {"contiguous"}
+    wanted = [_dims(part) for part in term.alternatives if part.lower() not in odd | even]
+    shapes, strides = view.table.shape, view.table.stride
+    known: dict[tuple[int, int], bool] = {}
+
+    def fits(shape: int, stride: int) -> bool:
+        steps = view.shape_of(stride)
+        found = any(_shape_fits(one, dims) for one in tensors(steps) for dims in wanted)
+        if (odd or even) and steps is not None and not found:
+            found = bool(odd) if strided(view.shape_of(shape), steps) else bool(even)
+        return found is not term.negated
+
+    def holds(row: int) -> bool:
+        key = (shapes[row], strides[row])
+        if key not in known:
+            known[key] = fits(*key)
+        return known[key]
+
+    return lambda rows: [row for row in rows if holds(row)]
+
+
+def _anywhere(view: GraphView, term: Term) -> Narrow:
+    """A bare word: in the name or in the target."""
+    inside = [part.lower() for part in term.alternatives] or [term.value]
+    texts = {at for at in view.distinct("target") if any(part in view.text[at].lower() for part in inside)}
+    targets, names = view.table.target, view.lower_names
+    if len(inside) == 1:
+        word = inside[0]
+        if term.negated:
+            return lambda rows: [row for row in rows if targets[row] not in texts and word not in names[row]]
+        return lambda rows: [row for row in rows if targets[row] in texts or word in names[row]]
+    return lambda rows: [
+        row for row in rows
+        if (targets[row] in texts or any(part in names[row] for part in inside)) is not term.negated
+    ]  # fmt: skip
+
+
+def _by_one(view: GraphView, term: Term) -> Narrow:
+    """Numbers, names, kernels and values: node by node."""
+    if term.key in ("name", "kernel"):
+        wholes = [_inside(part) for part in term.alternatives]
+        if term.key == "name":
+            names = view.table.name
+            return lambda rows: [row for row in rows if any(whole(names[row]) for whole in wholes) is not term.negated]
+        kernels = view.kernels
+        return lambda rows: [row for row in rows if any(whole(kernels.get(row, "")) for whole in wholes) is not term.negated]
+    compare = COMPARE[term.relation]
+    wanted = [number(part, term.key, term.start, term.end) for part in term.alternatives]
+    if term.key in ("users", "bytes"):
+        return _by_number(view.table.users if term.key == "users" else view.table.size_bytes, compare, wanted, term.negated)
+    value = numbers_of(view, term.key)
+
+    def holds(row: int) -> bool:
+        found = value(row)
+        return found is not None and any(compare(found, one) for one in wanted)
+
+    return lambda rows: [row for row in rows if holds(row) is not term.negated]
+
+
+def _by_number(
+    values: Sequence[int | None], compare: Callable[[Any, Any], bool], wanted: Sequence[float], negated: bool
+) -> Narrow:
+    """For numbers that repeat: those that fit, once."""
+    fits = {value for value in set(values) if value is not None and any(compare(value, one) for one in wanted)}
+    if negated:
+        return lambda rows: [row for row in rows if values[row] not in fits]
+    return lambda rows: [row for row in rows if values[row] in fits]
+
+
+def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
+    """The numbers of a column by node; None where a node has none."""
+    table = view.table
+    if key in VALUE_KEYS:
+        values = view.values
+        return lambda row: getattr(values[row], key) if row in values else None
+    if key == "inputs":
+        return lambda row: len(view.inputs(row))
+    if key == "flops":
+        return view.flops
+    if key == "index":
+        return lambda row: row
+    if key == "seq":
+        return lambda row: table.seq_nr[row] if view.whole else None
+    return (table.users if key == "users" else table.size_bytes).__getitem__
+
+
+def hint(view: GraphView, terms: Sequence[Term]) -> str:
+    """Why nothing may fit: the nearest op or dtype that the graph has; empty where nothing is near."""
+    for term in terms:
+        if term.key not in ("op", "dtype", "module") or term.negated:
+            continue
+        column = "target" if term.key == "op" else term.key
+        if any(map(_fits(view, term), view.distinct(column))) or (
+            term.key == "op" and any(map(_fits(view, term), view.distinct("op")))
+        ):
+            continue
+        texts = view.distinct(column)
+        if term.key == "op":
+            known = {part for at in texts for part in view.text[at].split(".")[1:2] or [view.text[at]]}
+        elif term.key == "dtype":
+            known = {part for at in texts for part in view.text[at].split("; ") if part}
+        else:
+            known = {level for at in texts for level in view.levels(at)}
+        near = difflib.get_close_matches(term.value, sorted(known)[:5000], n=2, cutoff=0.5)
+        return f"no {term.key} {term.value!r} here" + (f"; did you mean {' or '.join(near)}?" if near else "")
+    return ""
