@@ -1,31 +1,59 @@
-"""From what `graphdbg tui` was given to the screen that is shown first. Reads no graph."""
+"""From what `graphdbg tui` was given to the screen that is shown first. Reads no graph and no journal.
+
+>>> first_room("myrun/0_0/forward").ROOM
+'graph'
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..dumps.errors import UsageError
 from ..dumps.index import is_run
 from ..dumps.query import resolve
 from ..dumps.store import SavedGraph
 from .here import Here
+from .overview import is_out
 
 if TYPE_CHECKING:
     from .room import Room
 
-JOURNAL = "journal.jsonl"
-
 
 def first_room(target: str | None, *, follow: bool = False) -> Room:
-    """Home, a graph or a minification. Raises UsageError where `target` names nothing."""
-    from .screens.graph import GraphRoom
-    from .screens.home import HomeRoom
-    from .screens.minify import MinifyRoom
+    """Home of this folder, of a run or a packed one; a graph (RUN/ID, a case folder); or a minification's folder.
 
-    if target is None or follow:
-        return HomeRoom(Here(run=target), follow=follow)
+    With `follow` a run that may not be there yet. Raises UsageError where `target` names nothing.
+    """
+    from .screens.home import HomeRoom
+
+    if target is None:
+        return HomeRoom(Here())
+    target = target.rstrip("/") or target
     path = Path(target)
-    if (path / JOURNAL).is_file() and not is_run(path):
+    if follow:
+        _check_followed(target, path)
+        return HomeRoom(Here(run=target), follow=True)
+    if path.is_dir() and is_out(path):
+        from .screens.minify import MinifyRoom
+
         return MinifyRoom(Here(out=target))
+    if is_run(path):
+        return HomeRoom(Here(run=target))
     found = resolve(target)
-    return GraphRoom(Here(graph=target)) if isinstance(found, SavedGraph) else HomeRoom(Here(run=target))
+    if not isinstance(found, SavedGraph):
+        return HomeRoom(Here(run=target))
+    from .screens.graph import GraphRoom
+
+    run = target.removesuffix(found.id).rstrip("/") if found.run is not None and target.endswith("/" + found.id) else None
+    return GraphRoom(Here(run=run, graph=target))
+
+
+def _check_followed(target: str, path: Path) -> None:
+    if path.is_file():
+        raise UsageError(f"cannot follow {target}", "a packed run does not grow", f"graphdbg tui {target}")
+    if path.is_dir() and is_out(path):
+        why = "it is the folder of a minification, which is followed anyhow"
+        raise UsageError(f"cannot follow {target}", why, f"graphdbg tui {target}")
+    if any(is_run(parent) for parent in path.parents):
+        raise UsageError(f"cannot follow {target}", "it is inside a run, and a whole run is followed", "name the run alone")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .. import deaths, index, why
-from ..errors import GraphdbgError, UsageError
+from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..query import resolve
@@ -22,8 +22,10 @@ STATUS_STYLE = "cyan"
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
 @click.option("--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes.")
+@click.option("--filter", "words", metavar="TEXT", help="Only graphs with these words in id, stage, status or error; -word hides.")
+@click.option("--follow", is_flag=True, help="Print a line whenever a graph gets on, until RUN ends; it may not be there yet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def ls(run: str | None, explain: bool, as_json: bool) -> None:
+def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json: bool) -> None:
     """List the graphs of a run, one row each, or without RUN the runs in this folder.
 
     \b
@@ -32,9 +34,13 @@ def ls(run: str | None, explain: bool, as_json: bool) -> None:
     A process that did not end well has a line of its own: killed, failed or gone without a word.
     """
     if run is None:
-        if explain:
-            raise UsageError("--why needs a run", "", "name one: graphdbg ls RUN --why")
+        if explain or follow or words:
+            option = "--why" if explain else "--follow" if follow else "--filter"
+            raise UsageError(f"{option} needs a run", "", f"name one: graphdbg ls RUN {option}")
         _list_runs(as_json)
+        return
+    if follow:
+        _follow(run, words, explain=explain, as_json=as_json)
         return
     found = resolve(run)
     if explain:
@@ -42,11 +48,43 @@ def ls(run: str | None, explain: bool, as_json: bool) -> None:
     elif isinstance(found, SavedGraph):
         _list_graph(run, found, as_json)
     else:
-        _list_run(run, found, as_json)
+        _list_run(run, found, words, as_json)
 
 
-def _list_run(text: str, run: Run, as_json: bool) -> None:
+def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
+    import time
+
+    from ..browse.follow import Following
+    from ..browse.told import told
+
+    if as_json or words or explain:
+        option = "--json" if as_json else "--filter" if words else "--why"
+        why_not = "a document has an end, and a run that is followed has none yet" if as_json else "it needs all of the run"
+        raise UsageError(f"--follow and {option} exclude each other", why_not, f"graphdbg ls {shlex.quote(text)} {option}")
+    if Path(text).is_file():
+        raise UsageError(f"cannot follow {text}", "a packed run does not grow", f"graphdbg ls {shlex.quote(text)}")
+    run = Following(Path(text))
+    try:
+        for line in told(run, time.sleep):
+            emit(line, as_json=False) if run.state != "waiting" else say(line)
+    except KeyboardInterrupt:
+        say("no longer followed; the run goes on")
+    if run.state == "unreadable":
+        raise UnreadableError(f"cannot follow {text}", run.trouble)
+    if run.state == "vanished":
+        raise UnreadableError(f"cannot follow {text}", "the folder is not there any more")
+    if run.state == "ended":
+        say(f"{text} has ended: {len(run.rows)} graphs; next: graphdbg ls {shlex.quote(text)}")
+
+
+def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
     rows = run.rows
+    if words:
+        from ..browse.listing import matches
+
+        wanted = words.lower().split()
+        rows = [row for row in rows if matches(f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower(), wanted)]
+        say(f"{len(rows)} of {len(run.rows)} graphs")
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:

@@ -195,6 +195,10 @@ class HomeRoom(ListMoves):
             return ""
         if line.kind == "run" and not line.bad:
             return f"{line.name}: enter shows or hides its graphs" if line.folds else f"{line.name}: {line.text}"
+        if self.words:
+            graphs = sum(line.kind == "graph" for line in self.overview.lines)
+            listed = sum(line.kind == "graph" for line in self.lines)
+            return f"{listed:,} of {graphs:,} graphs · {suggestion(line) or line.error or line.name}"
         return suggestion(line) or line.error or line.text or f"{line.name}: enter shows its nodes"
 
     def _nothing(self) -> str:
