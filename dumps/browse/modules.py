@@ -16,7 +16,7 @@ def levels(text: str) -> tuple[str, ...]:
     """The paths of the modules around a node, the outermost first; empty for a node of no module."""
     found: list[str] = []
     for line in text.split("\n"):
-        path = plain(module_path(line.partition(": ")[0]))
+        path = path_of(line.partition(": ")[0])
         if path and (not found or found[-1] != path):
             found.append(path)
     return tuple(found)
@@ -25,3 +25,8 @@ def levels(text: str) -> tuple[str, ...]:
 def types(text: str) -> tuple[str, ...]:
     """The classes of those modules: ("model.Block", "torch.nn.modules.linear.Linear")."""
     return tuple(plain(line.partition(": ")[2]) for line in text.split("\n") if line)
+
+
+def path_of(text: str) -> str:
+    """One module as people write it."""
+    return plain(module_path(text))
