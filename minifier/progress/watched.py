@@ -14,16 +14,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.process import FILE as PROCESS_FILE
-from ...dumps.process import ProcessRecord, liveness
+from ...dumps.process import Liveness, ProcessRecord, liveness
 from ...dumps.reading import read_record
 from .story import UNTOLD, Story
 
-EVENTS_FILE, JOURNAL_FILE = "events.jsonl", "journal.jsonl"
+EVENTS_FILE, JOURNAL_FILE, CONTROL_FILE = "events.jsonl", "journal.jsonl", "control.jsonl"
 BITE_BYTES = 256 * 1024
 """So much is read at once."""
 
@@ -32,8 +33,28 @@ State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", 
 that names no process; gone: the folder is not there any more."""
 
 
+@dataclass(frozen=True)
+class Bite:
+    """What one look at OUT found. `fresh`: the file is another one than before, or was read from its start. `more` is there."""
+
+    there: bool
+    old: bool = False
+    fresh: bool = False
+    more: bool = False
+    lines: tuple[dict[str, Any], ...] = ()
+    damage: int = 0
+    wishes: tuple[dict[str, Any], ...] = ()
+    process: ProcessRecord | None = None
+    alive: Liveness = "dead"
+    finished: bool = False
+    """Whether OUT/case is there."""
+
+
 class Watched:
-    """One OUT that is followed. Everything that is known is in `story`."""
+    """One OUT that is followed. Everything that is known is in `story`.
+
+    `look` may be called in a thread, one at a time; `take` where the story is shown.
+    """
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -43,29 +64,89 @@ class Watched:
         """Whether only the journal is there: no steps, no queries in flight, no sentences."""
         self.damage = 0
         """Whole lines that are no JSON objects."""
+        self.wishes: dict[str, str] = {}
+        """What was asked for by `graphdbg steer`, by anybody, and not acted on yet: id -> words."""
+        self._events = _Reader()
+        self._control = _Reader()
+
+    def read(self) -> bool:
+        """Looks and takes in; whether there was anything. Call it again at once where `more`."""
+        return self.take(self.look())
+
+    def look(self) -> Bite:
+        """What came since, a bite of it. Waits for nothing but the disk."""
+        if not self.out.is_dir():
+            self.close()
+            return Bite(there=False)
+        path = self.out / EVENTS_FILE
+        old = not path.exists() and (self.out / JOURNAL_FILE).exists()
+        lines, fresh, damage = self._events.read(self.out / JOURNAL_FILE if old else path)
+        wishes, _, _ = self._control.read(self.out / CONTROL_FILE)
+        process, alive = _process(self.out)
+        return Bite(
+            True, old, fresh, self._events.more, tuple(lines), damage, tuple(wishes), process, alive, (self.out / "case").is_dir()
+        )
+
+    def take(self, bite: Bite) -> bool:
+        """Takes in what `look` found; whether the story is another one now."""
+        before = self.state
+        if not bite.there:
+            self.state = "gone" if self.state != "starting" else "starting"
+            return self.state != before
+        if bite.fresh:
+            self.story = Story(out=str(self.out))
+        self.old = bite.old
+        self.damage += bite.damage
+        for line in bite.lines:
+            for event in _from_journal(line, self.story) if bite.old else (line,):
+                self.story.take(event)
+        self.wishes.update({str(wish.get("id", "")): _wish_words(wish) for wish in bite.wishes})
+        for name in [name for name in self.wishes if name in self.story.steers]:
+            del self.wishes[name]
+        self.state = self._state(bite)
+        return bool(bite.lines or bite.wishes) or self.state != before
+
+    def close(self) -> None:
+        """Lets go of the files."""
+        self._events.close()
+        self._control.close()
+
+    def _state(self, bite: Bite) -> State:
+        ended = self.story.done is not None or bool(self.story.ended)
+        if bite.process is None:
+            return "ended" if ended or bite.finished else "unknown" if self.story.queries else "starting"
+        if not self.story.queries and not self.story.began and bite.alive == "alive":
+            return "starting"
+        states: dict[str, State] = {"ended": "ended", "alive": "running", "dead": "dead", "unknown": "elsewhere"}
+        return "ended" if ended else states[bite.alive]
+
+
+class _Reader:
+    """Whole lines of a growing file, a bite at a time; another file of the same name is read from its start."""
+
+    def __init__(self) -> None:
         self._descriptor = -1
         self._file: tuple[int, int] = (0, 0)
         self._rest = b""
         self._offset = 0
 
-    def read(self) -> bool:
-        """Takes in what came since; whether there was anything. Call it again at once where `more`."""
-        if not self.out.is_dir():
-            self.close()
-            self.state = "gone" if self.story.queries or self.state != "starting" else "starting"
-            return False
-        path = self.out / EVENTS_FILE
-        old = not path.exists() and (self.out / JOURNAL_FILE).exists()
-        if old:
-            path = self.out / JOURNAL_FILE
-        lines = self._lines(path)
-        if old != self.old:
-            self.old = old
-        for line in lines:
-            for event in _from_journal(line, self.story) if old else (line,):
-                self.story.take(event)
-        self.state = self._state()
-        return bool(lines)
+    def read(self, path: Path) -> tuple[list[dict[str, Any]], bool, int]:
+        """The objects that came, whether the file is another one, and how many lines were no objects."""
+        try:
+            found = path.stat()
+            fresh = self._descriptor < 0 or (found.st_dev, found.st_ino) != self._file or found.st_size < self._offset
+            if fresh:
+                self.close()
+                self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+                self._file = found.st_dev, found.st_ino
+            data = os.read(self._descriptor, BITE_BYTES)
+        except OSError:
+            return [], False, 0
+        self._offset += len(data)
+        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        lines = [line for line in whole.split(b"\n") if line]
+        objects = [line for line in map(_decoded, lines) if line is not None]
+        return objects, fresh, len(lines) - len(objects)
 
     @property
     def more(self) -> bool:
@@ -81,40 +162,26 @@ class Watched:
             os.close(self._descriptor)
         self._descriptor, self._rest, self._offset = -1, b"", 0
 
-    def _lines(self, path: Path) -> list[dict[str, Any]]:
-        try:
-            found = path.stat()
-        except OSError:
-            return []
-        identity = found.st_dev, found.st_ino
-        if self._descriptor < 0 or identity != self._file or found.st_size < self._offset:
-            self.close()
-            self._descriptor, self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)), identity
-            self.story = Story(out=str(self.out))
-        data = os.read(self._descriptor, BITE_BYTES)
-        self._offset += len(data)
-        whole, newline, rest = (self._rest + data).rpartition(b"\n")
-        self._rest = rest
-        return [event for line in whole.split(b"\n") if newline and line and (event := self._decoded(line)) is not None]
 
-    def _decoded(self, line: bytes) -> dict[str, Any] | None:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            event = None
-        if isinstance(event, dict):
-            return cast("dict[str, Any]", event)
-        self.damage += 1
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
         return None
+    return cast("dict[str, Any]", event) if isinstance(event, dict) else None
 
-    def _state(self) -> State:
-        ended = self.story.done is not None or bool(self.story.ended)
-        try:
-            record = read_record(self.out / PROCESS_FILE, ProcessRecord)
-        except GraphdbgError:
-            return "ended" if ended or (self.out / "case").is_dir() else "unknown"
-        states: dict[str, State] = {"ended": "ended", "alive": "running", "dead": "dead", "unknown": "elsewhere"}
-        return states[liveness(record, ended=ended)]
+
+def _process(out: Path) -> tuple[ProcessRecord | None, Liveness]:
+    try:
+        record = read_record(out / PROCESS_FILE, ProcessRecord)
+    except GraphdbgError:
+        return None, "dead"
+    return record, liveness(record, ended=False)
+
+
+def _wish_words(wish: dict[str, Any]) -> str:
+    words = (wish.get("what"), wish.get("step"), wish.get("number"))
+    return " ".join(str(word) for word in words if word not in (None, ""))
 
 
 def watched(out: str | Path) -> Watched:

@@ -1,32 +1,266 @@
-"""The minify screen."""
+"""The minify screen: its keys. What is shown is in `minify_following`; what steers runs `graphdbg steer` as a short job.
+
+An order counts as asked until the search says what became of it. Decides nothing about a minification.
+
+>>> MinifyRoom(Here(out="small"))
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from textual.widgets import Static
-
+from ...dumps.errors import UsageError
+from ...minifier.progress import telling
+from ...minifier.progress.story import Improvement, OtherSeen, Query, StepCount
+from ...minifier.progress.watched import Watched
 from ..here import Here
-from ..room import Room
+from ..jobs import Job
+from ..sheet import Choose
+from ..widgets.minify_form import MinifyForm
+from ..widgets.minify_views import VIEWS, others
+from .minify_following import FollowingRoom
 
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
+ACROSS = 20
+"""Columns that l and h move."""
 
 
-class MinifyRoom(Room):
-    """To be built."""
+class MinifyRoom(FollowingRoom):
+    """One minification, or the form for one."""
 
     ROOM = "minify"
     TITLE_WORDS = "minify"
 
-    def __init__(self, here: Here) -> None:
-        super().__init__(here)
+    # -- opening
 
+    def do_minify_open(self) -> None:
+        """Starts what the form says, or opens what the cursor is on."""
+        if self.watched is None:
+            self._start()
+            return
+        story, at = self.watched.story, self._lines.cursor
+        match VIEWS[self.view].name:
+            case "History" if 0 <= at < len(story.history):
+                item = story.history[at]
+                self._look_at(item.case, f"state {at}, after query {item.queries}")
+            case "Queries" if 0 <= at < len(story.queries):
+                query = story.queries[at]
+                self._look_at(query.case, f"query {query.number}", against=self._best_before(query))
+            case "Candidate":
+                self.looked.shown = None
+                self._show(keep=False)
+            case "Others":
+                other = self._other()
+                self._to_graph(other.path or self._unwritten(other))
+            case "Result":
+                self.do_minify_graph()
+            case _:
+                pass
 
-    def content(self) -> ComposeResult:
-        """To be built."""
-        yield Static("minify", id="body")
+    def on_input_submitted(self) -> None:
+        """Enter in a field starts it, too."""
+        self.guarded(self._start, doing="start")
 
-    def equivalent(self) -> list[str]:
-        """The words of `@`."""
-        return ["minify", *self.crumbs()[-1:]]
+    def _look_at(self, case: str, title: str, against: str = "") -> None:
+        self.looked.shown, self.looked.title, self.looked.against = case, title, against
+        self._to_view(next(number for number, view in enumerate(VIEWS) if view.name == "Candidate"))
+
+    def _best_before(self, query: Query) -> str:
+        story = self._following().story
+        earlier = [item.case for item in story.history if item.queries < query.number]
+        return earlier[-1] if earlier else "original"
+
+    def _other(self) -> OtherSeen:
+        found = others(self._following(), self.looked)
+        at = self._lines.cursor
+        if VIEWS[self.view].name != "Others" or not 0 <= at < len(found):
+            raise UsageError("no other failure is chosen", "", "go to the view Others and put the cursor on one")
+        return found[at]
+
+    def _unwritten(self, other: OtherSeen) -> str:
+        why = "cases are written when the search ends" if self._following().state == "running" else "it was not written"
+        raise UsageError("there is no case of this failure yet", why, "wait for the end, or c: cancel keeps what there is")
+
+    def _to_graph(self, path: str) -> None:
+        from .graph import GraphRoom
+
+        self.workbench.go(GraphRoom, Here(graph=path))
+
+    def do_minify_graph(self) -> None:
+        """The best case as a graph; while it is searched, the graph that it began with."""
+        found = self._following()
+        if (found.out / "case").is_dir():
+            self._to_graph(str(found.out / "case"))
+        elif found.story.graph:
+            self.notify("the case is written at the end; this is the graph it began with", timeout=4)
+            self._to_graph(found.story.graph)
+        else:
+            raise UsageError("there is no graph yet", "the search has not begun", "wait a moment")
+
+    def do_minify_shrink(self) -> None:
+        """The form for the other failure under the cursor."""
+        other = self._other()
+        self.workbench.go(MinifyRoom, Here(graph=other.path or self._unwritten(other)))
+
+    def do_minify_new(self) -> None:
+        """The form again; what runs goes on, and 1 lists it."""
+        graph = self.here.graph or (self.watched.story.graph if self.watched else None) or None
+        self.watched = None
+        self.here = self.here.at(out=None, graph=graph)
+        self._show_form()
+        self.tell_where()
+
+    def do_minify_resume(self) -> None:
+        """Goes on where it ended; the journal answers what was asked before."""
+        found = self._following()
+        if found.state == "running":
+            raise UsageError("it runs already", "", "p pauses it, c cancels it")
+        if found.state == "elsewhere":
+            raise UsageError("it cannot be resumed from here", "it runs, or ran, on another host", "resume it there")
+        self._run(["minify", "--resume", "-o", str(found.out), "--json"], found.out)
+
+    # -- steering
+
+    def do_minify_skip(self) -> None:
+        """On with the next step."""
+        self._steer("skip")
+
+    def do_minify_disable(self) -> None:
+        """The step under the cursor is left out, or taken in again."""
+        step = self._step()
+        self._steer("enable" if step.mark == "disabled" else "disable", step.name)
+
+    def do_minify_raise(self) -> None:
+        """The step under the cursor comes next."""
+        self._steer("raise", self._step().name)
+
+    def do_minify_pause(self) -> None:
+        """Pauses, or goes on."""
+        self._steer("resume" if self._following().story.paused else "pause")
+
+    def do_minify_cancel(self) -> None:
+        """Asks, then ends the search; the best case is kept."""
+        found = self._steerable()
+        story = found.story
+        best = story.best or story.original
+        kept = f"The best case so far has {best[0]} of {story.original[0]} nodes"
+        question = f"End the search in {found.out}?\n{kept}; it is checked, kept in {found.out / 'case'} and reported."
+
+        def answered(answer: str | None) -> None:
+            if answer == "c":
+                self.guarded(lambda: self._steer("cancel"), doing="cancel")
+
+        self.workbench.push_screen(Choose(question, {"c": "cancel the search"}), answered)
+
+    def do_minify_restart(self) -> None:
+        """Searches again from the state under the cursor."""
+        item = self._improvement()
+        self._steer("restart", str(item.number))
+
+    def _improvement(self) -> Improvement:
+        history, at = self._following().story.history, self._lines.cursor
+        if VIEWS[self.view].name != "History" or not 0 <= at < len(history):
+            raise UsageError("no state is chosen", "", "go to the view History and put the cursor on one")
+        return history[at]
+
+    def _step(self) -> StepCount:
+        steps, at = telling.steps(self._following()), self._lines.cursor - VIEWS[0].first
+        if VIEWS[self.view].name != "Steps" or not 0 <= at < len(steps):
+            raise UsageError("no step is chosen", "", "go to the view Steps and put the cursor on one")
+        if not telling.steerable(steps[at]):
+            raise UsageError(f"{steps[at].name} cannot be steered", "every minification needs it", "choose another step")
+        return steps[at]
+
+    def _steerable(self) -> Watched:
+        found = self._following()
+        match found.state:
+            case "running":
+                return found
+            case "elsewhere":
+                raise UsageError("it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {found.out}")
+            case _:
+                raise UsageError("nothing runs that could be steered", "", "R resumes it, n begins another")
+
+    def _steer(self, *order: str) -> None:
+        found = self._steerable()
+        job = Job(["steer", str(found.out), *order], passing=True,
+                  on_end=lambda code: self._home(lambda: self._steered(job, order, code)))  # fmt: skip
+        self.workbench.jobs.add(job)
+        self._asked = f"asking: {' '.join(order)} …"
+        self._show(keep=True)
+
+    def _steered(self, job: Job, order: tuple[str, ...], code: int) -> None:
+        self.workbench.jobs.discard(job)
+        self._asked = ""
+        self._tick()
+        if code:
+            why = next((line.removeprefix("graphdbg: ") for line in reversed(job.said) if line.strip()), "it said nothing")
+            raise UsageError(f"{' '.join(order)} was refused", why, "the view Words says what was asked and what became of it")
+
+    def _following(self) -> Watched:
+        if self.watched is None:
+            raise UsageError("nothing is minified here yet", "this is the form that begins one", "enter starts it")
+        return self.watched
+
+    # -- moving about
+
+    def do_minify_next_view(self) -> None:
+        """The next list; in the form the next field."""
+        if self.query_one(MinifyForm).display:
+            self.focus_next()
+        else:
+            self.looked.shown = None
+            self._to_view(self.view + 1)
+
+    def do_minify_previous_view(self) -> None:
+        """The list before; in the form the field before."""
+        if self.query_one(MinifyForm).display:
+            self.focus_previous()
+        else:
+            self.looked.shown = None
+            self._to_view(self.view - 1)
+
+    def do_minify_copy(self) -> None:
+        """The lines of this view."""
+        found = self._following()
+        text = "\n".join(line.plain for line in self._lines.texts)
+        self.workbench.copy(text, f"{Path(found.out).name}-{VIEWS[self.view].name.lower()}")
+
+    def do_minify_maximise(self) -> None:
+        """The list alone, or with the plot."""
+        self.query_one("#minify-live").toggle_class("alone")
+
+    def do_minify_down(self) -> None:
+        """A line on; in the form the next field."""
+        if self.watched is None:
+            self.focus_next()
+        self._lines.move(1)
+
+    def do_minify_up(self) -> None:
+        """A line back."""
+        if self.watched is None:
+            self.focus_previous()
+        self._lines.move(-1)
+
+    def do_minify_page_down(self) -> None:
+        """A page on."""
+        self._lines.page(1)
+
+    def do_minify_page_up(self) -> None:
+        """A page back."""
+        self._lines.page(-1)
+
+    def do_minify_top(self) -> None:
+        """The first line."""
+        self._lines.move(-len(self._lines.texts))
+
+    def do_minify_bottom(self) -> None:
+        """The last line."""
+        self._lines.move(len(self._lines.texts))
+
+    def do_minify_right(self) -> None:
+        """More of long lines."""
+        self._lines.scroll_to(x=self._lines.scroll_offset.x + ACROSS, animate=False)
+
+    def do_minify_left(self) -> None:
+        """Back."""
+        self._lines.scroll_to(x=max(0, self._lines.scroll_offset.x - ACROSS), animate=False)

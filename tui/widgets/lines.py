@@ -22,6 +22,25 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 
+def wrapped(texts: Sequence[Text], width: int) -> list[Text]:
+    """The same lines, those that are longer broken at words; what comes after the first piece is set in by two."""
+    lines: list[Text] = []
+    for text in texts:
+        if width < 20 or text.cell_len <= width:
+            lines.append(text)
+            continue
+        at = 0
+        while text.cell_len - at > width - (2 if at else 0):
+            room = width - (2 if at else 0)
+            cut = text.plain.rfind(" ", at + 1, at + room + 1)
+            cut = cut if cut > at + room // 3 else at + room
+            piece = text[at:cut]
+            lines.append(Text("  ").append_text(piece) if at else piece)
+            at = cut + (text.plain[cut : cut + 1] == " ")
+        lines.append(Text("  ").append_text(text[at:]))
+    return lines
+
+
 class Lines(ScrollView):
     """Lines of text; `cursor` is the position of the chosen one, -1 where none can be."""
 

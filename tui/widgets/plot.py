@@ -133,7 +133,7 @@ def _row(
     """One row with the ends of the axes; where a step began a thin line shows through what is empty."""
     text = Text(no_wrap=True, end="")
     label = series[0].labels[0] if row == 0 else series[0].labels[1] if row == down - 1 else ""
-    text.append(f"{label:>{left}}", "dim")
+    text.append(f"{label:>{left}}", series[0].style)
     text.append("|" if ascii_only else "│", "dim")
     line = ":" if ascii_only else "┊"
     run, style = "", ""
@@ -148,7 +148,7 @@ def _row(
     if right:
         label = series[1].labels[0] if row == 0 else series[1].labels[1] if row == down - 1 else ""
         text.append("|" if ascii_only else "│", "dim")
-        text.append(f"{label:<{right}}", "dim")
+        text.append(f"{label:<{right}}", series[1].style)
     return text
 
 

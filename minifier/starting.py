@@ -1,0 +1,114 @@
+"""How a minification is begun from a screen: options with their defaults for a graph, as text, and the command line they make.
+
+Reads the case.json of a case folder, where there is one; starts nothing and needs no torch.
+
+>>> start = proposed("myrun/0_0/forward")
+>>> start.words()
+['minify', 'myrun/0_0/forward', '-o', 'minified-forward', '--json']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..dumps.errors import GraphdbgError, UsageError
+from ..toolkit.rungs.names import BUILT
+from .options import CHECKS, FLAGS, Options
+
+SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
+"""The options that a screen asks for; others stay as they are proposed."""
+HINTS = {
+    "rung": ", ".join(BUILT), "check": f"{', '.join(CHECKS)}, cmd: COMMAND {{case}}",
+    "match": "a regular expression for the failure's text, in place of its signature", "jobs": "queries at the same time",
+    "max_time": "seconds; empty: until it is done", "max_queries": "empty: until it is done",
+    "out": "a new folder for the result",
+}  # fmt: skip
+_KINDS: dict[str, Callable[[str], Any]] = {"jobs": int, "max_time": float, "max_queries": int}
+
+
+@dataclass(frozen=True)
+class Start:
+    """One minification that could be begun. `why`: where its options come from, in words."""
+
+    graph: str
+    out: str
+    options: Options = field(default_factory=Options)
+    why: str = ""
+
+    def texts(self) -> dict[str, str]:
+        """The options that are asked for, as text."""
+        values: dict[str, Any] = {name: getattr(self.options, name) for name in SHOWN}
+        return {**{name: _text(value) for name, value in values.items()}, "out": self.out}
+
+    def with_texts(self, texts: dict[str, str]) -> Start:
+        """The same with what was typed. Raises UsageError for what makes no sense."""
+        values: dict[str, Any] = {}
+        for name in SHOWN:
+            text = texts.get(name, "").strip()
+            try:
+                values[name] = _KINDS.get(name, str)(text) if text else None
+            except ValueError:
+                raise UsageError(f"{FLAGS[name]} {text!r} is no number", "", "type one, or nothing") from None
+        values["rung"], values["check"] = values["rung"] or "inductor", values["check"] or "auto"
+        values["jobs"] = 1 if values["jobs"] is None else values["jobs"]
+        for name in ("jobs", "max_time", "max_queries"):
+            if values[name] is not None and not values[name] > 0:
+                raise UsageError(f"{FLAGS[name]} {values[name]:g} leaves nothing to do", "it must be more than 0")
+        if values["rung"] not in BUILT:
+            raise UsageError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(BUILT)}")
+        out = texts.get("out", "").strip()
+        if not out:
+            raise UsageError("no folder for the result", "", "type a new one at -o")
+        if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
+            raise UsageError(f"{out} exists already", "", "type another folder at -o")
+        return replace(self, out=out, options=replace(self.options, **values).checked())
+
+    def words(self) -> list[str]:
+        """The words after `graphdbg` that begin it."""
+        return ["minify", self.graph, "-o", self.out, *self.options.words(), "--json"]
+
+
+def proposed(graph: str, *, rung: str | None = None, cwd: Path | None = None) -> Start:
+    """What is proposed for a graph: the options that a case was found with, else the rung that a triage found to fail first.
+
+    Raises GraphdbgError where there is no such graph.
+    """
+    from ..dumps.query import resolve
+    from ..dumps.store import Run
+
+    found = resolve(graph, cwd)
+    if isinstance(found, Run):
+        return Start(graph, free_folder("graph", cwd), why="the graph of the run that failed")
+    stage = found.stage
+    options, why = _of_case(found.path), "as it was found" if (found.path / "case.json").is_file() else ""
+    if rung in BUILT and options.rung == Options.rung and rung != options.rung:
+        options, why = replace(options, rung=rung), f"{rung} is the first rung that fails in the last triage"
+    return Start(graph, free_folder(stage, cwd), options, why)
+
+
+def free_folder(stage: str, cwd: Path | None = None) -> str:
+    """`minified-STAGE`, numbered where it is taken: the folder that the command takes."""
+    number = 1
+    while ((cwd or Path()) / (name := f"minified-{stage}" + (f"-{number}" if number > 1 else ""))).exists():
+        number += 1
+    return name
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _of_case(folder: Path) -> Options:
+    """The options in a case's case.json that say what is asked; those of a search's length are left."""
+    try:
+        data: Any = msgspec.json.decode((folder / "case.json").read_bytes())
+        known = Options.from_json(data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data})
+        kept = {one.name for one in fields(Options)} - {"max_time", "max_queries", "executor", "verify"}
+        return Options(**{name: getattr(known, name) for name in kept}).checked()
+    except (OSError, msgspec.MsgspecError, GraphdbgError, AttributeError, KeyError, TypeError):
+        return Options()

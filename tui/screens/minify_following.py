@@ -1,0 +1,297 @@
+"""The half of the minify screen that shows: the form that begins one, or what a running or finished one does, wherever it runs.
+
+Follows OUT by reading it three times a second. The search never depends on this screen: it goes on when the workbench is left,
+and `graphdbg tui OUT` comes back to it. Its keys are in `minify`. Decides nothing about a minification.
+
+>>> class MinifyRoom(FollowingRoom): ROOM = "minify"
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.containers import Container, Vertical
+from textual.widgets import Static
+
+from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.tables import plain
+from ...minifier.progress import telling
+from ...minifier.progress.candidates import atoms_of, parsed
+from ...minifier.progress.watched import Bite, State, Watched, watched
+from ...minifier.starting import proposed
+from ..here import Here
+from ..jobs import Job, ending
+from ..room import Room
+from ..widgets.lines import Lines, wrapped
+from ..widgets.minify_form import MinifyForm
+from ..widgets.minify_picture import picture
+from ..widgets.minify_views import VIEWS, Looked, View, candidate
+from ..widgets.plot import Plot
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+LOOK_S = 0.3
+"""Between two looks at OUT."""
+WIDE = 120
+"""Columns from which plot and lists stand side by side."""
+MANY = 2000
+"""Parts of a graph from which a candidate is compared in a thread."""
+OVER: tuple[State, ...] = ("ended", "dead", "unknown", "gone")
+
+
+class FollowingRoom(Room):
+    """One minification, or the form for one."""
+
+    AUTO_FOCUS = ""
+    DEFAULT_CSS: ClassVar[str] = """
+    FollowingRoom #minify-live { height: 1fr; }
+    FollowingRoom #minify-live.wide { layout: horizontal; }
+    FollowingRoom #minify-top { height: 45%; }
+    FollowingRoom .wide #minify-top { height: 1fr; width: 3fr; }
+    FollowingRoom #minify-below { height: 1fr; }
+    FollowingRoom .wide #minify-below { width: 4fr; border-left: vkey $panel; }
+    FollowingRoom .alone #minify-top { display: none; }
+    FollowingRoom #minify-facts { height: 6; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    FollowingRoom .wide #minify-facts { height: 12; text-wrap: wrap; }
+    FollowingRoom #minify-tabs { height: 1; background: $panel; }
+    """
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.watched: Watched | None = None
+        self.looked = Looked()
+        self.view = 0
+        self.job: Job | None = None
+        self._looking = False
+        self._named = ""
+        self._asked = ""
+        self._last_state: State = "starting"
+
+    def content(self) -> ComposeResult:
+        """The form, and the plot with its lists; one of them is seen."""
+        yield MinifyForm(id="minify-form")
+        with Container(id="minify-live"):
+            with Vertical(id="minify-top"):
+                yield Plot(id="minify-plot", ascii_only=not self._unicode())
+                yield Static(id="minify-facts", markup=False)
+            with Vertical(id="minify-below"):
+                yield Static(id="minify-tabs", markup=False)
+                lines = Lines(id="minify-lines", cursor=True)
+                lines.can_focus = False
+                yield lines
+
+    def equivalent(self) -> list[str]:
+        """What would start, or what runs; with --resume it goes on."""
+        if self.watched is not None:
+            return ["minify", "--resume", "-o", str(self.watched.out)]
+        try:
+            return self.query_one(MinifyForm).start().words()
+        except (GraphdbgError, AssertionError):
+            return ["minify", self.here.graph or "RUN/ID"]
+
+    def on_mount(self) -> None:
+        """Follows OUT, or shows the form."""
+        super().on_mount()
+        self.set_interval(LOOK_S, self._tick)
+        self._fit(self.app.size.width)
+        if self.here.out is not None:
+            out = self.here.out
+            self.guarded(lambda: self._follow(watched(out)), doing="open")
+            if self.watched is None:
+                self.query_one("#minify-form").display = False
+        else:
+            self._show_form()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Side by side where there is room."""
+        self._fit(event.size.width)
+
+    def _fit(self, width: int) -> None:
+        for live in self.query("#minify-live"):
+            live.set_class(width >= WIDE, "wide")
+
+    def _unicode(self) -> bool:
+        return self.app.console.encoding.lower().startswith("utf")
+
+    def can(self, action: str) -> bool:
+        """Steering needs a search that runs; resuming one that does not."""
+        state = self.watched.state if self.watched else None
+        name = action.removeprefix("minify.")
+        if name in ("skip", "disable", "raise", "pause", "cancel", "restart"):
+            return state == "running"
+        if name == "resume":
+            return state in ("dead", "unknown", "ended")
+        if name == "graph":
+            return self.watched is not None
+        return name != "new" or self.here.graph is not None or self.watched is not None
+
+    # -- beginning
+
+    def _show_form(self) -> None:
+        self.query_one("#minify-live").display = False
+        form = self.query_one(MinifyForm)
+        form.display = True
+        graph = self.here.graph
+        if graph is None:
+            raise UsageError("no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph")
+        from ..triaged import first_failing
+
+        self.work(lambda: proposed(graph, rung=first_failing(graph)), form.show, group="form", doing="propose")
+
+    def _start(self) -> None:
+        start = self.query_one(MinifyForm).start()
+        self.set_focus(None)
+        self._run(start.words(), Path(start.out))
+
+    def _run(self, words: Sequence[str], out: Path) -> None:
+        """A minification as a job of its own, followed from now on."""
+        job = Job(list(words), on_end=lambda code: self._home(lambda: self._job_ended(job, code)))
+        self.job = job
+        self.workbench.jobs.add(job)
+        if job.note:
+            self.notify(job.note, markup=False)
+        self._follow(Watched(out))
+        self.here = self.here.at(out=str(out))
+        self.tell_where()
+
+    def _job_ended(self, job: Job, code: int) -> None:
+        self.tell_where()
+        if code in (0, 130) or job is not self.job:
+            return
+        what = f"{job.line}: {ending(code)}"
+        said = [line for line in job.said if line.strip()]
+        why = next((line.removeprefix("graphdbg: ") for line in reversed(said) if line.startswith("graphdbg: ")), "")
+        fix = "n: the form again" + (f", with another -o; or R: resume {self.here.out}" if code == 2 else "")
+        self.trouble(UsageError(what, why or (said[-1] if said else "it said nothing"), fix), doing="minify", said=said[-20:])
+
+    def _home(self, function: Callable[[], None]) -> None:
+        """Calls a function where the screen lives; from any thread."""
+        self.call_later(lambda: self.guarded(function, doing="minify"))
+
+    # -- following
+
+    def _follow(self, found: Watched) -> None:
+        self.watched, self.looked, self._named, self._last_state = found, Looked(), "", "starting"
+        self.view = len(VIEWS) - 1 if found.state in OVER else 0
+        self.query_one(MinifyForm).display = False
+        self.query_one("#minify-live").display = True
+        self._tick()
+        self._show(keep=False)
+
+    def _tick(self) -> None:
+        """Looks at OUT in a thread, unless a look is under way."""
+        found = self.watched
+        if found is None or self._looking or not self.is_current:
+            return
+        self._looking = True
+
+        def look() -> tuple[Bite | None, BaseException | None]:
+            try:
+                return found.look(), None
+            except Exception as error:  # noqa: BLE001 - told by `take`
+                return None, error
+
+        self.work(look, lambda seen: self._take(found, *seen), doing="follow")
+
+    def _take(self, found: Watched, bite: Bite | None, error: BaseException | None) -> None:
+        self._looking = False
+        if error is not None:
+            raise error
+        if found is not self.watched or bite is None:
+            return
+        changed = found.take(bite)
+        if found.state != self._last_state:
+            self._turned(found)
+        self._learn_names(found)
+        if changed or found.state == "running":
+            self._show(keep=True)
+        if bite.more:
+            self._tick()
+
+    def _turned(self, found: Watched) -> None:
+        """It began, ended or died: said once, with the bell where it was watched."""
+        before, self._last_state = self._last_state, found.state
+        self._asked = ""
+        self.refresh_bindings()
+        if found.state in OVER:
+            self.work(lambda: self.looked.look_at_disk(found), lambda _: self._show(keep=True), group="disk", doing="read")
+            if before == "running":
+                self.app.bell()
+                self.notify(f"{found.out.name}: {telling.standing(found, time.time())}", markup=False, timeout=10)
+                self._to_view(len(VIEWS) - 1)
+
+    def _learn_names(self, found: Watched) -> None:
+        """The names of the nodes, once the search has told them, and again when it ended."""
+        key = f"{found.story.graph} {found.state in OVER}"
+        if not found.story.graph or key == self._named or not found.story.history:
+            return
+        self._named = key
+        best = parsed(found.story.best_case) if found.story.best_case else None
+        graph, out = found.story.graph, found.out
+
+        def named(result: tuple[object, str]) -> None:
+            atoms, doubt = result
+            if not self.looked.atoms.sure:  # names that the running search wrote are better than any told later
+                self.looked.atoms, self.looked.doubt = atoms, doubt  # type: ignore[assignment]
+            self._named = key if self.looked.atoms.nodes or found.state in OVER else ""
+            self._show(keep=True)
+
+        self.work(lambda: atoms_of(graph, out, best), named, group="names", doing="read the graph")
+
+    # -- showing
+
+    def _show(self, *, keep: bool) -> None:
+        found = self.watched
+        if found is None or not self.is_mounted:
+            return
+        self.query_one(Plot).show(picture(found, ascii_only=not self._unicode()))
+        facts = telling.facts(found, time.time())
+        if self._asked:
+            facts.insert(1, self._asked)
+        for wish in list(found.wishes.values())[-1:]:
+            facts.insert(1, f"asked: {wish}; it is done between two queries")
+        text = Text("\n".join(plain(fact) for fact in facts))
+        text.stylize("bold", 0, len(facts[0]))
+        self.query_one("#minify-facts", Static).update(text, layout=False)
+        self.query_one("#minify-tabs", Static).update(self._tabs(found), layout=False)
+        view = VIEWS[self.view]
+        if view.name == "Candidate":
+            self._show_candidate(found, view, keep)
+        else:
+            texts = view.lines(found, self.looked)
+            if not view.chooses:
+                texts = wrapped(texts, self._lines.scrollable_content_region.width)
+            self._lines.show(texts, cursor=view.chooses, first=view.first, keep=keep)
+
+    def _show_candidate(self, found: Watched, view: View, keep: bool) -> None:
+        if len(self.looked.atoms.nodes) < MANY:
+            self._lines.show(view.lines(found, self.looked), cursor=False, keep=keep)
+            return
+        looked, story, at = self.looked, found.story, self.view
+
+        def shown(texts: list[Text]) -> None:
+            if self.view == at:
+                self._lines.show(texts, cursor=False, keep=keep)
+
+        self.work(lambda: candidate(story, looked), shown, group="candidate", doing="compare")
+
+    def _tabs(self, found: Watched) -> Text:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for number, view in enumerate(VIEWS):
+            count = view.count(found, self.looked)
+            text.append(f" {view.name}{f' {count}' if count else ''} ", "bold reverse" if number == self.view else "")
+        return text
+
+    @property
+    def _lines(self) -> Lines:
+        return self.query_one("#minify-lines", Lines)
+
+    def _to_view(self, number: int) -> None:
+        self.view = number % len(VIEWS)
+        self._show(keep=False)

@@ -1,0 +1,173 @@
+"""The lists below the plot of the minify screen, each a function from what is known to lines. Draws and decides nothing else.
+
+>>> VIEWS[1].name, [text.plain for text in VIEWS[1].lines(watched, looked)]
+('History', ['  0  query 1  53 nodes ...'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from ...dumps.tables import plain
+from ...minifier.progress import telling
+from ...minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
+from ...minifier.progress.model import byte_text
+from ...minifier.progress.outcome import Outcome, others_on_disk, outcome_of
+from ...minifier.progress.story import VERDICTS, OtherSeen, Query, Story
+from ...minifier.progress.watched import Watched
+
+MARKS = {"same": ("●", "o", "green"), "pass": ("·", ".", ""), "other": ("x", "x", "yellow"), "invalid": ("-", "-", ""),
+         "timeout": ("t", "t", "red"), "infra": ("!", "!", "red")}  # fmt: skip
+"""Verdict -> its mark, the same in ASCII, its colour."""
+SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
+
+
+@dataclass
+class Looked:
+    """What the views need beside the story: names of nodes, what is chosen, what lies on disk."""
+
+    atoms: Atoms = field(default_factory=lambda: NUMBERS_ONLY)
+    doubt: str = ""
+    shown: str | None = None
+    """The candidate that was chosen to be seen, in place of the one in flight; `title` says which."""
+    title: str = ""
+    against: str = ""
+    """What it is compared with; empty: it is shown whole."""
+    outcome: Outcome | None = None
+    others: list[OtherSeen] = field(default_factory=list[OtherSeen])
+
+    def look_at_disk(self, watched: Watched) -> None:
+        """Reads what the result is; in a thread."""
+        self.outcome = outcome_of(watched.out, watched.story)
+        self.others = others_on_disk(watched.out)
+
+
+@dataclass(frozen=True)
+class View:
+    """One list: its name, its lines, how many of them are a heading, whether one can be chosen."""
+
+    name: str
+    lines: Callable[[Watched, Looked], Sequence[Text]]
+    first: int = 0
+    chooses: bool = False
+    count: Callable[[Watched, Looked], int] = lambda watched, looked: 0
+
+
+def _steps(watched: Watched, looked: Looked) -> list[Text]:
+    running = watched.state == "running"
+    lines = [Text(telling.STEP_HEAD, "dim")]
+    for step in telling.steps(watched):
+        mark, line = telling.step_line(step, watched.story, running=running)
+        wish = [words for words in watched.wishes.values() if words.endswith(f" {step.name}")]
+        style = {">": "bold", "x": "red", "^": "green"}.get(mark, "" if step.begun else "dim")
+        lines.append(Text(line + (f"  [asked: {wish[-1]}]" if wish else ""), style))
+    return lines
+
+
+def _history(watched: Watched, looked: Looked) -> list[Text]:
+    story = watched.story
+    return [Text(plain(telling.history_line(item, story))) for item in story.history] or [Text("nothing smaller yet", "dim")]
+
+
+def candidate_now(story: Story) -> tuple[str, str]:
+    """The text of the candidate in flight, else of the last query; and what it is."""
+    flight = story.flight()
+    if flight is not None:
+        return flight.case, f"query {flight.number}, which runs"
+    if story.queries:
+        query = story.queries[-1]
+        return query.case, f"query {query.number}: {VERDICTS.get(query.verdict, query.verdict)}"
+    return "", ""
+
+
+def candidate(story: Story, looked: Looked) -> list[Text]:
+    """The chosen candidate or the one in flight, against what was best before it. May take a while for a large graph."""
+    text, title = (looked.shown, looked.title) if looked.shown is not None else candidate_now(story)
+    if not text:
+        return [Text("no candidate was asked yet", "dim")]
+    against = looked.against if looked.shown is not None else story.best_case or "original"
+    all_of_it = whole(looked.atoms)
+    mine = all_of_it if text.removeprefix("verify ") == "original" else parsed(text)
+    if mine is None:
+        return [Text(plain(text))]
+    if looked.shown is not None and not looked.against:
+        lines, told = state(mine, looked.atoms), f"{title}: {len(mine.keep)} parts"
+    else:
+        best = all_of_it if against == "original" else parsed(against) or all_of_it
+        if not looked.atoms.nodes and against == "original":
+            best = mine
+        lines = difference(best, mine, looked.atoms)
+        less, more = len(best.keep - mine.keep), len(mine.keep - best.keep)
+        told = f"{title}; beside {'the original' if against == 'original' else 'the best'}: {less} parts less, {more} more"
+        if not less and not more and best.edits == mine.edits:
+            told = f"{title}; the same as {'the original' if against == 'original' else 'the best'}"
+    head = [Text(plain(told), "bold")] + ([Text(plain(looked.doubt), "yellow")] if looked.doubt else [])
+    return [*head, *map(_line, lines)]
+
+
+def _line(line: Line) -> Text:
+    return Text(f"{line.sign} {plain(line.text)}", SIGNS.get(line.sign, ""))
+
+
+def _queries(watched: Watched, looked: Looked) -> list[Text]:
+    return [_query(query) for query in watched.story.queries] or [Text("nothing was asked yet", "dim")]
+
+
+def _query(query: Query) -> Text:
+    mark, _, style = MARKS.get(query.verdict, ("?", "?", ""))
+    verdict = VERDICTS.get(query.verdict, query.verdict)
+    numbers = f"{query.nodes:>7} nodes {byte_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
+    known = ", known from before" if query.recalled else ""
+    text = Text(f"{query.number:>4} ")
+    text.append(mark, style)
+    text.append(f" {numbers}  {query.step:<12} {verdict}{known}", "bold" if query.improved else "")
+    if query.verdict not in ("same", "pass") and query.signature:
+        text.append(f": {plain(query.signature)}", "dim")
+    return text
+
+
+def others(watched: Watched, looked: Looked) -> list[OtherSeen]:
+    """The other failures, those of an ended search with their cases."""
+    seen = sorted(watched.story.others.values(), key=lambda other: -other.count)
+    return seen if any(other.path for other in seen) or not looked.others else looked.others
+
+
+def _others(watched: Watched, looked: Looked) -> list[Text]:
+    found = [Text(plain(telling.other_line(other))) for other in others(watched, looked)]
+    return found or [Text("no other failure was met", "dim")]
+
+
+def _said(watched: Watched, looked: Looked) -> list[Text]:
+    lines = [Text(plain(line)) for line in watched.story.said]
+    lines += [Text(f"asked: {words}", "yellow") for words in watched.wishes.values()]
+    lines += [Text(f"{one.state}: {one.what}" + (f" ({one.why})" if one.why else ""), "yellow" if one.state == "refused" else "")
+              for one in watched.story.steers.values()]  # fmt: skip
+    return lines or [Text("an old folder keeps no words" if watched.old else "nothing was said yet", "dim")]
+
+
+def _result(watched: Watched, looked: Looked) -> list[Text]:
+    if looked.outcome is None or watched.state in ("starting", "running"):
+        return [Text("it has not ended yet", "dim")]
+    lines = [Text(plain(line)) for line in looked.outcome.sentences()]
+    lines[0].stylize("bold")
+    if looked.outcome.case:
+        lines += [Text(), Text("g its graph · 6 the report · y copies this text", "dim")]
+    return lines
+
+
+def _begun(watched: Watched, looked: Looked) -> int:
+    return sum(step.begun for step in watched.story.steps.values())
+
+
+VIEWS = (
+    View("Steps", _steps, first=1, chooses=True, count=_begun),
+    View("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
+    View("Candidate", lambda watched, looked: candidate(watched.story, looked)),
+    View("Queries", _queries, chooses=True, count=lambda watched, looked: len(watched.story.queries)),
+    View("Others", _others, chooses=True, count=lambda watched, looked: len(others(watched, looked))),
+    View("Words", _said, count=lambda watched, looked: len(watched.story.said)),
+    View("Result", _result),
+)
