@@ -83,7 +83,7 @@ def new_folder(words: Sequence[str], cwd: Path | None, *, passing: bool = False)
     where = str((cwd or Path.cwd()).resolve())
     record = JobRecord(format=FORMAT, words=list(words), cwd=where, started=time.time(), passing=passing)
     for home in homes():
-        folder = home / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count)}"
+        folder = home / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count):04}"
         try:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             _refuse_a_strangers(home)
@@ -134,7 +134,8 @@ def look(folder: Path) -> Kept:
     ended = None
     if alive in ("ended", "dead"):
         with contextlib.suppress(OSError):
-            ended = max((folder / name).stat().st_mtime for name in (EXIT_FILE, OUT_FILE, ERR_FILE) if (folder / name).exists())
+            files = [folder / name for name in (EXIT_FILE, OUT_FILE, ERR_FILE, JOB_FILE)]
+            ended = max(file.stat().st_mtime for file in files if file.exists())
     return Kept(folder, record, states[alive], code, ended)
 
 

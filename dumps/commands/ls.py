@@ -22,7 +22,7 @@ STATUS_STYLE = "cyan"
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
 @click.option("--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes.")
-@click.option("--filter", "words", metavar="TEXT", help="Only graphs with these words in id, stage, status or error; -word hides.")
+@click.option("--filter", "words", metavar="TEXT", help="Only graphs with these words in id, stage, status, error; -word hides.")
 @click.option("--follow", is_flag=True, help="Print a line whenever a graph gets on, until RUN ends; it may not be there yet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json: bool) -> None:
