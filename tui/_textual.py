@@ -4,7 +4,7 @@ Textual ends the program at any exception, and a widget whose handler raised ans
 earlier: whatever raises becomes a call of `take`, and everything goes on. Holds no screen and no wording. Tried on textual
 8.2.8. Without public alternatives are:
 
-`App._start_widget`      the one place where every widget and screen begins; there is no hook for "a widget was made"
+`App._register_child`    where every widget and screen comes in; there is no hook for "a widget was made"
 `App._dispatch_action`   keys, clicks and the palette all come here; `run_action` is public but is not what keys call
 `MessagePump._dispatch_message`  one message to all its handlers; the loop around it ends at an exception
 `App._handle_exception`  where timers, workers, layout and idle handlers bring what they raised; always ends the program
@@ -26,6 +26,7 @@ from typing import Any
 import textual
 from rich.text import Text
 from textual.app import App
+from textual.dom import DOMNode
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -38,6 +39,9 @@ DEFECT_EXIT = 70
 TOO_SOON_S = 1.0
 """A second failure to paint within this time ends the program: nothing can be shown any more."""
 
+REPEATED = 20
+"""So often may the same failure come again within that time."""
+
 PAINTING = frozenset(("_refresh_layout", "_compositor_refresh", "_display", "reflow", "reflow_visible", "update_widgets"))
 """Functions of textual that lay out and paint: what fails in them keeps a panel from being seen, too."""
 
@@ -47,7 +51,7 @@ class Sturdy(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._unpaintable_at = -TOO_SOON_S
+        self._unpaintable, self._unpaintable_at, self._repeated = "", -TOO_SOON_S, 0
 
     # -- what a subclass says
 
@@ -65,9 +69,9 @@ class Sturdy(App[None]):
 
     # -- where exceptions come from
 
-    def _start_widget(self, parent: Widget, widget: Widget) -> None:
-        guard(widget, self.caught)
-        super()._start_widget(parent, widget)
+    def _register_child(self, parent: DOMNode, child: Widget, before: int | None, after: int | None) -> None:
+        guard(child, self.caught)
+        super()._register_child(parent, child, before, after)
 
     async def _dispatch_message(self, message: Message) -> None:
         try:
@@ -102,9 +106,11 @@ class Sturdy(App[None]):
     def _replace(self, error: BaseException) -> None:
         now = time.monotonic()
         if now - self._unpaintable_at < TOO_SOON_S:
-            self.give_up(error)
+            if str(error) != self._unpaintable or self._repeated >= REPEATED:
+                self.give_up(error)
+            self._repeated += 1  # the screen behind is still laid out until the plain one has its place
             return
-        self._unpaintable_at = now
+        self._unpaintable, self._unpaintable_at, self._repeated = str(error), now, 0
         try:
             self.replace_unpaintable(error)
         except Exception as worse:  # noqa: BLE001 - nothing more to show it with
@@ -130,6 +136,8 @@ def is_painting(error: BaseException) -> bool:
 
 def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
     """Makes one widget outlive what its handlers and its painting raise; a line that cannot be painted says so."""
+    if "_dispatch_message" in vars(widget):
+        return  # it was here before
     dispatch, render, render_line = widget._dispatch_message, widget.render, widget.render_line
     told: set[str] = set()
 

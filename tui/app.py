@@ -179,7 +179,7 @@ class Workbench(Sturdy):
         if front is None or front.panel is None:
             raise error
         told, is_new = self.note(Told(error, doing))
-        if is_new or front.panel.shown:
+        if is_new or (front.panel.shown and front.panel.told is told):  # a timer that fails each time: only counted
             front.show_told(told)
 
     def note(self, told: Told) -> tuple[Told, bool]:

@@ -89,8 +89,8 @@ class Telling(Screen[R]):
     ) -> None:  # fmt: skip
         """Shows an error: what failed, why, what to do.
 
-        `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a timer), is only
-        counted in the first line, and E shows it.
+        `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a timer), is
+        only counted in the first line, and E shows it.
         """
         told, _ = self.workbench.note(Told(error, doing, said, retry))
         if not quiet:

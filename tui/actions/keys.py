@@ -9,8 +9,8 @@ from __future__ import annotations
 import unicodedata
 
 OWN = {
-    "escape": "esc", "at": "@", "slash": "/", "minus": "-", "plus": "+", "full_stop": ".", "pageup": "page up",
-    "pagedown": "page down", "down": "↓", "up": "↑", "left": "←", "right": "→", "backspace": "backspace", "underscore": "_", "dollar_sign": "$",
+    "escape": "esc", "at": "@", "slash": "/", "minus": "-", "plus": "+", "full_stop": ".", "underscore": "_", "dollar_sign": "$",
+    "pageup": "page up", "pagedown": "page down", "down": "↓", "up": "↑", "left": "←", "right": "→",
 }  # fmt: skip
 
 

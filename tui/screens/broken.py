@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -29,8 +30,11 @@ class Broken(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """The text."""
-        head = f"This screen cannot be painted.  esc closes it and shows Home · q leaves · the text is also in {self.place}"
-        yield Static(Text(f"{head}\n\n{self.text}"))
+        last = self.text.rstrip().rsplit("\n", 1)[-1]
+        keys = f"esc closes it and shows Home · q leaves · the text is also in {self.place}"
+        head = f"This screen cannot be painted: {last}\n\n{keys}"
+        with VerticalScroll():
+            yield Static(Text(f"{head}\n\n{self.text}"))
 
     def action_home(self) -> None:
         """Closes the room that cannot be painted."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from rich.text import Text
 from textual.containers import VerticalScroll
@@ -28,10 +29,11 @@ class Told:
     said: Sequence[str] = ()
     retry: Callable[[], object] | None = None
     times: int = 1
-    text: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.text = described(self.error, self.said)
+    @cached_property
+    def text(self) -> str:
+        """As people read it."""
+        return described(self.error, self.said)
 
     @property
     def is_defect(self) -> bool:
