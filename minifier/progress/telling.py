@@ -96,7 +96,9 @@ def steps(watched: Watched) -> list[StepCount]:
     """The steps that were begun or may come."""
     story = watched.story
     over = watched.state in ("ended", "dead", "unknown")
-    return [step for step in story.steps.values() if step.begun or (not over and step.name != UNTOLD)]
+    order = {name: place for place, (_, name) in reversed(list(enumerate(story.turns)))}
+    shown = [step for step in story.steps.values() if step.begun or (not over and step.name != UNTOLD)]
+    return sorted(shown, key=lambda step: (step.name != "sanity", order.get(step.name, len(order) + len(story.turns))))
 
 
 def steerable(step: StepCount) -> bool:

@@ -52,12 +52,12 @@ class FollowingRoom(Room):
     DEFAULT_CSS: ClassVar[str] = """
     FollowingRoom #minify-live { height: 1fr; }
     FollowingRoom #minify-live.wide { layout: horizontal; }
-    FollowingRoom #minify-top { height: 45%; }
+    FollowingRoom #minify-top { height: 50%; }
     FollowingRoom .wide #minify-top { height: 1fr; width: 3fr; }
     FollowingRoom #minify-below { height: 1fr; }
     FollowingRoom .wide #minify-below { width: 4fr; border-left: vkey $panel; }
     FollowingRoom .alone #minify-top { display: none; }
-    FollowingRoom #minify-facts { height: 6; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    FollowingRoom #minify-facts { height: 5; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     FollowingRoom .wide #minify-facts { height: 12; text-wrap: wrap; }
     FollowingRoom #minify-tabs { height: 1; background: $panel; }
     """
@@ -258,7 +258,9 @@ class FollowingRoom(Room):
             facts.insert(1, f"asked: {wish}; it is done between two queries")
         text = Text("\n".join(plain(fact) for fact in facts))
         text.stylize("bold", 0, len(facts[0]))
-        self.query_one("#minify-facts", Static).update(text, layout=False)
+        told = self.query_one("#minify-facts", Static)
+        told.update(text, layout=False)
+        told.styles.height = None if self.query_one("#minify-live").has_class("wide") else len(facts)
         self.query_one("#minify-tabs", Static).update(self._tabs(found), layout=False)
         view = VIEWS[self.view]
         if view.name == "Candidate":
@@ -282,10 +284,13 @@ class FollowingRoom(Room):
         self.work(lambda: candidate(story, looked), shown, group="candidate", doing="compare")
 
     def _tabs(self, found: Watched) -> Text:
+        names = [(view.name, view.count(found, self.looked)) for view in VIEWS]
+        full = [f" {name} {count} " if count else f" {name} " for name, count in names]
+        if sum(map(len, full)) > self._lines.size.width:
+            full = [f" {name} " for name, _ in names]
         text = Text(no_wrap=True, overflow="ellipsis")
-        for number, view in enumerate(VIEWS):
-            count = view.count(found, self.looked)
-            text.append(f" {view.name}{f' {count}' if count else ''} ", "bold reverse" if number == self.view else "")
+        for number, name in enumerate(full):
+            text.append(name, "bold reverse" if number == self.view else "")
         return text
 
     @property

@@ -48,7 +48,7 @@ class Lines(ScrollView):
     BINDINGS = []
     DEFAULT_CSS = """
     Lines { height: 1fr; width: 1fr; background: $surface; color: $foreground; }
-    Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
+    Lines { scrollbar-size-vertical: 1; overflow-x: hidden; }
     Lines > .lines--cursor { background: $block-cursor-blurred-background; text-style: $block-cursor-text-style; }
     Lines:focus > .lines--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
     """

@@ -38,7 +38,7 @@ class MinifyForm(VerticalScroll):
     MinifyForm Horizontal { height: 1; }
     MinifyForm Label { width: 15; color: $text-muted; }
     MinifyForm Input { width: 1fr; }
-    MinifyForm Static { height: auto; margin-top: 1; }
+    MinifyForm > Static { height: auto; margin-top: 1; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
