@@ -11,6 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .errors import EnvironmentLackError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -28,8 +30,17 @@ def emit(data: Any, *, as_json: bool) -> None:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _nothing_more()
         raise SystemExit(READER_GONE_EXIT) from None
+    except OSError as error:
+        _nothing_more()
+        why = error.strerror or str(error)
+        raise EnvironmentLackError("cannot write stdout", why, "free some space or send it elsewhere") from error
+
+
+def _nothing_more() -> None:
+    """What could not be written is not tried again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str) -> None:

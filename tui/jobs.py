@@ -121,7 +121,8 @@ class Job:
         return self._ended.wait(timeout_s)
 
     def _start(self, cwd: Path | None) -> subprocess.Popen[bytes]:
-        environment = dict(os.environ, PYTHONUNBUFFERED="1")
+        environment = dict(os.environ)
+        environment.pop("PYTHONUNBUFFERED", None)  # with it, Python drops without a word what a full disk did not take
         if NO_COLOR is not None:
             environment["NO_COLOR"] = NO_COLOR
         try:
