@@ -66,6 +66,7 @@ class Engine:
         on_event: Callable[[Event], None] | None = None,
         on_step: Callable[[str], None] | None = None,
         measure: Callable[[Engine], int] | None = None,
+        on_asking: Callable[[int, Candidate], None] | None = None,
     ) -> None:
         self.problem = problem
         self.neighbours = Neighbours.of(problem)
@@ -94,6 +95,7 @@ class Engine:
         self._on_event = on_event
         self._on_step = on_step
         self._measure = measure
+        self._on_asking = on_asking
         self._runs: dict[Candidate, list[Answer]] = {}
         self._learnt: Counter[Candidate] = Counter()
         self._doubted: Candidate | None = None
@@ -204,10 +206,13 @@ class Engine:
         if self._executor is None or len(new) < 2 or scarce:
             for candidate in new:
                 self.budget.check(self.queries)
+                self._announce(candidate)
                 self._query(candidate, self.repeats)
                 self._learn(candidate)
         else:
             self.budget.check(self.queries)
+            for ahead, candidate in enumerate(new):
+                self._announce(candidate, ahead)
             futures: list[Future[None]] = [self._executor.submit(self._query, candidate, self.repeats) for candidate in new]
             try:
                 for candidate, future in zip(new, futures, strict=True):
@@ -219,6 +224,11 @@ class Engine:
         if self._doubted is not None:
             self._look_into_doubt()
         return [self._answers[candidate] for candidate in candidates]
+
+    def _announce(self, candidate: Candidate, ahead: int = 0) -> None:
+        """Tells that a candidate is asked now, unless its answer is known from before."""
+        if self._on_asking and not (self._journal and self._journal.has(candidate.text(), 0)):
+            self._on_asking(self.queries + ahead + 1, candidate)
 
     def _query(self, candidate: Candidate, repeats: int) -> None:
         """Runs one candidate, a passing one `repeats` times in all; each answer is in the journal before the next is asked.
@@ -265,7 +275,7 @@ class Engine:
                 self.best = candidate
                 self.history.append((self.queries, answer.nodes, answer.input_bytes))
             if self._on_event:
-                self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled))
+                self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled, len(self.history)))
         if candidate not in self._answers:
             self.budget.check(self.queries)
             raise Stopped("the budget ended")

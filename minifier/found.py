@@ -57,7 +57,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Event:
-    """One answered query, for progress displays."""
+    """One answered query, for progress displays. `number`: how many improvements there were so far."""
 
     queries: int
     step: str
@@ -65,6 +65,7 @@ class Event:
     answer: Answer
     improved: bool
     recalled: bool
+    number: int = 0
 
 
 class Others:

@@ -24,9 +24,10 @@ from ..toolkit.isolation import ForkServer, default_memory_bytes
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
-from .events import Follow, Started
-from .found import Event
+from .events import Ended, Follow, Happening, Started
+from .found import Event, Interrupted
 from .journal import Journal
+from .life import Life
 from .minified import Minified
 from .options import Options
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
@@ -55,12 +56,20 @@ def minify_saved(
     on_event: Callable[[Event], None] | None = None,
     narrate: Callable[[str], None] = lambda text: None,
     tell: Follow = lambda event: None,
+    life: Life | None = None,
 ) -> Minified:
-    """Reduces a saved graph; `out` receives case/ and journal.jsonl. Raises as `minify` does.
+    """Reduces a saved graph; `out` receives case/, journal.jsonl and events.jsonl. Raises as `minify` does.
 
-    `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. What candidates are
-    built from lies in OUT/.work until all is done, so that an interrupted minification needs to record it only once.
+    `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. `life`: held by a
+    caller who has something to do in OUT afterwards. What candidates are built from lies in OUT/.work until all is done, so that
+    an interrupted minification needs to record it only once.
     """
+    if life is None:
+        with Life(out, resume=resume, complain=narrate) as own:
+            return minify_saved(
+                saved, out=out, options=options, resume=resume, named=named, directory=directory, on_event=on_event,
+                narrate=narrate, tell=tell, life=own,
+            )  # fmt: skip
     from ..toolkit.rungs import rung as known
     from ..toolkit.rungs.names import BUILT
 
@@ -70,24 +79,25 @@ def minify_saved(
     if options.slower_than is not None and options.jobs > 1:
         options = replace(options, jobs=1)
         narrate("-j is 1: what is timed runs alone (--slower-than)")
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"cannot write into {out}", "it is a file", "choose another -o")
-    if out.exists() and not resume and any(path.name != WORK for path in out.iterdir()):
-        raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write into {out}", str(error.strerror), "choose another -o") from None
     work = out / WORK
     directory = directory or str(Path.cwd())
     path = saved.path.absolute()
     useless = False
+
+    def told(event: Happening) -> None:
+        life.tell(event)
+        tell(event)
+
+    def said(text: str) -> None:
+        life.say(text)
+        narrate(text)
+
     try:
         with ExitStack() as stack:
             about = {"graph": str(path), "options": options.to_json(), "directory": directory}
             journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
             stack.callback(journal.close)
-            tell(Started(named or shown_path(path), str(out), options.to_json(), journal.known))
+            told(Started(named or shown_path(path), str(out), options.to_json(), journal.known))
             # The pool is left after the server is closed, which resolves whatever its threads still wait for.
             pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
             memory = options.memory_limit or default_memory_bytes(options.jobs)
@@ -100,9 +110,12 @@ def minify_saved(
                 oracle = Oracle(*place, named=named or shown_path(path))
             else:
                 oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
-            session = Session(oracle, journal, out, options, narrate=narrate, tell=tell, on_event=on_event)
+            session = Session(oracle, journal, out, options, narrate=said, tell=told, on_event=on_event)
             try:
                 result = session.run(pool)
+            except Interrupted as interrupted:
+                life.end(_ended("interrupted", interrupted.minified))
+                raise
             except GraphdbgError as error:  # it does not fail, or cannot be asked: nothing to go on with
                 useless = not resume and (isinstance(error, UsageError) or not session.originals)
                 raise
@@ -110,7 +123,14 @@ def minify_saved(
         if useless:  # only now, that the pool is left: its threads write into OUT
             shutil.rmtree(out)
     shutil.rmtree(work, ignore_errors=True)
+    life.end(_ended("reduced", result))
     return result
+
+
+def _ended(verdict: str, result: Minified) -> Ended:
+    return Ended(
+        verdict, result.stopped or "", str(result.path), result.nodes, result.input_bytes, result.queries
+    )
 
 
 def _warmth(options: Options) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import msgspec
 
 from ..dumps import errors
 from ..dumps.atomic import write_file
+from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer
@@ -71,7 +72,9 @@ class Oracle:
     _prepared: str | None = None
     """What `made_up` was when candidates were made ready."""
     _unprepared: errors.GraphdbgError | None = None
-    _targets: dict[str, str] = field(default_factory=dict[str, str])
+    _table: list[Table] = field(default_factory=list[Table])
+    """The table of the graph that is cut, once it was read, and where each node stands in it."""
+    _rows: dict[str, int] = field(default_factory=dict[str, int])
     _inlinable: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
@@ -330,9 +333,26 @@ class Oracle:
 
     def name(self, atom: int) -> str:
         """An atom as its nodes and what they call."""
-        if not self._targets:
-            self._targets = {node.name: node.target for node in load_graph(self.case).record.graph.nodes}
-        return " + ".join(f"{name} ({self._targets.get(name, '?')})" for name in self.atoms["nodes"][atom][:3])
+        return " + ".join(f"{name} ({self._known(name)[0]})" for name in self.atoms["nodes"][atom][:3])
+
+    def about(self, atom: int) -> dict[str, Any]:
+        """An atom's nodes, or the input that it returns, with what they call and the user's line."""
+        nodes = self.atoms["nodes"][atom] or [self.atoms["returns"][atom]]
+        target, where, code = self._known(nodes[0])
+        return {
+            "name": self.name(atom) or f"{nodes[0]} (returned)", "nodes": nodes, "target": target, "where": where, "code": code,
+        }  # fmt: skip
+
+    def _known(self, name: str) -> tuple[str, str, str]:
+        """What a node calls, where the user wrote it, and that line."""
+        if not self._table:
+            self._table.append(load_graph(self.case).table)
+            self._rows = {node: index for index, node in enumerate(self._table[0].name)}
+        table, index = self._table[0], self._rows.get(name)
+        if index is None:
+            return "?", "", ""
+        text = table.strings
+        return text[table.target[index]], text[table.where[index]], text[table.code[index]]
 
     # -- the Problem that the search sees
 

@@ -20,9 +20,10 @@ import msgspec
 from ..dumps.atomic import write_file
 from ..dumps.errors import EnvironmentLackError, UsageError
 from ..toolkit.signature import Signature
+from .atoms_file import write_atoms
 from .budget import Budget
 from .engine import Engine, FlakyError, Step
-from .events import Asked, Best, Follow, Stepped
+from .events import Asked, Asking, Best, Follow, Stepped
 from .explain import certify
 from .flaky import CALIBRATION, Rate
 from .found import Event, Interrupted, Result
@@ -100,6 +101,10 @@ class Subject(Problem, Protocol):
         """An atom for people."""
         ...
 
+    def about(self, atom: int) -> dict[str, Any]:
+        """The same in parts: "name", "nodes" by name, the user's line ("where", "code")."""
+        ...
+
 
 class Session:
     """One minification. `tell` receives events, `narrate` sentences."""
@@ -138,16 +143,20 @@ class Session:
             prepared.result()
         self.subject.find_hints()
         self._same_atoms()
+        write_atoms(self.results.out, self.subject)
         options = self.options
         self.budget.reserved = options.verify
 
         def step(name: str) -> None:
             self.tell(Stepped(name, engine.queries))
 
+        def asking(number: int, candidate: Candidate) -> None:
+            self.tell(Asking(number, "search", engine.step, candidate.text()))
+
         engine = Engine(
             self.subject, budget=self.budget, journal=self.journal, repeats=repeats, jobs=options.jobs,
             executor=pool if options.jobs > 1 else None, queries=self.queries, on_event=self._event,
-            on_step=step, measure=self._measure,
+            on_step=step, measure=self._measure, on_asking=asking,
         )  # fmt: skip
         try:
             return self._search(engine)
@@ -160,6 +169,8 @@ class Session:
     def _sanity(self, pool: Executor) -> int:
         """Judges the original; returns how often a candidate is asked before it counts as passing."""
         count = min(SANITY, self.options.max_queries or SANITY)
+        for run in range(count):
+            self._announce("sanity", "original", run, run + 1)
         raw = [future.result() for future in [pool.submit(self._original, run) for run in range(count)]]
         self._take(raw)
         broken = next((answer for answer in raw if answer.verdict is Verdict.INFRA), None)
@@ -180,6 +191,11 @@ class Session:
     def whole(self) -> Answer:
         """The first run of the original that failed the way that is minified."""
         return next(answer for answer in self.originals if answer.verdict is Verdict.SAME)
+
+    def _announce(self, purpose: str, case: str, run: int, number: int) -> None:
+        """Tells that a query outside of the search starts, unless its answer is known from before."""
+        if not self.journal.has(case, run):
+            self.tell(Asking(number, purpose, purpose, case))
 
     def _original(self, run: int) -> Answer:
         answer = self.journal.recall("original", run)
@@ -203,6 +219,7 @@ class Session:
         most = self.options.max_queries
         left = left if left is not None or most is None else most - len(self.originals)
         while len(self.originals) < CALIBRATION and (left is None or left > 0):
+            self._announce("sanity", "original", len(self.originals), len(self.originals) + 1)
             self._take([self._original(len(self.originals))])
             left = None if left is None else left - 1
 
@@ -264,7 +281,7 @@ class Session:
         self.tell(Asked(event.queries, "search", event.step, text, answer, event.improved, event.recalled))
         if event.improved:
             write_file(self.results.out / BEST_FILE, msgspec.json.encode(event.candidate.to_json()))
-            self.tell(Best(event.queries, text, answer.nodes, answer.input_bytes))
+            self.tell(Best(event.queries, text, answer.nodes, answer.input_bytes, event.number))
         if self.on_event is not None:
             self.on_event(event)
 
@@ -328,6 +345,8 @@ class Session:
             times = min(times, max(0, self.options.max_queries - engine.queries))
         shown = 0
         key = f"verify {engine.best.text() if engine.best else 'original'}"
+        for run in range(times):
+            self._announce("verification", key, run, engine.queries + run + 1)
         for answer, known in self._saved(key, times):
             shown += answer.verdict is Verdict.SAME
             engine.queries += 1

@@ -15,6 +15,8 @@ from click.core import ParameterSource
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...toolkit.recorder.summary import shown_path
+from ..events import Stepped
+from ..life import Life
 from ..options import CHECKS, HANG_LIMIT_S, Options
 from ..resuming import resumed
 from .amounts import SECONDS, SIZE
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet).")
 @click.option("--json", "as_json", is_flag=True,
-              help="Print one JSON object per line: start, step, query, best, done (docs/minify-events.md).")
+              help="Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
 def minify(
     graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
 ) -> None:
@@ -92,8 +94,8 @@ def minify(
     folder = Path(out) if out else _free_folder(saved.stage)
     where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left
-    with _beginning(saved, options) as starter:
-        code = _run(saved, folder, options, where, as_json, starter)
+    with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as starter:
+        code = _run(saved, folder, options, where | {"life": life}, as_json, starter)
     raise SystemExit(code)
 
 
@@ -136,7 +138,7 @@ def _run(
     from ..progress.summary import sentences, summary
     from ..results import BEST_FILE
 
-    code = 0
+    code, life = 0, where["life"]
     again = shlex.join(["graphdbg", "minify", "--resume", "-o", str(out)])
     try:
         with following(as_json) as (tell, narrate):
@@ -156,7 +158,10 @@ def _run(
         return 130
     if saved.status == "failed" and result.signature is not None:
         result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
+    if not code:
+        life.tell(Stepped("report", result.queries))
     report = {} if code else _report(result, out, options, starter)
+    life.write(summary(result, report))
     if as_json:
         emit(summary(result, report), as_json=True)
         return code

@@ -95,6 +95,9 @@ class Abstract(Generated):
     def name(self, atom: int) -> str:
         return f"atom {atom} ({self.shape.labels[atom]})"
 
+    def about(self, atom: int) -> dict[str, Any]:
+        return {"name": self.name(atom), "nodes": [f"n{atom}"], "where": f"model.py:{atom}", "code": ""}
+
 
 def run(problem: Abstract, out: Path, *, resume: bool = False, **options: Any) -> Minified:
     """One session from first to last."""

@@ -9,7 +9,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from graphdbg.minifier.events import Asked, Best, Happening, Started, Stepped
+from graphdbg.minifier.events import (
+    Asked,
+    Asking,
+    Best,
+    Ended,
+    Happening,
+    Restarted,
+    Said,
+    Started,
+    Steered,
+    Stepped,
+    from_json,
+)
 from graphdbg.minifier.problem import Answer, Verdict
 from graphdbg.minifier.progress.live import render
 from graphdbg.minifier.progress.model import State, byte_text, counted, span
@@ -114,7 +126,12 @@ def test_plain_lines_begin_at_once_and_never_fall_silent() -> None:
 
 def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     told = (checkout / "docs" / "minify-events.md").read_text()
-    for event in events():
+    more = [
+        Asking(3, "search", "windows", "0-3"), Said("it fails"), Steered("a1", "skip", "refused", "why"),
+        Restarted(1, 9, "0-3", 180, 18_000), Ended("reduced"),
+    ]  # fmt: skip
+    for event in [*events(), *more]:
         line = event.to_json()
+        assert from_json(line) == event
         row = next(row for row in told.splitlines() if row.startswith(f"| `{line['event']}`"))
         assert all(f"`{field}`" in row for field in line if field != "event"), row

@@ -1,0 +1,122 @@
+"""One process at work in OUT: it alone holds OUT/lock, OUT/process.json says which it is, OUT/events.jsonl what it does.
+
+A second one is refused in a sentence. Whoever looks on asks `at_work`, and takes no lock for it. Must not search or judge.
+
+>>> with Life(Path("small"), resume=False) as life:
+...     life.events.tell(Started("myrun/0_0/forward", "small"))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ..dumps.atomic import write_file
+from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.process import FILE as PROCESS_FILE
+from ..dumps.process import Liveness, ProcessRecord, describe, liveness
+from ..dumps.reading import read_record
+from .events import Ended, Happening, Said, Started
+from .events_file import EventsFile
+from .results import WORK
+
+LOCK_FILE = "lock"
+BEFORE_ANYTHING = frozenset({WORK, LOCK_FILE, PROCESS_FILE})
+"""What a process that was killed before its first query leaves in OUT: no reason to refuse the folder."""
+
+
+class Life:
+    """A context manager. Raises UsageError where OUT is another's, or in use. `complain` takes what is wrong and ends nothing."""
+
+    def __init__(self, out: Path, *, resume: bool = False, complain: Callable[[str], None] = lambda text: None) -> None:
+        self.out = out
+        self._complain = complain
+        self._ended: Ended | None = None
+        self._began = False
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"cannot write into {out}", "it is a file", "choose another -o")
+        if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
+            raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+        self._made = not out.exists()
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        except OSError as error:
+            raise UsageError(f"cannot write into {out}", str(error.strerror), "choose another -o") from None
+        try:
+            self._lock()
+            write_file(out / PROCESS_FILE, msgspec.json.encode(describe("minify")))
+        except GraphdbgError:
+            os.close(self._descriptor)
+            raise
+        self.events = EventsFile(out, self._complain)
+
+    def tell(self, event: Happening) -> None:
+        """Writes an event for those who look on."""
+        self._began = self._began or isinstance(event, Started)
+        self.events.tell(event)
+
+    def say(self, text: str) -> None:
+        """Writes a sentence for them."""
+        self.events.tell(Said(text))
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Writes a line that is no event of the search, such as `done`."""
+        self.events.write(line)
+
+    def end(self, ended: Ended) -> None:
+        """What is told when the block is left."""
+        self._ended = ended
+
+    def __enter__(self) -> Life:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._began and self.out.is_dir():
+            if self._ended is None and isinstance(error, KeyboardInterrupt):
+                self._ended = Ended("interrupted", "interrupted")
+            elif self._ended is None:
+                self._ended = Ended("failed", str(error) if error else "it ended without a word")
+            self.tell(self._ended)
+        elif self._made and self.out.is_dir() and all(path.name in BEFORE_ANYTHING for path in self.out.iterdir()):
+            shutil.rmtree(self.out, ignore_errors=True)
+        self.events.close()
+        os.close(self._descriptor)  # which also gives back the lock
+
+    def _lock(self) -> None:
+        """Takes OUT for this process. Where the file system knows no locks, the record of the other process must do."""
+        try:
+            import fcntl
+
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            pass
+        except (ImportError, OSError) as error:
+            if at_work(self.out)[0] != "alive":
+                self._complain(f"{self.out} cannot be locked ({error}): nothing keeps a second process out of it")
+                return
+        raise UsageError(f"{self.out} is in use", _who(at_work(self.out)[1]), f"see what it does: graphdbg tui {self.out}")
+
+
+def at_work(out: Path) -> tuple[Liveness, ProcessRecord | None]:
+    """Whether a process is at work in OUT, and its record; ("dead", None) where none ever was."""
+    with contextlib.suppress(GraphdbgError):
+        record = read_record(out / PROCESS_FILE, ProcessRecord)
+        return liveness(record, ended=False), record
+    return "dead", None
+
+
+def _who(record: ProcessRecord | None) -> str:
+    if record is None:
+        return "another process is minifying into it"
+    since = time.strftime("%H:%M:%S", time.localtime(record.started))
+    return f"process {record.pid} on {record.host} has been minifying into it since {since}"
