@@ -196,7 +196,8 @@ class Job:
         for line in lines:
             data = _object(line)
             if data is None:
-                self._tell(line.decode("utf-8", "replace"))
+                torn = line.startswith(b"{") and last
+                self._tell("its output ends in the middle of a line" if torn else line.decode("utf-8", "replace"))
                 continue
             batch.append(data)
             self._call(self._on_data, data)
