@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
 @click.option("--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf.")
+@click.option("--values", is_flag=True,
+              help="Instead of judging, read each node's value under the rung: range, NaN, error to float64.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as things happen (docs/json-lines.md).")
 def replay(
     graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, imports: tuple[str, ...], stats: bool,
-    as_json: bool,
+    values: bool, as_json: bool, as_lines: bool,
 ) -> None:  # fmt: skip
     """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
 
@@ -40,6 +43,8 @@ def replay(
     Each replay runs in a process of its own with a time limit; a segfault or a hang is a verdict.
     Given a run, replays every graph in it and lists the failing ones first.
     FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run.
+    With --values a compiled program returns its values as extra outputs, which makes it another program: whether it
+    then still fails the same way is said.
     Exit code: 0 nothing failed, 1 a failure was reproduced or no verdict was possible.
     """
     import sys
@@ -53,16 +58,25 @@ def replay(
     if imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
     found = resolve(graph)
+    if values:
+        if not isinstance(found, SavedGraph):
+            raise UsageError("--values is for one graph", f"{graph} is a run", f"name one as {graph}/ID")
+        from .values import show_values
+
+        raise SystemExit(show_values(found, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines))
     graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
     if stats and not isinstance(found, SavedGraph):
         raise UsageError("--stats is for one graph", f"{graph} is a run of {len(graphs)}", f"name one as {graph}/ID")
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
     with server_for(rung) as server:
-        rows = [_one(saved, options, server, tell=len(graphs) > 1) for saved in graphs]
+        rows = [_one(saved, options, server, tell=len(graphs) > 1, as_lines=as_lines) for saved in graphs]
         if stats:
             about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
             rows[0]["stats"] = list(node_rows(graphs[0], **about, server=server))
-    if isinstance(found, SavedGraph):
+    if as_lines:
+        failing = [row["id"] for row in sorted(rows, key=rank) if not row["ok"]]
+        emit({"event": "end", "graphs": len(rows), "failing": failing}, as_json=True)
+    elif isinstance(found, SavedGraph):
         _show_one(rows[0], as_json)
     else:
         _show_all(rows, as_json)
@@ -83,7 +97,7 @@ def _graphs(run: Run) -> list[SavedGraph]:
     return kept
 
 
-def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool) -> dict[str, Any]:
+def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool, as_lines: bool = False) -> dict[str, Any]:
     from ..replay import replay as run
 
     try:
@@ -98,7 +112,9 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool)
         }  # fmt: skip
     else:
         row = _row(saved, outcome)
-    if tell:
+    if as_lines:
+        emit({"event": "graph", **row}, as_json=True)
+    elif tell:
         say(f"{row['id']}: {row['verdict'].splitlines()[0]}")
     return row
 

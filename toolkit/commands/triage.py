@@ -44,10 +44,12 @@ class _Command(click.Command):
     metavar="DIR",
     help="For a script: the folder of what each run printed. Default: graphdbg-triage-N.",
 )
+@click.option("--rungs", metavar="A,B,...", help="Only these rungs of the ladder, for RUN/ID.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md).")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
 @click.pass_context
-def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, output: str | None, **options: Any) -> None:
+def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: bool, output: str | None, **options: Any) -> None:
     """Say which way of running a graph is the first to go wrong, and so which layer is to blame.
 
     \b
@@ -65,6 +67,8 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, output: st
 
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
+        if as_lines or options["rungs"]:
+            raise UsageError("--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json")
         if words:
             raise UsageError(f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command")
         raise SystemExit(_script(script, as_json, output, options))
@@ -77,19 +81,29 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, output: st
     (name,) = words
     found = resolve(name)
     if isinstance(found, SavedGraph):
-        raise SystemExit(_one(found, as_json, options))
-    raise SystemExit(_run(found, as_json, options))
+        raise SystemExit(_one(found, as_json, as_lines, options))
+    if options["rungs"]:
+        raise UsageError("--rungs is for one graph", f"{name} is a run", f"name one as {name}/ID")
+    raise SystemExit(_run(found, as_json, as_lines, options))
 
 
-def _one(saved: SavedGraph, as_json: bool, options: dict[str, Any]) -> int:
+def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
+    from ..triage import lines
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.ladder import triage as climb
 
+    rungs = chosen(options["rungs"])
+    if as_lines:
+        emit(lines.start(saved, rungs), as_json=True)
     found = climb(
         saved, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
-        all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"], told=_tell,
+        all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"], rungs=rungs,
+        told=(lambda row: emit(lines.rung(row), as_json=True)) if as_lines else _tell,
+        begun=(lambda name: emit(lines.running(name), as_json=True)) if as_lines else None,
     )  # fmt: skip
-    if as_json:
+    if as_lines:
+        emit(lines.end(found), as_json=True)
+    elif as_json:
         emit(found.plain(), as_json=True)
     else:
         emit(ladder_table(found), as_json=False)
@@ -97,7 +111,23 @@ def _one(saved: SavedGraph, as_json: bool, options: dict[str, Any]) -> int:
     return exit_code(found)
 
 
-def _run(run: Run, as_json: bool, options: dict[str, Any]) -> int:
+def chosen(text: str | None) -> tuple[str, ...]:
+    """The rungs that `--rungs` names, all without it. Raises UsageError for a name that is none."""
+    from ..rungs import NAMES
+    from ..rungs import rung as known
+
+    if text is None:
+        return NAMES
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        known(name)
+    if not names:
+        raise UsageError("--rungs names no rung", "", f"choose among {', '.join(NAMES)}")
+    return tuple(names)
+
+
+def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
+    from ..triage import lines
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.run import DEFAULT_TIME_S, triage_run
 
@@ -107,8 +137,11 @@ def _run(run: Run, as_json: bool, options: dict[str, Any]) -> int:
     found = triage_run(
         run, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
         all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
+        heard=(lambda graph, row: emit(lines.of_run(graph, row), as_json=True)) if as_lines else lambda graph, row: None,
     )  # fmt: skip
-    if as_json:
+    if as_lines:
+        emit(lines.end_of_run(found), as_json=True)
+    elif as_json:
         emit(found.plain(), as_json=True)
     else:
         parts = [run_table(found)]

@@ -33,16 +33,20 @@ Told = Callable[[Row], object]
 
 def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S,
            all: bool = False, imports: Sequence[str] = (), server: ForkServer | None = None,
-           max_time_s: float | None = None, told: Told | None = None) -> Triage:  # fmt: skip
+           max_time_s: float | None = None, told: Told | None = None, begun: Callable[[str], object] | None = None,
+           rungs: Sequence[str] = NAMES) -> Triage:  # fmt: skip
     """Runs a saved graph up the ladder and says which rung fails first.
 
     `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped,
     never a hang. `all`: go on after the first failing rung. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is
-    called with each row. Raises GraphdbgError for a graph that cannot be loaded.
+    called with each row, `begun` with the name of a rung that is about to be run. `rungs`: only these, in the ladder's order.
+    Raises GraphdbgError for a graph that cannot be loaded.
     """
     with opened(server) as used:
         ladder = Ladder(saved, used, seed=seed, device=device, limit_s=limit_s, imports=imports, max_time_s=max_time_s)
-        for rung in NAMES:
+        for rung in (name for name in NAMES if name in rungs):
+            if begun is not None:
+                begun(rung)
             row = ladder.climb(rung, all=all)
             if told is not None:
                 told(row)

@@ -60,6 +60,10 @@ class Row(msgspec.Struct, omit_defaults=True):
         """Whether it was run and seen to be right."""
         return self.verdict == "ok"
 
+    def plain(self) -> dict[str, Any]:
+        """Every field as a plain value, for JSON."""
+        return {**_DEFAULTS, **msgspec.to_builtins(self)}
+
 
 class Triage(msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
@@ -89,7 +93,7 @@ class Triage(msgspec.Struct, omit_defaults=True):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, every field of every row present, for JSON."""
-        rows = [{**_DEFAULTS, **msgspec.to_builtins(row)} for row in self.rows]
+        rows = [row.plain() for row in self.rows]
         return {
             "graph": self.graph, "first_failing": self.first_failing, "rows": rows, "summary": self.summary, "next": self.next,
             "inputs": self.inputs, "seconds": self.seconds,

@@ -36,18 +36,21 @@ SCREENING = 0.6
 WORST = 3
 
 Told = Callable[[str], object]
+Heard = Callable[[str, "GraphRow | Row"], object]
+"""Called with a graph's id and its row under Inductor, or a row of its ladder, as soon as it is there."""
 
 
 def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, all: bool = False,
                imports: Sequence[str] = (), server: ForkServer | None = None, max_time_s: float = DEFAULT_TIME_S,
-               told: Told = lambda text: None) -> RunTriage:  # fmt: skip
+               told: Told = lambda text: None, heard: Heard = lambda graph, row: None) -> RunTriage:  # fmt: skip
     """Judges the graphs of a run under Inductor and explains the worst failures.
 
-    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then. After Ctrl-C
-    what was found so far is returned, `interrupted`. Raises EnvironmentLackError when the fork server cannot live here.
+    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then, `heard` each
+    row. After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError when the fork server cannot live
+    here.
     """
     with opened(server) as used:
-        work = _Work(run, used, seed, device, limit_s, list(imports), max_time_s, told)
+        work = _Work(run, used, seed, device, limit_s, list(imports), max_time_s, told, heard)
         interrupted = False
         try:
             work.screen()
@@ -75,8 +78,8 @@ class _Work:
     """One triage of a run with its clock."""
 
     def __init__(self, run: Run, server: ForkServer, seed: int, device: str | None, limit_s: float, imports: list[str],
-                 max_time_s: float, told: Told) -> None:  # fmt: skip
-        self.run, self.server, self.told = run, server, told
+                 max_time_s: float, told: Told, heard: Heard = lambda graph, row: None) -> None:  # fmt: skip
+        self.run, self.server, self.told, self.heard = run, server, told, heard
         self.seed, self.device, self.imports = seed, device, imports
         self.limit_s, self.max_time_s = limit_s, max_time_s
         self.rows: list[GraphRow] = []
@@ -167,7 +170,7 @@ class _Work:
         ladder = self.ladders[graph.id]
         ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
         for rung in NAMES:
-            ladder.climb(rung, all=all)
+            self.heard(graph.id, ladder.climb(rung, all=all))
         ladder.forget()
         self.found.append(ladder.found())
         self.boundaries.append(boundary)
@@ -179,14 +182,18 @@ class _Work:
         )  # fmt: skip
 
     def _row(self, graph: SavedGraph, row: Row, fidelity: str) -> GraphRow:
-        return GraphRow(
+        made = GraphRow(
             graph.id, graph.stage, row.verdict, row.error, row.eager_error, row.seconds, row.reason, row.peak_bytes,
             fidelity.partition("\n")[0], inputs_given(graph), row.signature, graph.status, graph.error or "", address(graph),
         )  # fmt: skip
+        self.heard(graph.id, made)
+        return made
 
     def _blank(self, graph: SavedGraph, verdict: str, reason: str) -> GraphRow:
-        return GraphRow(graph.id, graph.stage, verdict, reason=reason, status=graph.status, recorded=graph.error or "",
+        made = GraphRow(graph.id, graph.stage, verdict, reason=reason, status=graph.status, recorded=graph.error or "",
                         address=address(graph))  # fmt: skip
+        self.heard(graph.id, made)
+        return made
 
 
 def _alike(one: GraphRow, other: GraphRow) -> bool:

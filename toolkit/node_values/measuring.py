@@ -1,0 +1,151 @@
+# pyright: basic
+"""A row for each node: what a value is like, and how far it is from float64. Reads values, keeps none, judges nothing.
+
+The float64 run is gone through once; a node's value is measured when the run comes to it, so that rows come in graph order and
+no float64 value is kept.
+
+>>> measure(case, "inductor", eager, got, seed=0, tell=rows.append)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.sidecar import user_frame
+from ..eager import run_graph
+from ..float64 import NoReference, reference
+from ..live_case import LiveCase
+from ..numerics import Streamed, relative_rmse
+from ..numerics.statistics import tensors_in
+from ..values import Held, Values, leaves
+
+Row = dict[str, Any]
+INPUTS = ("placeholder", "get_attr")
+LARGEST = 1e308
+"""JSON has no infinity."""
+
+
+def measure(case: LiveCase, eager: Values, got: Mapping[str, torch.Tensor] | None, wanted: set[str] | None, *, seed: int,
+            tell: Callable[[Row], object]) -> str:  # fmt: skip
+    """Tells a row for each node in graph order; returns why there is no float64, or "".
+
+    `got`: values under a rung; None for eager's own. `wanted`: the nodes to tell of (None: all). Call it under the recorded
+    surroundings.
+    """
+    nodes = {node.name: (index, node) for index, node in enumerate(case.gm.graph.nodes)}
+    given = _given(case)
+    told: set[str] = set()
+
+    def row(name: str, truth: Any) -> None:
+        index, node = nodes[name]
+        if node.op == "output" or (wanted is not None and name not in wanted) or name in told:
+            return
+        told.add(name)
+        own = given.get(name, []) if node.op in INPUTS else _eager(eager, name)
+        tell(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
+
+    def hook(node: fx.Node, value: Any) -> Any:
+        if node.name in nodes:
+            row(node.name, value)
+        return value
+
+    torch.manual_seed(seed)
+    found = reference(case.gm, case.inputs, lambda wide, inputs: run_graph(wide, inputs, hook=hook))
+    for name in nodes:
+        row(name, None)
+    return found.reason if isinstance(found, NoReference) else ""
+
+
+def _row(
+    index: int, node: fx.Node, own: Sequence[torch.Tensor], under: Sequence[torch.Tensor] | str, truth: Sequence[Any]
+) -> Row:  # fmt: skip
+    row: Row = {
+        "event": "value", "index": index, "name": node.name, "target": _target(node),
+        "line": user_frame(node.meta.get("stack_trace") or "")[0],
+    }  # fmt: skip
+    if isinstance(under, str):
+        return row | {"reason": under}
+    seen, eager, exact = _described(under), _described(own), _described(truth)
+    row |= {
+        "shape": [list(one.shape) for one in under] if len(under) != 1 else list(under[0].shape),
+        "dtype": str(under[0].dtype).removeprefix("torch."), "min": seen.min, "max": seen.max, "mean": seen.mean,
+        "nan": seen.nan, "inf": seen.inf, "eager_nan": eager.nan, "eager_inf": eager.inf,
+    }  # fmt: skip
+    if truth and node.op not in INPUTS:
+        row |= {"reference_nan": exact.nan, "reference_inf": exact.inf}
+        row |= {"error": _error(under, truth), "eager_error": _error(own, truth)}
+    return row
+
+
+def _described(tensors: Sequence[torch.Tensor]) -> Streamed:
+    found = Streamed()
+    for tensor in tensors:
+        found.add(tensor)
+    return found
+
+
+def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float | None:
+    """The largest relative RMS error among the parts of a value."""
+    pairs = [
+        (one, other) for one, other in zip(got, truth, strict=False)
+        if one.shape == other.shape and _plain(one) and _plain(other)
+    ]  # fmt: skip
+    found = max((relative_rmse(one, other) for one, other in pairs), default=None)
+    return None if found is None else min(found, LARGEST)
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_quantized
+
+
+def _under_rung(node: fx.Node, own: list[torch.Tensor], eager: Values, got: Mapping[str, torch.Tensor] | None) -> list[Any] | str:
+    """The value under the rung, or why there is none."""
+    if not own:
+        return "it is no tensor"
+    if got is None or node.op in INPUTS:
+        return own
+    if node.name in got:
+        return [got[node.name]]
+    if len(own) > 1:
+        return "its parts are read one by one"
+    return "its memory is written to later" if eager.written(node.name) else "the program did not return it"
+
+
+def tappable(gm: fx.GraphModule, eager: Values) -> list[str]:
+    """The nodes whose values a compiled program can return: one tensor each, in memory that nothing writes to."""
+    return [
+        node.name for node in gm.graph.nodes
+        if node.op.startswith("call_") and isinstance(_tree(eager, node.name), Held) and not eager.written(node.name)
+    ]  # fmt: skip
+
+
+def _tree(eager: Values, name: str) -> Any:
+    return eager.trees.get((name, eager.produced.get(name, -1)))
+
+
+def _eager(eager: Values, name: str) -> list[torch.Tensor]:
+    return [one.load().detach() for one in leaves(_tree(eager, name))]
+
+
+def _given(case: LiveCase) -> dict[str, list[torch.Tensor]]:
+    """The tensors of inputs and attributes by their nodes."""
+    names = [node.name for node in case.gm.graph.nodes if node.op == "placeholder"]
+    found = {name: tensors_in(value) for name, value in zip(names, case.inputs, strict=False)}
+    for node in case.gm.graph.nodes:
+        if node.op == "get_attr":
+            value: Any = case.gm
+            for part in str(node.target).split("."):
+                value = getattr(value, part, None)
+            found[node.name] = tensors_in(value)
+    return found
+
+
+def _target(node: fx.Node) -> str:
+    if node.op in INPUTS:
+        return node.op
+    named = isinstance(node.target, str) or hasattr(node.target, "_schema")
+    return str(node.target) if named else str(getattr(node.target, "__name__", node.target))

@@ -1,0 +1,225 @@
+"""Asks children for the values of a graph's nodes and hands their rows on while they come. Imports no torch here.
+
+eager: one child, every value beside float64. Another rung: the graph is judged once as it is, then compiled with its values as
+extra outputs, at most BATCH_BYTES of them in one program. A child appends rows to a file that is read here, so that those
+from before a segfault, a hang or a kill are there.
+
+>>> [event["event"] for event in node_values(saved, "eager")]
+['start', 'stage', 'stage', 'value', ..., 'end']
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..isolation import Answer, ForkServer
+from ..replay import DEFAULT_LIMIT_S, PRELOAD, outcome_of, replay
+from ..signature import Signature, from_answer
+from ..triage.words import address
+from .words import NO_PROGRAM, Relation, finding, first_bad_of_eager, first_bad_of_rung, largest, relation
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+TASK = f"{__package__}.child:task"
+BATCH_BYTES = 2 << 30
+PARTITIONED = ("joint", "joint_passed")
+WHOLE = ("eager", "nop", "debug_nop", "torchscript")
+"""Rungs that run a joint graph as it is."""
+
+LOOK_S = 0.05
+"""How often the file of a child is looked at."""
+
+Event = dict[str, Any]
+
+
+def node_values(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
+                limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), server: ForkServer | None = None,
+                batch_bytes: int = BATCH_BYTES) -> Iterator[Event]:  # fmt: skip
+    """The events of one reading, "start" first and "end" last; see docs/json-lines.md.
+
+    `limit_s` bounds each child. Raises UsageError for a rung of another name, and GraphdbgError for a graph that cannot be loaded
+    or where the fork server itself ended.
+    """
+    from ..rungs import rung as known
+
+    known(rung)
+    with ExitStack() as stack:
+        used = server or stack.enter_context(_server(rung))
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-values-")))
+        yield from _Reading(saved, used, work, rung, seed, device, limit_s, list(imports), batch_bytes).events()
+
+
+def _server(rung: str) -> ForkServer:
+    from ..isolation import default_memory_bytes
+
+    warm = "torch" if rung in ("eager", "nop", "debug_nop", "torchscript") else "inductor"
+    preload = (*PRELOAD, TASK.partition(":")[0])
+    return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm=warm, preload=preload)
+
+
+class _Reading:
+    """One graph under one rung, and what is known of it so far."""
+
+    def __init__(
+        self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, seed: int, device: str | None, limit_s: float,
+        imports: list[str], batch_bytes: int,
+    ) -> None:  # fmt: skip
+        self.saved, self.server, self.work, self.rung, self.limit_s, self.imports = saved, server, work, rung, limit_s, imports
+        self.seed, self.device, self.batch_bytes = seed, device, batch_bytes
+        self.rows: list[Event] = []
+        self.wrong: list[dict[str, Any]] = []
+        self.relations: list[Relation] = []
+        self.plain: Signature | None = None
+        self.end: Event = {"event": "end", "rung": rung, "rows": 0, "stopped": "", "no_reference": "", "outputs": 0, "notes": []}
+
+    def events(self) -> Iterator[Event]:
+        """All of them."""
+        began = time.monotonic()
+        table = self.saved.table
+        sizes = dict(zip(table.name, (size or 0 for size in table.size_bytes), strict=True))
+        yield {"event": "start", "graph": address(self.saved), "rung": self.rung, "nodes": len(sizes), "seed": self.seed,
+               "device": self.device}  # fmt: skip
+        shared = self.server.scratch_file(".pt")
+        try:
+            if self.rung == "eager":
+                yield from self._child(None, sum(sizes.values()), shared)
+            else:
+                yield from self._compiled(sizes, shared)
+        finally:
+            shared.unlink(missing_ok=True)
+        self._conclude(time.monotonic() - began)
+        yield self.end
+
+    def _compiled(self, sizes: dict[str, int], shared: Path) -> Iterator[Event]:
+        if self.saved.stage in PARTITIONED and self.rung not in WHOLE and "num_fwd_outputs" in self.saved.record.compile_kwargs:
+            family = f"{self.saved.id.rpartition('/')[0]}/forward and /backward"
+            self.end["stopped"] = f"skipped, because a joint graph is split in two before it is compiled: look at {family}"
+            return
+        yield {"event": "stage", "stage": "as it is"}
+        outcome = replay(self.saved, self.rung, self.seed, self.device, limit_s=self.limit_s, outputs=False, imports=self.imports,
+                         server=self.server, shared=shared)  # fmt: skip
+        self.plain = outcome.signature
+        yield {"event": "plain", "verdict": outcome.verdict.partition("\n")[0], "seconds": outcome.seconds,
+               "signature": msgspec.to_builtins(outcome.signature), "ok": outcome.ok}  # fmt: skip
+        if outcome.verdict.startswith("skipped"):
+            self.end["stopped"] = outcome.verdict
+        elif outcome.signature is not None and outcome.signature.kind in NO_PROGRAM:
+            self.end["stopped"] = f"{outcome.signature.text()}: there is no program whose values could be read"
+        else:
+            batches = _batches(sizes, self.batch_bytes)
+            for number, names in enumerate(batches, 1):
+                yield {"event": "batch", "number": number, "of": len(batches), "nodes": len(names)}
+                everything = None if len(batches) == 1 else names
+                yield from self._child(everything, sum(sizes[name] for name in names), shared)
+
+    def _child(self, names: list[str] | None, size: int, shared: Path) -> Iterator[Event]:
+        lines = self.server.scratch_file(".jsonl")
+        payload = {
+            "path": str(self.saved.path.absolute()), "rung": self.rung, "seed": self.seed, "device": self.device,
+            "imports": self.imports, "names": names, "bytes": size, "work": str(self.work), "shared": str(shared),
+            "lines": str(lines),
+        }  # fmt: skip
+        pending = self.server.submit(TASK, payload, self.limit_s)
+        tail = _Tail(lines)
+        while True:
+            ended = pending.done()
+            for event in tail.more():
+                if event["event"] == "value":
+                    self.rows.append(event)
+                yield event
+            if ended:
+                break
+            time.sleep(LOOK_S)
+        lines.unlink(missing_ok=True)
+        self._take(pending.result())
+
+    def _take(self, answer: Answer) -> None:
+        end = self.end
+        value: dict[str, Any] = answer.value if answer.status == "done" else {}
+        if answer.status == "lost" or (answer.error is not None and answer.error.type.startswith("graphdbg.dumps.errors")):
+            outcome_of(answer, self.rung)  # raises what the task refused
+        signature = from_answer(answer)
+        if answer.status != "done":
+            assert signature is not None
+            end["stopped"] = f"the process that read the values ended: {signature.text()}"
+            return
+        if "refused" in value:
+            end["stopped"] = value["refused"]
+            return
+        end["no_reference"] = value.get("no_reference", "") or end["no_reference"]
+        end["notes"] += [note for note in value["notes"] if note not in end["notes"]]
+        if self.rung == "eager":
+            return
+        how = relation(self.plain, signature)
+        self.relations.append(how)
+        end["outputs"] = max(end["outputs"], value["outputs"])
+        if signature is not None and signature.kind in NO_PROGRAM:
+            end["stopped"] = f"with the extra outputs: {signature.text()}"
+        if how not in ("gone", "unknown"):
+            self.wrong += value.get("wrong") or []
+
+    def _conclude(self, seconds: float) -> None:
+        end = self.end
+        end |= {"rows": len(self.rows), "seconds": seconds, "relation": None}
+        if self.rung == "eager":
+            end["first_bad"] = first_bad_of_eager(self.rows)
+        else:
+            known = [how for how in ("same", "other", "new", "gone", "unknown", "right") if how in self.relations]
+            end["relation"] = known[0] if known else None
+            end["first_bad"] = first_bad_of_rung(self.rows, self.wrong)
+        end["wrong"] = [one["name"] for one in self.wrong]
+        end["largest"] = largest(self.rows)
+        bad = end["first_bad"]
+        own = bad is not None and bad["kind"] == "nan" and self.rung == "eager"
+        died = bool(end["stopped"]) and not end["stopped"].startswith("skipped")
+        end["failed"] = self.plain is not None or died or (bad is not None and not own)
+        end["next"] = self._next()
+        end["sentence"] = finding(end)
+
+    def _next(self) -> str:
+        """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not explain."""
+        if self.rung == "eager" or self.plain is None or self.plain.kind in ("error", "nondeterministic"):
+            return ""
+        return f"graphdbg localize {address(self.saved)}" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
+
+
+def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
+    """The nodes in graph order, so many at a time that their values have at most `most` bytes; a larger value stands alone."""
+    found: list[list[str]] = [[]]
+    held = 0
+    for name, size in sizes.items():
+        if found[-1] and held + size > most:
+            found.append([])
+            held = 0
+        found[-1].append(name)
+        held += size
+    return found
+
+
+class _Tail:
+    """The whole lines of a file that grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.at, self.rest = path, 0, b""
+
+    def more(self) -> list[Event]:
+        """What came since the last call."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.at)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        self.at += len(data)
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        return [json.loads(line) for line in lines if line]
