@@ -1,0 +1,210 @@
+"""Which generated kernels a node went into, read off the generated module itself. Runs nothing of it.
+
+Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library kernel. A C++
+kernel has only the names of its ops: there the node's op and its place between the library calls decide, which is said.
+
+>>> code = Generated.of(saved)
+>>> [(use.kernel, use.sure) for use in code.uses(view, recorded, view.position("relu"))]
+[('cpp_fused_relu_view_2', False)]
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .. import kernels
+from .recorded import Recorded
+from .short import base_name
+from .table import GraphView
+
+if TYPE_CHECKING:
+    from ..store import SavedGraph
+
+_DEFINED = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.(?P<language>\w+)\(", re.ASCII)
+_MAPPED = re.compile(r"^#   (?P<source>\S+) => (?P<nodes>.+)$")
+_FRAGMENT = re.compile(r"^#   %(?P<node>\w+) ")
+_SOURCES = re.compile(
+    r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[(?P<sources>[^\]]*)\], Original ATen: \[(?P<atens>[^\]]*)\]"
+)
+_CALLED = re.compile(r"^\s+(?:\w+(?:, \w+)* = )?(?P<callee>[A-Za-z_][\w.]*)\(")
+_NUMBER = re.compile(r"_\d+$")
+_ENDINGS = ("''')", "''', ", '"""), ', '""")', '""", ')
+_NO_KERNELS = ("assert_", "del", "empty_strided", "reinterpret_tensor")
+_MOST_REACHED = 20_000
+
+
+@dataclass
+class Kernel:
+    """One kernel: where its definition (none: a library's) and its calls stand, by line; what is written about it.
+
+    `nodes` are the names in the comment above it, `ops` the op names in its own name, `sources` and `atens` those above its call.
+    """
+
+    name: str
+    language: str = ""
+    start: int = -1
+    end: int = -1
+    calls: list[int] = field(default_factory=list[int])
+    nodes: set[str] = field(default_factory=set[str])
+    sources: set[str] = field(default_factory=set[str])
+    atens: set[str] = field(default_factory=set[str])
+
+
+@dataclass(frozen=True)
+class Use:
+    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: its name stands there."""
+
+    kernel: str
+    start: int
+    end: int
+    call: int
+    sure: bool
+
+
+class Generated:
+    """The generated module of one graph: its lines and its kernels."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.splitlines()
+        self._calls: dict[int, int] | None = None
+
+    @classmethod
+    def of(cls, saved: SavedGraph) -> Generated | None:
+        """That of a saved graph; None where none was generated. Raises UnreadableError."""
+        found = next((file for file in saved.code_files() if file.name == kernels.WHOLE), None)
+        return cls(found.read_text()) if found is not None else None
+
+    @cached_property
+    def kernels(self) -> list[Kernel]:
+        """Kernels with a definition, then one for each call of a library kernel, in the order of the calls."""
+        defined = {kernel.name: kernel for kernel in self._defined()}
+        library: list[Kernel] = []
+        sources: set[str] = set()
+        atens: set[str] = set()
+        last = max((kernel.end for kernel in defined.values()), default=0)
+        for number in range(last, len(self.lines)):
+            text = self.lines[number]
+            if comment := _SOURCES.match(text):
+                sources, atens = _names(comment["sources"]), _names(comment["atens"])
+                continue
+            called = _CALLED.match(text)
+            name = called["callee"].removesuffix(".run") if called else ""
+            if name in defined:
+                kernel = defined[name]
+                kernel.calls.append(number)
+                kernel.sources |= sources
+                kernel.atens |= atens
+                sources, atens = set(), set()
+            elif called and sources | atens and not name.startswith(_NO_KERNELS):
+                library.append(Kernel(name, calls=[number], sources=sources, atens=atens))
+                sources, atens = set(), set()
+        return [*defined.values(), *library]
+
+    def _defined(self) -> list[Kernel]:
+        found: list[Kernel] = []
+        nodes: set[str] = set()
+        end = -1
+        for number, text in enumerate(self.lines):
+            if number < end:
+                continue
+            if mapped := _MAPPED.match(text):
+                nodes |= _names(mapped["nodes"])
+            elif fragment := _FRAGMENT.match(text):
+                nodes.add(fragment["node"])
+            elif head := _DEFINED.match(text):
+                end = self._end(number)
+                found.append(Kernel(head["name"], head["language"], number, end, nodes=nodes))
+                nodes = set()
+        return found
+
+    def _end(self, start: int) -> int:
+        """The line after a definition, which closes its text and its call."""
+        for number in range(start + 1, len(self.lines)):
+            if self.lines[number].startswith(_ENDINGS):
+                return number + 1
+        return start + 1
+
+    def uses(self, view: GraphView, recorded: Recorded, index: int) -> list[Use]:
+        """The kernels of a node, surest first; empty for inputs, outputs and what became nothing."""
+        if not view.op(index).startswith("call_"):
+            return []
+        name = view.table.name[index]
+        sure = [kernel for kernel in self.kernels if name in kernel.nodes]
+        if sure:
+            return [_use(kernel, sure=True) for kernel in sure]
+        node = recorded.node(name, view.table.name[index + 1] if index + 1 < len(view) else "")
+        op = base_name(view.target(index))
+        source = node.from_node[0] if node and node.from_node else name
+        aten = base_name(node.original_aten) if node and node.original_aten else op
+        library = [
+            kernel for kernel in self.kernels
+            if kernel.start < 0 and source in kernel.sources and f"aten.{aten}" in kernel.atens
+        ]  # fmt: skip
+        if direct := [kernel for kernel in library if _op_of_call(kernel.name) == op]:
+            line = self._library_calls(view).get(index)
+            return [_use(kernel, sure=True) for kernel in direct if line in (None, kernel.calls[0])]
+        fused = [kernel for kernel in self.kernels if kernel.start >= 0 and not kernel.nodes and _has_op(kernel.name, aten)]
+        after, before = self._bounds(view, index)
+        placed = [kernel for kernel in fused if any(after < call < before for call in kernel.calls)]
+        nearest = [kernel for kernel in library if kernel.calls[0] == before]
+        return [_use(kernel, sure=False) for kernel in placed or nearest or library]
+
+    def _bounds(self, view: GraphView, index: int) -> tuple[int, int]:
+        """The lines of the last library call that the node needs and of the first that needs it."""
+        calls = self._library_calls(view)
+        after = max((calls[at] for at in _reached(index, view.inputs) if at in calls), default=-1)
+        return after, min((calls[at] for at in _reached(index, view.users) if at in calls), default=len(self.lines))
+
+    def _library_calls(self, view: GraphView) -> dict[int, int]:
+        """Positions of nodes that became library calls, and the line of the call: in order, op by op."""
+        if self._calls is None:
+            lines: dict[str, list[int]] = {}
+            for kernel in self.kernels:
+                if kernel.start < 0:
+                    lines.setdefault(_op_of_call(kernel.name), []).append(kernel.calls[0])
+            nodes: dict[str, list[int]] = {}
+            for index in range(len(view)):
+                op = base_name(view.target(index))
+                if op in lines and view.op(index).startswith("call_"):
+                    nodes.setdefault(op, []).append(index)
+            self._calls = {
+                index: place
+                for op, found in nodes.items() if len(found) == len(lines[op])
+                for index, place in zip(found, lines[op], strict=True)
+            }  # fmt: skip
+        return self._calls
+
+def _reached(index: int, step: Callable[[int], list[int]]) -> set[int]:
+    """What is reached from a node by steps in one direction, the nearest first, up to a number."""
+    found: dict[int, None] = {index: None}
+    waiting = deque([index])
+    while waiting and len(found) < _MOST_REACHED:
+        for other in step(waiting.popleft()):
+            if other not in found:
+                found[other] = None
+                waiting.append(other)
+    return set(found) - {index}
+
+
+def _names(text: str) -> set[str]:
+    return {name.strip() for name in text.split(",")} - {""}
+
+
+def _op_of_call(callee: str) -> str:
+    """The op that a call computes: "addmm" of "extern_kernels.addmm", "sort" of "torch.ops.aten.sort.default"."""
+    parts = callee.split(".")
+    return parts[-2] if len(parts) > 3 and parts[:2] == ["torch", "ops"] else parts[-1]
+
+
+def _has_op(kernel: str, op: str) -> bool:
+    """Whether a kernel's name, made of its ops' names, has the op between underscores."""
+    return f"_{op}_" in f"{_NUMBER.sub('', kernel).partition('_fused')[2]}_"
+
+
+def _use(kernel: Kernel, *, sure: bool) -> Use:
+    return Use(kernel.name, kernel.start, kernel.end, kernel.calls[0] if kernel.calls else -1, sure)
