@@ -1,0 +1,185 @@
+"""The same node at other stages of its compile: what Dynamo called it, what it was in the joint graph, after Inductor's passes.
+
+Graphs belong together by their compile id and process. A node of another graph is the same one if it has the same name and
+target, or the same input of the model, or says that it was made from it (`from_node`), or has the same number and op. Where
+nothing but the user's line is the same, that is said. Large graphs are joined by names and numbers alone, as tables tell them;
+the other side of autograd by names, its gradients are `partner`'s.
+
+>>> [(found.stage, found.name) for found in Related(saved).of(view, view.position("addmm"))]
+[('dynamo', 'linear'), ('joint', 'addmm'), ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..compressed import stored
+from ..errors import GraphdbgError
+from ..schema import STAGES
+from ..sidecar import TABLE, Table
+from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
+from .short import row_value
+from .table import GraphView
+
+if TYPE_CHECKING:
+    from ..store import SavedGraph
+
+_TRACED = ("dynamo", "pre_grad")
+"""Stages before AOTAutograd, which gives all nodes names of its own."""
+
+_ORDER = {stage: place for place, stage in enumerate(STAGES)}
+MOST = 12
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """A node of another stage: its graph's id and stage, its position and name, and how it is known to be the same."""
+
+    graph: str
+    stage: str
+    index: int
+    name: str
+    target: str
+    value: str
+    how: str
+
+
+class Related:
+    """The graphs of one compile, opened once; safe to use from one thread at a time."""
+
+    def __init__(self, saved: SavedGraph) -> None:
+        self.saved = saved
+        self.unread: dict[str, str] = {}
+
+    @cached_property
+    def graphs(self) -> list[SavedGraph]:
+        """The other graphs of this compile, in the order in which a compile makes them."""
+        saved = self.saved
+        if saved.run is None:
+            return []
+        compiled = saved.local_id.partition("/")[0]
+        found = [
+            graph for graph in saved.run.graphs()
+            if graph.process == saved.process and graph.local_id.partition("/")[0] == compiled and graph.id != saved.id
+        ]  # fmt: skip
+        return sorted(found, key=lambda graph: _ORDER.get(graph.stage, len(_ORDER)))
+
+    def of(self, view: GraphView, index: int) -> list[Counterpart]:
+        """The counterparts of a node in all of them; a graph that cannot be read is named in `unread`."""
+        me = _Node.of(self.saved, view.table, index)
+        found: list[Counterpart] = []
+        for graph in self.graphs:
+            try:
+                places, how = _counterparts(me, graph)
+            except (GraphdbgError, OSError) as error:
+                self.unread[graph.id] = str(error)
+                continue
+            found += (_counterpart(graph, place, how) for place in places)
+        return found
+
+
+@dataclass(frozen=True)
+class _Node:
+    """What a node is recognised by."""
+
+    name: str
+    op: str
+    target: str
+    number: int
+    line: tuple[str, str]
+    source: str
+    origins: tuple[str, ...]
+    stage: str
+
+    @classmethod
+    def of(cls, saved: SavedGraph, table: Table, index: int) -> _Node:
+        row = table.row(index)
+        origins: tuple[str, ...] = ()
+        source = ""
+        if not _is_large(saved):
+            origins = tuple(saved.record.graph.nodes[index].from_node)
+            source = next((item.source for item in saved.record.inputs if item.name == row.name), "")
+        return cls(row.name, row.op, row.target, row.seq_nr, (row.where, row.code), source, origins, saved.stage)
+
+
+def _sides(stage: str) -> set[str]:
+    return {side for side in ("forward", "backward") if side in stage} or {"forward", "backward"}
+
+
+def _is_large(saved: SavedGraph) -> bool:
+    return stored(saved.path / TABLE) is not None
+
+
+def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
+    """Positions in another graph, by the surest way that finds any."""
+    table = graph.table
+    text = table.strings
+    aot = me.stage not in _TRACED and graph.stage not in _TRACED
+    same = [at for at, name in enumerate(table.name) if name == me.name and (aot or text[table.target[at]] == me.target)]
+    if same and me.op != "placeholder":
+        return same, "same name"
+    if _sides(me.stage) & _sides(graph.stage) == set():
+        return same, "same name"
+    if not _is_large(graph):
+        nodes = graph.record.graph.nodes
+        if me.op == "placeholder":
+            sources = {item.name for item in graph.record.inputs if me.source and item.source == me.source}
+            found = [at for at, node in enumerate(nodes) if node.op == "placeholder" and node.name in sources]
+            return (found, "same input") if found else (same, "same name")
+        made = [at for at, node in enumerate(nodes) if me.name in node.from_node[:1] and node.op.startswith("call")]
+        made_of = [at for at, node in enumerate(nodes) if node.name in me.origins[:1] and node.op.startswith("call")]
+        if made or made_of:
+            return (made, "made from it") if made else (made_of, "it was made from this")
+        if me.origins:
+            found = [at for at, node in enumerate(nodes) if node.from_node[:1] == list(me.origins[:1])]
+            if found:
+                return found, "made from the same"
+    elif me.op == "placeholder":
+        return same, "same name"
+    if me.number >= 0:
+        found = [
+            at for at, number in enumerate(table.seq_nr)
+            if number == me.number and text[table.target[at]] == me.target and text[table.op[at]].startswith("call")
+        ]  # fmt: skip
+        if found:
+            return found, "same seq_nr and op"
+    if me.line[1] and me.op.startswith("call"):
+        found = [at for at in range(len(table.name)) if (text[table.where[at]], text[table.code[at]]) == me.line]
+        return [at for at in found if text[table.op[at]].startswith("call")], "same line of code"
+    return [], ""
+
+
+def _counterpart(graph: SavedGraph, index: int, how: str) -> Counterpart:
+    row = graph.table.row(index)
+    return Counterpart(graph.id, graph.stage, index, row.name, row.target, row_value(row), how)
+
+
+def sheet_of(related: Related, view: GraphView, index: int, found: Sequence[Counterpart]) -> Sheet:
+    """The stages as a sheet: one heading for each graph, this one among them, below it the node there."""
+    lines: list[Line] = []
+    marked: list[range] = []
+    mine = view.table.row(index)
+    everywhere = sorted([*related.graphs, related.saved], key=lambda graph: _ORDER.get(graph.stage, len(_ORDER)))
+    width = max((len(graph.stage) for graph in everywhere), default=0)
+    for graph in everywhere:
+        here = graph.id == related.saved.id
+        if here:
+            marked.append(range(len(lines), len(lines) + 1))
+            label = f"{graph.stage:<{width}}  "
+            lines.append(line((label, HERE), (mine.name, HERE), f"  {row_value(mine)}", (f"  {mine.target}", DIM)))
+            continue
+        nodes = [one for one in found if one.graph == graph.id]
+        if graph.id in related.unread:
+            lines.append(line((f"{graph.stage:<{width}}  ", TITLE), (related.unread[graph.id], BAD)))
+        elif not nodes:
+            lines.append(line((f"{graph.stage:<{width}}  ", TITLE), ("nothing there is known to be this node", DIM)))
+        for place, one in enumerate(nodes[:MOST]):
+            label = f"{graph.stage if place == 0 else '':<{width}}  "
+            told = f"  {one.target if one.target != one.name else ''}" + (f"  ({one.how})" if place == 0 else "")
+            lines.append(line((label, TITLE), span(one.name, LINK, one.name, one.graph), f"  {one.value}", (told, DIM)))
+        if len(nodes) > MOST:
+            lines.append(line(" " * (width + 2), (f"and {len(nodes) - MOST} more", DIM)))
+    return Sheet("the same node at the other stages", lines, 0, marked)
