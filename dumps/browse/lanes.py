@@ -25,10 +25,12 @@ NONE, OPEN = 255, 254
 NODES = 4096
 
 GLYPHS = {"own": "●", "open": "○", "unused": "·", "down": "│", "across": "─", "cross": "┼", "left": "├", "right": "┤",
-          "end_left": "╰", "end_right": "╯", "far": "‹"}  # fmt: skip
+          "end_left": "╰", "end_right": "╯", "far": "‹",
+          "input": "▴", "user": "▾", "folded": "▸", "rising": "▲", "falling": "▼"}  # fmt: skip
 """left, right: the value is used here and again further on; its lane is on that side of the node. far: an input from afar."""
 ASCII = {"own": "*", "open": "o", "unused": ".", "down": "|", "across": "-", "cross": "+", "left": "+", "right": "+",
-         "end_left": "`", "end_right": "'", "far": "<"}  # fmt: skip
+         "end_left": "`", "end_right": "'", "far": "<",
+         "input": "^", "user": "v", "folded": "+", "rising": "^", "falling": "v"}  # fmt: skip
 
 
 class Lanes:

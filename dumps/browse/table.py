@@ -79,6 +79,11 @@ class GraphView:
         assert self._users is not None
         return self._users
 
+    @property
+    def has_users(self) -> bool:
+        """Whether the users are found, so that asking for some takes no time."""
+        return self._users is not None
+
     def finding_users(self) -> Steps[None]:
         """Finds the users of all nodes in slices."""
         if self._users is None and self.whole:

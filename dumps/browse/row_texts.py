@@ -1,0 +1,89 @@
+"""The lines of a node table in a given width: what each cell says, cut and filled. `show` and the screen print the same.
+
+A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Must not know of colours.
+
+>>> texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)
+>>> "".join(texts(57))
+'│├●   57  mul_22        aten.mul.Tensor  float32  [8, 256]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..tables import size_text
+from .columns import GAP, Column, cell, count_text, fitted
+from .lanes import GLYPHS, Lanes
+from .selection import Selection
+from .sorting import Sort
+
+Parts = tuple[str, str, str, str]
+
+
+class RowTexts:
+    """`columns`: those that fit, each with its width."""
+
+    def __init__(
+        self, selection: Selection, columns: Sequence[tuple[Column, int]], lanes: Lanes | None = None,
+        glyphs: dict[str, str] = GLYPHS,
+    ) -> None:  # fmt: skip
+        self.selection = selection
+        self.columns = columns
+        self.lanes = lanes
+        self.glyphs = glyphs
+        self._gutter = lanes.width + 1 if lanes is not None else 0
+
+    def __call__(self, row: int, mark: str = " ") -> Parts:
+        """The line of a node, or of a folded group (~g); `mark` goes before its name."""
+        parts = ["", "", "", ""]
+        view, lanes = self.selection.view, self.lanes
+        if lanes is not None:
+            parts[0] = lanes.gutter(row, self.glyphs) + " " if row >= 0 else " " * self._gutter
+        gap = " " * GAP
+        for column, width in self.columns:
+            text = cell(view, column.key, row) if row >= 0 else self._of_group(column.key, ~row)
+            text = fitted(text, width, column)
+            if column.key == "index":
+                parts[0] += text
+            elif column.key == "name":
+                parts[1] = f" {mark}{text}" if parts[0] else text
+            elif column.key == "op" and parts[1]:
+                parts[2] = gap + text
+            else:
+                parts[3] += gap + text if parts[0] or parts[1] or parts[3] else text
+        return parts[0], parts[1], parts[2], parts[3]
+
+    def _of_group(self, key: str, group: int) -> str:
+        groups, view = self.selection.groups, self.selection.view
+        assert groups is not None
+        if key == "index":
+            return str(groups.starts[group])
+        if key == "name":
+            return f"{self.glyphs['folded']} {groups.label(group)}"
+        inside = self.selection.inside(group)
+        if key == "op":
+            return f"{len(inside):,} nodes"
+        if key == "bytes":
+            return size_text(sum(view.table.size_bytes[node] or 0 for node in inside))
+        if key == "flops":
+            total = sum(view.flops(node) or 0 for node in inside)
+            return count_text(total) if total else ""
+        return ""
+
+    def heading(self, sort: Sort | None = None) -> str:
+        """The titles, with the direction of the column that rows are sorted by."""
+        gap, made = " " * GAP, " " * self._gutter
+        arrow = self.glyphs["falling" if sort.descending else "rising"] if sort is not None else ""
+        for number, (column, width) in enumerate(self.columns):
+            title = column.title + (arrow if sort is not None and column.key == sort.key else "")
+            made += (gap if number else "") + fitted(title, width, column)
+        return made
+
+    def key_at(self, x: int) -> str | None:
+        """The column at a place of the line."""
+        at = self._gutter
+        for column, width in self.columns:
+            at += width + GAP
+            if x < at:
+                return column.key
+        return None

@@ -1,0 +1,254 @@
+"""Which rows the graph screen shows: filter, sorting, folds, columns and values. Each change is a new question to `dumps/browse`.
+
+The cursor sticks to its node whatever changes. Must not compute anything itself.
+
+>>> room.ask(sort=usual("bytes"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...dumps.browse import columns as all_columns
+from ...dumps.browse.columns import Column
+from ...dumps.browse.filter import Term
+from ...dumps.browse.folding import Groups, grouping
+from ...dumps.browse.lanes import Lanes, laying
+from ...dumps.browse.matching import hint
+from ...dumps.browse.selection import Question, Selection, selecting
+from ...dumps.browse.sorting import usual
+from ...dumps.browse.table import GraphView
+from ...dumps.errors import UsageError
+from ..here import Here
+from ..room import Room
+from ..sheet import Choose
+from ..slices import Slices
+from ..widgets.graph_lines import Prompt, StatusLine
+from ..widgets.node_table import NodeTable
+
+SORT_KEYS = {
+    "g": "", "n": "name", "o": "op", "d": "dtype", "s": "shape", "t": "stride", "b": "bytes", "f": "flops", "u": "users",
+    "m": "module", "l": "file", "k": "kernel", "w": "min", "x": "max", "a": "nan", "i": "inf", "e": "error",
+}  # fmt: skip
+"""What is pressed behind `s`; g is the order of the graph."""
+
+
+class GraphRows(Room):
+    """The part of the graph screen that knows rows."""
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.view: GraphView | None = None
+        self.question = Question()
+        self.filter_text = ""
+        self.depth: int | None = None
+        """How deep modules are open; None: as single folds say."""
+        self.groups: Groups | None = None
+        self.lanes: Lanes | None = None
+        self.chosen: tuple[Column, ...] | None = None
+        """Columns that the user chose; None: those that are usual."""
+        self.slices = Slices(on_error=self._failed)
+
+    def _failed(self, error: BaseException) -> None:
+        self.trouble(error, doing="rows")
+
+    # -- widgets
+
+    @property
+    def table(self) -> NodeTable:
+        """The node table."""
+        return self.query_one(NodeTable)
+
+    @property
+    def status(self) -> StatusLine:
+        """The line under it."""
+        return self.query_one(StatusLine)
+
+    @property
+    def prompt(self) -> Prompt:
+        """What is typed into."""
+        return self.query_one(Prompt)
+
+    @property
+    def selection(self) -> Selection | None:
+        """What is shown."""
+        return self.table.selection
+
+    def needed(self) -> GraphView:
+        """The graph; raises UsageError while it is being read."""
+        if self.view is None:
+            raise UsageError("the graph is not there yet", "it is being read", "wait a moment")
+        return self.view
+
+    # -- questions
+
+    def ask(
+        self, node: int | None = None, then: Callable[[], object] | None = None,
+        on_error: Callable[[BaseException], object] | None = None, **changed: Any,
+    ) -> None:  # fmt: skip
+        """Asks for other rows; the cursor goes to `node`, else stays on its node."""
+        view = self.needed()
+        question = replace(self.question, **changed)
+        at = self.table.node if node is None else node
+
+        def show(selection: Selection) -> None:
+            self.question = question
+            self.show_rows(selection, at)
+            if then is not None:
+                then()
+
+        before = self.selection if self.selection is not None and self.selection.view is view else None
+        steps = selecting(view, question, self.groups, before)
+        self.slices.run("rows", steps, show, on_error)
+
+    def show_rows(self, selection: Selection, node: int) -> None:
+        """Shows rows with the cursor at a node or near it."""
+        plain = selection.question.sort is None and selection.nodes is None and not selection.question.folded
+        lanes = self.lanes if plain else None
+        columns = self.chosen or all_columns.usual(selection.view)
+        self.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
+        self.tell_rows()
+
+    def tell_rows(self) -> None:
+        """Writes how many rows there are, and what shapes them."""
+        selection = self.selection
+        if selection is None:
+            return
+        told = [selection.told]
+        if self.filter_text:
+            told.append(f"filter {self.filter_text}")
+        sort = selection.question.sort
+        if sort is not None:
+            told.append(f"by {all_columns.BY_KEY[sort.key].title}{', largest first' if sort.descending else ''}")
+            if selection.question.folded:
+                told.append("folds are off while sorted")
+        elif selection.question.folded:
+            told.append(f"{len(selection):,} rows, modules folded")
+        if self.view is not None and not self.view.whole:
+            told.append("reading on ...")
+        elif self.lanes is not None and self.table.lanes is None:
+            told.append("no lanes")
+        empty = "" if selection.matched or not self.question.terms else hint(selection.view, self.question.terms)
+        self.status.show(" · ".join(told), empty or None, alarm=bool(empty))
+
+    def filter_by(
+        self, terms: Sequence[Term], text: str, node: int | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
+    ) -> None:  # fmt: skip
+        """Shows only what fits, with the cursor at a node or near it."""
+
+        def done() -> None:
+            self.filter_text = text
+            self.tell_rows()
+
+        self.ask(node, terms=tuple(terms), then=done, on_error=on_error)
+
+    def do_graph_clear(self) -> None:
+        """All nodes again, in the order of the graph."""
+        self.filter_text = ""
+        self.status.show(None, "")
+        self.ask(terms=(), sort=None)
+
+    # -- sorting
+
+    def sort_by(self, key: str) -> None:
+        """By a column; the same one again turns it round."""
+        now = self.question.sort
+        if key in ("", "index") and now is not None and key != now.key:
+            self.ask(sort=None)
+        elif key:
+            self.ask(sort=now.turned if now is not None and now.key == key else usual(key))
+
+    def do_graph_sort(self) -> None:
+        """Asks for the column."""
+        view = self.needed()
+        shown = {column.key for column in (self.chosen or all_columns.usual(view))}
+        answers = {
+            letter: all_columns.BY_KEY[key].help if key else "the order of the graph"
+            for letter, key in SORT_KEYS.items()
+            if not key or key in shown
+        }
+        self.app.push_screen(Choose("Sort by", answers), self._sort_answered)
+
+    def _sort_answered(self, letter: str | None) -> None:
+        if letter is not None:
+            self.guarded(lambda: self.sort_by(SORT_KEYS[letter]), doing="sort")
+
+    def on_node_table_headed(self, event: NodeTable.Headed) -> None:
+        """A title was clicked."""
+        self.guarded(lambda: self.sort_by(event.key), doing="sort")
+
+    # -- columns and values
+
+    def do_graph_columns(self) -> None:
+        """Asks which columns are wanted."""
+        from .columns import ChooseColumns
+
+        view = self.needed()
+        now = self.chosen or all_columns.usual(view)
+        offered = [column for column in all_columns.COLUMNS if not column.seen or view.values]
+        self.app.push_screen(ChooseColumns(offered, now), self._columns_chosen)
+
+    def _columns_chosen(self, keys: list[str] | None) -> None:
+        if keys:
+            self.chosen = tuple(column for column in all_columns.COLUMNS if column.key in keys)
+            self.guarded(self._again, doing="columns")
+
+    def _again(self) -> None:
+        if self.selection is not None:
+            self.show_rows(self.selection, self.table.node)
+
+    def value_columns(self, seen: Mapping[str, Sequence[float | None]]) -> None:
+        """Takes min, max, nan, inf and error of nodes by their names: they become columns, and words of the filter."""
+        view = self.needed()
+        view.take_values(seen)
+        if self.selection is not None:
+            self.show_rows(self.selection, self.table.node)
+            self.table.measure()
+            if any(term.key in ("nan", "inf", "min", "max", "error") for term in self.question.terms):
+                self.ask()
+
+    def kernel_column(self, kernels: Mapping[int, str]) -> None:
+        """Takes the kernel of nodes by their places."""
+        self.needed().kernels = kernels
+        if self.selection is not None:
+            self.show_rows(self.selection, self.table.node)
+
+    # -- what takes a while, behind the first paint
+
+    def prepare(self) -> None:
+        """Finds lanes, groups and what searching needs, in slices."""
+        view = self.needed()
+
+        def laid(lanes: Lanes) -> None:
+            self.lanes = lanes
+            self._again()
+            self.slices.run("prepare", _warm(view), lambda _: None)
+
+        self.slices.run("lanes", laying(view), laid)
+
+    def grouped(self, then: Callable[[Groups], object]) -> None:
+        """Calls `then` with the groups, which are found once."""
+        if self.groups is not None:
+            then(self.groups)
+            return
+
+        def found(groups: Groups) -> None:
+            self.groups = groups
+            then(groups)
+
+        self.slices.run("groups", grouping(self.needed()), found)
+
+
+def _warm(view: GraphView):
+    """What the first search would otherwise wait for."""
+    for column in ("target", "module", "where", "code", "dtype", "shape"):
+        view.distinct(column)
+        yield
+    _ = view.lower_names
+    yield
+    _ = view.positions
+
+

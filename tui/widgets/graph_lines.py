@@ -1,0 +1,167 @@
+"""The lines under the node table: one that says what is shown, and the one that is typed into with its note. No logic.
+
+>>> line.show("312 of 100,018", "3/17, wrapped")
+>>> prompt.open("filter", "op:mm", FILTER_HELP)
+"""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual import events
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input
+
+from ...dumps.tables import plain
+
+
+class StatusLine(Widget):
+    """One line: how many rows on the left, what was found or said last on the right."""
+
+    can_focus = False
+    DEFAULT_CSS = "StatusLine { height: 1; background: $boost; color: $text; padding: 0 1; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.left = self.right = ""
+        self.alarm = False
+
+    def show(self, left: str | None = None, right: str | None = None, *, alarm: bool = False) -> None:
+        """Takes what it shows; None leaves that side as it is."""
+        new = (self.left if left is None else plain(left), self.right if right is None else plain(right), alarm)
+        if new != (self.left, self.right, self.alarm):
+            self.left, self.right, self.alarm = new
+            self.refresh()
+
+    def render(self) -> Text:
+        """The line for the width there is; the right side goes first where there is no place."""
+        width = self.size.width
+        line = Text(self.left, no_wrap=True, end="", overflow="ellipsis")
+        room = width - cell_len(self.left) - 2
+        if self.right and room >= 8:
+            right = Text(self.right, "bold reverse" if self.alarm else "bold", no_wrap=True, end="", overflow="ellipsis")
+            right.truncate(room, overflow="ellipsis")
+            line.append(" " * max(2, width - cell_len(self.left) - right.cell_len))
+            line.append_text(right)
+        return line
+
+
+class Note(Widget):
+    """One line under what is typed: help, or carets under what is wrong and why."""
+
+    can_focus = False
+    DEFAULT_CSS = "Note { height: 1; padding: 0 1; color: $text-muted; background: $boost; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = Text()
+
+    def show(self, text: Text) -> None:
+        """Takes the line."""
+        self.text = text
+        self.refresh()
+
+    def render(self) -> Text:
+        """The line."""
+        return self.text
+
+
+class PromptInput(Input):
+    """Up and down walk through what was typed before."""
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, select_on_focus=False)
+        self.history: list[str] = []
+        self._at = 0
+
+    def begin(self, history: list[str]) -> None:
+        """Takes the history of what is asked for now."""
+        self.history, self._at = history, len(history)
+
+    def on_key(self, event: events.Key) -> None:
+        """Up and down."""
+        if event.key in ("up", "down") and self.history:
+            event.stop()
+            self._at = max(0, min(self._at + (-1 if event.key == "up" else 1), len(self.history)))
+            self.value = self.history[self._at] if self._at < len(self.history) else ""
+            self.cursor_position = len(self.value)
+
+
+class Prompt(Vertical):
+    """A line to type into, with a note under it; hidden until it is opened."""
+
+    DEFAULT_CSS = """
+    Prompt { display: none; height: 2; }
+    Prompt PromptInput { height: 1; border: none !important; padding: 0 1 !important; background: $boost; }
+    """
+    class Typed(Message):
+        """The text changed."""
+
+        def __init__(self, purpose: str, text: str) -> None:
+            super().__init__()
+            self.purpose, self.text = purpose, text
+
+    class Entered(Message):
+        """Enter was pressed, or (`text` is None) escape."""
+
+        def __init__(self, purpose: str, text: str | None) -> None:
+            super().__init__()
+            self.purpose, self.text = purpose, text
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.purpose = ""
+        self.histories: dict[str, list[str]] = {}
+        self.input = PromptInput()
+        self.note = Note()
+        self.help = ""
+
+    def compose(self):
+        """The line and its note."""
+        yield self.input
+        yield self.note
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is typed now."""
+        return bool(self.purpose)
+
+    def open(self, purpose: str, text: str, help: str) -> None:
+        """Asks for a text."""
+        self.purpose, self.help = purpose, help
+        self.input.begin(self.histories.setdefault(purpose, []))
+        with self.input.prevent(Input.Changed):
+            self.input.value = text
+        self.input.cursor_position = len(text)
+        self.say()
+        self.display = True
+        self.input.focus()
+
+    def close(self) -> None:
+        """Asks no more."""
+        typed = self.input.value.strip()
+        history = self.histories.setdefault(self.purpose, [])
+        if typed and typed not in history[-1:]:
+            history.append(typed)
+        self.purpose = ""
+        self.display = False
+
+    def say(self, text: str = "", start: int = -1, end: int = -1) -> None:
+        """Shows what is wrong, with carets where; nothing: the help."""
+        if start >= 0:
+            self.note.show(Text(" " * start + "^" * max(1, end - start) + " " + plain(text), "bold", no_wrap=True))
+        else:
+            self.note.show(Text(plain(text) or self.help, no_wrap=True))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Passes it on."""
+        event.stop()
+        if self.purpose:
+            self.post_message(self.Typed(self.purpose, event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Passes it on."""
+        event.stop()
+        self.post_message(self.Entered(self.purpose, event.value))

@@ -1,0 +1,261 @@
+"""The node table: 100,000 rows, of which only the lines that are seen are painted. Knows textual and a `Selection`, no file.
+
+A move of the cursor paints the lines that change and nothing else. Cells beside each other in one style are one segment, texts of
+rows are kept while the columns stay the same. The first line is the heading; a click on it sorts.
+
+>>> table.show(selection, columns, lanes)
+>>> table.move(1); table.node
+58
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ...dumps.browse.columns import Column, fitting, widths
+from ...dumps.browse.lanes import ASCII, GLYPHS, Lanes
+from ...dumps.browse.row_texts import RowTexts
+from ...dumps.browse.selection import Selection
+
+KEPT = 3000
+"""Texts of rows that are kept."""
+STYLES = ("head", "quiet", "op", "group", "cursor", "near")
+
+
+class NodeTable(ScrollView, can_focus=True):
+    """Rows of a selection with a cursor."""
+
+    COMPONENT_CLASSES = {f"nodes--{name}" for name in STYLES}
+    DEFAULT_CSS = """
+    NodeTable { height: 1fr; width: 1fr; background: $surface; color: $foreground; }
+    NodeTable { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }
+    NodeTable > .nodes--head { background: $panel; color: $text-muted; text-style: bold; }
+    NodeTable > .nodes--quiet { color: $text-muted; }
+    NodeTable > .nodes--op { color: $text-accent; }
+    NodeTable > .nodes--group { color: $text-primary; text-style: bold; }
+    NodeTable > .nodes--near { color: $text-warning; text-style: bold; }
+    NodeTable > .nodes--cursor { background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold; }
+    """
+
+    class Moved(Message):
+        """The cursor is on another row, or other rows are shown."""
+
+        def __init__(self, node: int, row: int) -> None:
+            super().__init__()
+            self.node, self.row = node, row
+
+    class Headed(Message):
+        """The title of a column was clicked."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    class Opened(Message):
+        """A row was clicked twice (a group: once more after the cursor was there)."""
+
+        def __init__(self, row: int) -> None:
+            super().__init__()
+            self.row = row
+
+    def __init__(self, *, id: str | None = None, ascii_only: bool = False) -> None:
+        super().__init__(id=id)
+        self.selection: Selection | None = None
+        self.columns: Sequence[Column] = ()
+        self.lanes: Lanes | None = None
+        self.cursor = 0
+        self.texts: RowTexts | None = None
+        self.glyphs = ASCII if ascii_only else GLYPHS
+        self.near: dict[int, str] = {}
+        """Nodes that the one under the cursor uses or is used by, with their mark."""
+        self._wide: dict[str, int] = {}
+        self._styles: dict[str, Style] = {}
+        self._strips: dict[int, Strip] = {}
+
+    # -- what is shown
+
+    def show(self, selection: Selection, columns: Sequence[Column], lanes: Lanes | None, cursor: int) -> None:
+        """Shows these rows with the cursor on that one."""
+        before = self.selection
+        if before is None or before.view is not selection.view or columns != self.columns:
+            self._wide = widths(selection.view, columns)
+        self.selection, self.columns, self.lanes = selection, columns, lanes
+        self.cursor = max(0, min(cursor, len(selection) - 1))
+        self._mark()
+        size = Size(1, len(selection) + 1)
+        if size != self.virtual_size:
+            self.virtual_size = size
+        self._lay()
+        self._to_cursor()
+        self._told()
+
+    def measure(self) -> None:
+        """Takes the widths of columns anew: what they hold has changed."""
+        if self.selection is not None:
+            self._wide = widths(self.selection.view, self.columns)
+            self._lay()
+
+    def _lay(self) -> None:
+        """Finds which columns fit; all texts are made anew."""
+        self._strips.clear()
+        if self.selection is None:
+            return
+        lanes = self.lanes
+        gutter = lanes.width + 1 if lanes is not None else 0
+        width = self.scrollable_content_region.width
+        if width - gutter < 50:
+            lanes, gutter = None, 0
+        self.texts = RowTexts(self.selection, fitting(self.columns, self._wide, width - gutter), lanes, self.glyphs)
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """Other columns fit."""
+        self._lay()
+        self._to_cursor()
+
+    def notify_style_update(self) -> None:
+        """Another theme."""
+        super().notify_style_update()
+        self._styles.clear()
+        self._strips.clear()
+
+    # -- the cursor
+
+    @property
+    def node(self) -> int:
+        """The node under the cursor (of a group its first); -1 where there is none."""
+        return self.selection.node(self.cursor) if self.selection is not None else -1
+
+    @property
+    def row(self) -> int:
+        """What the cursor is on: a node, or ~g for a group."""
+        return self.selection.rows[self.cursor] if self.selection is not None and len(self.selection) else 0
+
+    @property
+    def page(self) -> int:
+        """So many rows are seen at once."""
+        return max(1, self.size.height - 2)
+
+    def move(self, by: int) -> None:
+        """Moves the cursor by so many rows."""
+        self.move_to(self.cursor + by)
+
+    def move_to(self, row: int) -> None:
+        """Moves the cursor to a row, or the nearest there is."""
+        count = len(self.selection) if self.selection is not None else 0
+        row = max(0, min(row, count - 1))
+        if row == self.cursor or not count:
+            return
+        changed = {self.cursor, row, *self._near_rows()}
+        self.cursor = row
+        self._mark()
+        changed.update(self._near_rows())
+        top = self.scroll_offset.y
+        self._to_cursor()
+        for at in changed:
+            self._strips.pop(at, None)
+        if self.scroll_offset.y == top:
+            for at in changed:
+                if 0 <= at - top < self.size.height - 1:
+                    self.refresh_line(at + 1)
+        self._told()
+
+    def _mark(self) -> None:
+        """Notes what the node under the cursor uses and is used by."""
+        self.near = {}
+        if self.selection is None or not len(self.selection) or self.row < 0:
+            return
+        view, node = self.selection.view, self.node
+        if view.whole and view.has_users:
+            self.near = {**dict.fromkeys(view.users(node)[:KEPT], self.glyphs["user"]),
+                         **dict.fromkeys(view.inputs(node)[:KEPT], self.glyphs["input"])}  # fmt: skip
+
+    def _near_rows(self) -> list[int]:
+        """The rows on the screen that carry a mark."""
+        if self.selection is None or not self.near:
+            return []
+        top, rows = self.scroll_offset.y, self.selection.rows
+        return [at for at in range(top, min(top + self.size.height, len(rows))) if rows[at] in self.near]
+
+    def _to_cursor(self) -> None:
+        top, height = round(self.scroll_target_y), max(1, self.size.height - 1)
+        if not top <= self.cursor < top + height:
+            y = self.cursor if self.cursor < top else self.cursor - height + 1
+            self.scroll_to(y=y, animate=False, force=True)
+
+    def center(self) -> None:
+        """Scrolls so that the cursor has rows around it, where it came from afar."""
+        height = max(1, self.size.height - 1)
+        self.scroll_to(y=max(0, self.cursor - height // 3), animate=False, force=True)
+
+    def _told(self) -> None:
+        self.post_message(self.Moved(self.node, self.cursor))
+
+    # -- painting
+
+    def style_of(self, name: str) -> Style:
+        """A style of the theme, found once."""
+        style = self._styles.get(name)
+        if style is None:
+            part = self.get_component_rich_style(f"nodes--{name}", partial=name != "head") if name != "base" else Style.null()
+            style = self._styles[name] = self.rich_style + part
+        return style
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        width = self.scrollable_content_region.width
+        if self.texts is None or self.selection is None:
+            return Strip.blank(width, self.style_of("base"))
+        if y == 0:
+            text = self.texts.heading(self.selection.question.sort)
+            return Strip([Segment(text[:width].ljust(width), self.style_of("head"))], width)
+        at = y - 1 + self.scroll_offset.y
+        if at >= len(self.selection):
+            return Strip.blank(width, self.style_of("base"))
+        strip = self._strips.get(at)
+        if strip is None:
+            if len(self._strips) > KEPT:
+                self._strips.clear()
+            strip = self._strips[at] = self._strip(at, width)
+        return strip
+
+    def _strip(self, at: int, width: int) -> Strip:
+        assert self.selection is not None and self.texts is not None
+        row = self.selection.rows[at]
+        text = self.texts(row, self.near.get(row, " "))
+        if at == self.cursor:
+            return Strip([Segment("".join(text), self.style_of("cursor"))]).adjust_cell_length(width, self.style_of("cursor"))
+        if row < 0:
+            return Strip([Segment("".join(text), self.style_of("group"))]).adjust_cell_length(width, self.style_of("base"))
+        quiet, name, op, rest = text
+        segments = [
+            Segment(quiet, self.style_of("quiet")), Segment(name, self.style_of("near" if row in self.near else "base")),
+            Segment(op, self.style_of("op")), Segment(rest, self.style_of("base")),
+        ]  # fmt: skip
+        return Strip(segments).adjust_cell_length(width, self.style_of("base"))
+
+    # -- the mouse
+
+    def on_click(self, event: events.Click) -> None:
+        """A click puts the cursor there, a second one opens; on a title it sorts."""
+        if event.y == 0:
+            key = self.texts.key_at(event.x) if self.texts is not None else None
+            if key is not None:
+                self.post_message(self.Headed(key))
+            return
+        at = event.y - 1 + self.scroll_offset.y
+        if self.selection is None or at >= len(self.selection):
+            return
+        if at == self.cursor and (event.chain == 2 or self.row < 0):
+            self.post_message(self.Opened(at))
+        self.move_to(at)
+
+
