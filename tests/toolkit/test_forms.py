@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import torch
 
@@ -72,3 +73,16 @@ def test_non_finite_kinds_of_one_origin_are_one_and_weak_kinds_stay_apart() -> N
     assert wrong.same_as(Signature("accuracy", "compare", detail="integers", size=0.5))
     for weak in ("signed zero", "rounding"):
         assert not wrong.same_as(Signature("accuracy", "compare", detail=weak, size=0.5))
+
+
+@pytest.mark.parametrize(("exact", "got"), [(0.0, 1.0), (0.0, 1e300), (1e200, 3e200), (1e-300, 5e-300), (1e308, -1e308)])
+def test_an_error_of_any_size_is_a_finite_number_and_survives_json(exact: float, got: float) -> None:
+    truth = torch.full((80,), exact, dtype=torch.float64)
+    found = compare([truth], [truth], [torch.full((80,), got, dtype=torch.float64)])
+    assert found is not None
+    signature = Signature("accuracy", "compare", size=found.size, form=found.form)
+    assert msgspec.json.decode(msgspec.json.encode(signature), type=Signature) == signature
+    assert signature.same_as(signature)
+    assert compare([truth], [truth], [truth.clone()]) is None
+    if exact == 1e200:
+        assert found.size == pytest.approx(2.0)

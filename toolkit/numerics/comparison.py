@@ -45,6 +45,7 @@ HALF_ELEMENT_EPS = 24.0
 NOISE_FACTOR = 256.0
 GRAIN_FACTOR = 4.0
 NO_REFERENCE = 10.0
+ENDLESS = 1e300
 
 
 def compare(
@@ -154,8 +155,13 @@ def _numbers(
         return None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
     text = f"output {index}: relative error {rung:.2g} to {against}, {wrong} of {want.numel()} elements far off"
-    over = max(rung / limit if limit else 0.0, beyond)
-    return Difference("accuracy", index, "", rung, text, form_of(exact, have, over, tolerance(want.dtype)))
+    over = _finite(max(rung / limit if limit else 0.0, beyond))
+    return Difference("accuracy", index, "", _finite(rung), text, form_of(exact, have, over, tolerance(want.dtype)))
+
+
+def _finite(error: float) -> float:
+    """An error as a number that JSON has, too: it is infinite where the reference is all zeros."""
+    return min(error, ENDLESS) if error == error else ENDLESS
 
 
 def _integers(

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from ..forms import Form
@@ -35,6 +37,8 @@ def common_factor(r: torch.Tensor, g: torch.Tensor) -> float | None:
     if r.numel() < LEAST or r.is_complex() or not bool((r != 0).any()):
         return None
     factor = float((g * r).sum() / (r * r).sum())
+    if not math.isfinite(factor):
+        return None
     return factor if float(rms(g - factor * r)) <= CLOSE * float(rms(g - r)) else None
 
 

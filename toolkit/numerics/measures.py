@@ -15,6 +15,8 @@ from typing import NamedTuple
 import torch
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+LARGE = 1e150
+"""Squares of numbers beyond it, or below its inverse, leave the range of float64."""
 FAR = 2**63 - 1
 """The ulp distance of a NaN from a number."""
 
@@ -119,5 +121,9 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def rms(values: torch.Tensor) -> torch.Tensor:
-    """The root of the mean of the squares."""
-    return values.abs().square().mean().sqrt()
+    """The root of the mean of the squares, also where the squares alone would leave the range of float64."""
+    size = values.abs()
+    largest = size.max() if size.numel() else size.sum()
+    if bool(torch.isfinite(largest)) and bool((largest > LARGE) | ((largest > 0) & (largest < 1 / LARGE))):
+        return (size / largest).square().mean().sqrt() * largest
+    return size.square().mean().sqrt()
