@@ -9,6 +9,7 @@ earlier: whatever raises becomes a call of `take`, and everything goes on. Holds
 `MessagePump._dispatch_message`  one message to all its handlers; the loop around it ends at an exception
 `App._handle_exception`  where timers, workers, layout and idle handlers bring what they raised; always ends the program
 `LinuxDriver._enable_mouse_support`, `_disable_mouse_support`  the mouse on and off while the app runs
+`MessagePump._closing`, `Widget._pruning`  whether something is being taken away
 `App._close_messages_no_wait`, `App._exit_renderables`, `App._return_code`, `App._exception`  what that method itself uses
 
 >>> class Workbench(Sturdy): ...
@@ -128,6 +129,12 @@ class Sturdy(App[None]):
         self._close_messages_no_wait()
 
 
+def is_leaving(widget: Widget) -> bool:
+    """Whether a widget is being taken away, alone or with the app: its parts may be gone before it, which is no error."""
+    app = widget.app
+    return app._closing or app._exit or any(node._pruning or node._closing for node in widget.ancestors_with_self)
+
+
 def is_painting(error: BaseException) -> bool:
     """Whether an exception came up through layout or painting."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -152,7 +159,8 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
         try:
             await dispatch(message)
         except Exception as error:  # noqa: BLE001 - shown, the widget goes on
-            caught(error, "")
+            if not is_leaving(widget):
+                caught(error, "")
 
     @functools.wraps(render)
     def guarded_render() -> Any:

@@ -28,6 +28,8 @@ from .widgets.trouble import Told, described
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""
 KEPT_TROUBLES = 50
+LOOK_S = 1.0
+"""How often the first line is written anew for jobs that ended; nothing is painted where it says the same."""
 
 
 class Workbench(Sturdy):
@@ -49,6 +51,7 @@ class Workbench(Sturdy):
         self.trail: list[Room] = []
         """How we came here, for `escape`."""
         self.settings = Settings.load()
+        self.remembers = True
         self.animation_level = "none"
         self.mouse = True
 
@@ -59,6 +62,7 @@ class Workbench(Sturdy):
         self.visits.append(self.first)
         self.trail.append(self.first)
         self.push_screen(self.first)
+        self.set_interval(LOOK_S, self.tell_where)
 
     @property
     def room(self) -> Room | None:
@@ -281,7 +285,10 @@ class Workbench(Sturdy):
         """The next of dark, light and the terminal's own colours; remembered."""
         self.settings.theme = self.settings.next_theme()
         self.theme = THEMES[self.settings.theme]
-        self.settings.save()
+        if self.remembers:
+            self.remembers = False  # until it worked: told once is enough
+            self.settings.save()
+            self.remembers = True
 
     def do_app_mouse(self) -> None:
         """Gives the mouse to the terminal, so that it can mark text, and back."""

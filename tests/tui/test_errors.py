@@ -106,7 +106,7 @@ class Rendering(Static):
     """Raises as it is laid out."""
 
     def render(self) -> Any:
-        raise Boom("in render")
+        raise Boom("in rendering")
 
 
 class Unlaid(Widget):
@@ -141,7 +141,7 @@ def _raise(text: str) -> None:
 
 PLACES: dict[str, Any] = {
     "render_line": lambda room: room.mount(Fragile("render_line")),
-    "render": lambda room: room.mount(Rendering()),
+    "rendering": lambda room: room.mount(Rendering()),
     "compose": lambda room: room.mount(Fragile("compose")),
     "mount": lambda room: room.mount(Fragile("mount")),
     "a timer": lambda room: room.set_interval(0.01, lambda: _raise("in a timer")),
@@ -176,7 +176,7 @@ def test_what_raises_behind_opens_the_panel_and_keys_still_work(work: Any, no_de
         await until(pilot, lambda: panel_says(app, "Boom: in a key"), "a panel for a key")
         await pilot.press("escape", "j")
         assert app.is_running
-        assert "cannot be shown: Boom: in render_line" in shown(app)
+        await until(app, lambda: "cannot be shown: Boom: in render_line" in shown(app), "the line that says so")
 
     play(story, room)
     assert {str(told.error) for told in no_defect} == {f"in {place}" for place in [*PLACES, "a key"]}
@@ -240,10 +240,10 @@ def test_the_panel_offers_to_do_it_again_and_to_keep_the_text(work: Any) -> None
         got: list[int] = []
         room.work(attempt, got.append, doing="reading")
         await until(pilot, lambda: panel_says(app, "why: the drive is away"), "the panel")
-        assert "r again" in shown(app) and "1 error: E" in shown(app)
+        await until(app, lambda: "r again" in shown(app) and "1 error: E" in shown(app), "what it offers")
         await pilot.press("r")
         await until(pilot, lambda: len(tries) == 2 and panel_says(app, "cannot read"), "the second failure")
-        assert "2 errors: E" in shown(app)
+        await until(app, lambda: "2 errors: E" in shown(app), "the count")
         await pilot.press("Y")
         assert "do:  mount it" in (work / "error.txt").read_text()
         await pilot.press("r")

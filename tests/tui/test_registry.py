@@ -1,0 +1,71 @@
+"""What the registry promises: every action is reachable, safe, told in help, and a command does the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+
+import click
+import pytest
+
+from graphdbg.cli import COMMANDS, graphdbg
+from graphdbg.tui.actions import BY_ID, REGISTRY, of_room
+from graphdbg.tui.actions.action import EVERYWHERE, Action
+from graphdbg.tui.actions.keys import is_safe, shown
+from graphdbg.tui.app import Workbench
+from graphdbg.tui.screens.help import entries, matching
+
+from .stories import ROOMS
+
+
+def test_every_id_is_there_once() -> None:
+    assert len(BY_ID) == len(REGISTRY)
+
+
+@pytest.mark.parametrize("action", REGISTRY, ids=lambda action: action.id)
+def test_an_action_can_be_done_and_its_command_is_one(action: Action) -> None:
+    rooms = ROOMS if EVERYWHERE in action.rooms else action.rooms
+    assert rooms, action
+    for name in rooms:
+        room = ROOMS[name]()
+        assert callable(getattr(room, action.method, None) or getattr(Workbench, action.method, None)), (name, action.method)
+    assert action.label and action.help[0].isupper() and action.help.endswith("."), action.help
+    assert action.keys and all(is_safe(key) for key in action.keys), action.keys
+    if action.words:
+        name, *words = shlex.split(action.words)
+        assert name in COMMANDS
+        command = graphdbg.get_command(click.Context(graphdbg), name)
+        assert command is not None
+        _, left, _ = command.make_parser(click.Context(command)).parse_args(words)
+        assert not left, f"`graphdbg {action.words}` does not take {left}"
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_no_key_means_two_things_in_a_room(name: str) -> None:
+    keys = Counter(key for action in of_room(name) for key in action.keys)
+    assert [key for key, count in keys.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_help_tells_every_key_of_a_room_and_nothing_that_is_not_there(name: str) -> None:
+    told = {key for entry in entries(name) for key in entry.keys.split(" ")}
+    there = {key for action in of_room(name) for one in action.keys for key in shown(one).split(" ")}
+    assert told - there <= {"r", "y", "Y"}  # those of the panel of errors
+    assert there <= told
+    bound = {binding.key for binding in type(ROOMS[name]()).BINDINGS if not binding.priority}  # type: ignore[union-attr]
+    assert bound == {key for action in of_room(name) for key in action.keys}
+
+
+def test_help_finds_by_words_in_any_order() -> None:
+    assert [entry.label for entry in matching("home", "command screen LINE")] == ["command"]
+    assert matching("home", "zebra") == []
+
+
+def test_keys_are_told_as_they_are_printed() -> None:
+    names = ["question_mark", "at", "slash", "less_than_sign", "left_square_bracket", "colon", "escape", "ctrl+p", "f1", "j"]
+    assert [shown(name) for name in names] == ["?", "@", "/", "<", "[", ":", "esc", "ctrl+p", "f1", "j"]
+
+
+@pytest.mark.parametrize("key", ["ctrl+enter", "alt+x", "ctrl+i", "ctrl+m", "ctrl+s", "ctrl+shift+p", "shift+up"])
+def test_keys_that_terminals_eat_are_not_safe(key: str) -> None:
+    assert not is_safe(key)
