@@ -23,8 +23,15 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")
+@click.option("--preview", "only_look", is_flag=True,
+              help="Of a report that is there: say what it shares, and whether anything of this machine is left in it.")
+@click.option("--verify", "again", is_flag=True,
+              help="Of a report that is there: run its repro.py three times in fresh processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def report(graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], as_json: bool) -> int:
+def report(
+    graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, again: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
 
     \b
@@ -35,6 +42,8 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, imports:
     """
     from ..report import bundle, by_command, casefile
 
+    if only_look or again:
+        return _written(Path(graph), again, as_json)
     if imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
     saved = _resolve(graph)
@@ -71,6 +80,31 @@ def report(graph: str, output: str | None, rung: str | None, seed: int, imports:
     if done.repro:
         say(f"Try it: python {done.repro}")
     return 0 if done.verified else 1
+
+
+def _written(folder: Path, again: bool, as_json: bool) -> int:
+    """Looks at a report that is there, or runs its program again."""
+    from ...dumps.errors import UsageError
+    from ..report.preview import REPRO, Preview, warning
+
+    found = Preview.of(folder)
+    if not found.is_there:
+        why = "it has neither issue.md nor repro.py"
+        raise UsageError(f"there is no report in {folder}", why, f"write one: graphdbg report {folder}")
+    if not again:
+        emit(found.as_json() if as_json else "\n".join([*found.sentences(), warning()]), as_json=as_json)
+        return 1 if found.leaks else 0
+    if not found.repro:
+        raise UsageError(f"there is no {REPRO} in {folder}", "issue.md says why", "write the report anew into another folder")
+    from ..report.verify import toolchain_seed, verify
+
+    done = verify(folder / REPRO, seed=toolchain_seed())
+    codes = [trial.code for trial in done.trials]
+    facts = {
+        "repro": str(folder / REPRO), "shown": done.shown, "times": len(codes), "codes": codes, "output": done.output.strip(),
+    }  # fmt: skip
+    emit(facts if as_json else f"{folder / REPRO}: the bug shows in {done.rate}\n{done.output}", as_json=as_json)
+    return 0 if done.shown == len(codes) else 1
 
 
 def _resolve(text: str) -> SavedGraph:

@@ -1,7 +1,7 @@
 """A candidate by its text ("0-19,23 edits [...]") as lines of nodes: what it keeps, and what it drops and changes beside another.
 
-Needs the names of the atoms: a running minification has them in its work folder; for one that ended they are told from the table
-of the original graph, and only believed where the result has the very same nodes. No torch.
+Needs the names of the atoms: OUT/atoms.jsonl has them. For an older OUT they are told from the table of the original graph, and
+only believed where the result has the very same nodes. No torch.
 
 >>> atoms = Atoms.of_table(table)
 >>> [(line.sign, line.text) for line in difference(parsed("0-2"), parsed("0-1"), atoms)]
@@ -20,10 +20,10 @@ from typing import Any
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import Table, dims_text
 from ...dumps.tables import plain
+from ..atoms_file import read_atoms
 from ..problem import Candidate
-from ..results import WORK, edit_words
+from ..results import edit_words
 
-PREPARED = Path(WORK) / "values" / "prepared.json"
 CONTEXT = 3
 """Nodes that are shown around a change."""
 _TEXT = re.compile(
@@ -71,11 +71,10 @@ class Atoms:
         return cls(nodes, lines)
 
     def named(self, out: Path) -> Atoms:
-        """The same with the names that a running search has written, where there are any."""
+        """The same with the names that the search has written, where it has."""
         try:
-            found: Any = json.loads((out / PREPARED).read_bytes())["atoms"]
-            nodes = [tuple(names) or (f"{_RETURN}{back}",) for names, back in zip(found["nodes"], found["returns"], strict=True)]
-        except (OSError, ValueError, KeyError, TypeError):
+            nodes = [tuple(map(str, line["nodes"])) or (str(line["name"]),) for line in read_atoms(out)]
+        except (GraphdbgError, ValueError, KeyError, TypeError):
             return self
         return Atoms(nodes, self.lines, sure=True)
 
@@ -175,7 +174,8 @@ def atoms_of(graph: str, out: Path, best: Candidate | None) -> tuple[Atoms, str]
     try:
         table = resolve_graph(graph).table
     except GraphdbgError as error:
-        return NUMBERS_ONLY, f"nodes are shown by number: {error}"
+        named = NUMBERS_ONLY.named(out)
+        return named, f"nodes are shown {'by name only' if named.sure else 'by number'}: {error}"
     found = Atoms.of_table(table).named(out)
     if found.sure:
         return found, ""

@@ -1,0 +1,144 @@
+"""What a written report shares, counted in the very texts that would be published, and whether anything of this machine is left.
+
+For screens and for `graphdbg report --verify`. Reads files; runs nothing and changes nothing. No torch.
+
+>>> preview = Preview.of(Path("small"))
+>>> preview.sentences()[0]
+'what will be shared: 1 source line of 1 file (train_gpt.py), 1 operation, 1 input shape'
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...dumps.redact import Redactor
+from ...dumps.tables import size_text
+from .issue import PRIVACY
+
+ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
+MARKERS = {
+    "~": "home folders", "<tmp>": "scratch folders", "<site-packages>": "library folders", "<python>": "library folders",
+    "<graphdbg>": "library folders", "<user>": "user names", "<secret>": "credentials",
+}  # fmt: skip
+"""What stands for something that was taken out -> what that was."""
+_MARKER = re.compile(r"~(?=[/\\])|<(?:tmp|site-packages|python|graphdbg|user|secret)>")
+_LINES = re.compile(r"The operations come from these lines:\n\n```\n(?P<lines>.*?)\n```", re.DOTALL)
+_PLACE = re.compile(r"^(?P<file>.+?):\d+ in ")
+_OPERATION = re.compile(r"\btorch\.ops\.(\w+\.\w+)")
+_RATE = re.compile(r"shows it in (\d+) of (\d+) fresh processes|it did in (\d+) of (\d+) fresh processes")
+
+
+@dataclass
+class Preview:
+    """One folder with a report in it. `shown` and `times`: how often the repro failed when it was written."""
+
+    folder: Path
+    issue: str = ""
+    repro: str = ""
+    source_lines: list[str] = field(default_factory=list[str])
+    replaced: Counter[str] = field(default_factory=Counter[str])
+    leaks: list[str] = field(default_factory=list[str])
+    members: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Of artifacts.zip: name and size in bytes."""
+    sidecar_bytes: int = 0
+    shown: int = 0
+    times: int = 0
+    damage: str = ""
+
+    @classmethod
+    def of(cls, folder: Path, redactor: Redactor | None = None) -> Preview:
+        """Reads what is there; a file that is missing is an empty text."""
+        found = cls(folder, _text(folder / ISSUE), _text(folder / REPRO))
+        both = found.issue + found.repro
+        listed = _LINES.search(found.issue)
+        found.source_lines = listed["lines"].splitlines() if listed else []
+        # issue.md has the text of repro.py in it: what stands there is counted once
+        rest = found.issue.replace(found.repro.rstrip(), "") if found.repro else found.issue
+        found.replaced = Counter(MARKERS[marker] for marker in _MARKER.findall(rest + found.repro))
+        found.leaks = list(dict.fromkeys((redactor or Redactor()).leaks(both)))
+        rate = _RATE.search(found.issue)
+        if rate:
+            found.shown, found.times = (int(number) for number in rate.groups() if number is not None)
+        try:
+            if (folder / SIDECAR).is_file():
+                found.sidecar_bytes = (folder / SIDECAR).stat().st_size
+            if (folder / ARTIFACTS).is_file():
+                with zipfile.ZipFile(folder / ARTIFACTS) as archive:
+                    found.members = [(item.filename, item.file_size) for item in archive.infolist()]
+        except (OSError, zipfile.BadZipFile) as error:
+            found.damage = f"{folder / ARTIFACTS} cannot be read: {error}"
+        return found
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a report was written here."""
+        return bool(self.issue or self.repro)
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json: what is shared, in numbers and words."""
+        return {
+            "folder": str(self.folder), "source_lines": self.source_lines, "replaced": dict(self.replaced), "leaks": self.leaks,
+            "artifacts": [name for name, _ in self.members], "shown": self.shown, "times": self.times,
+            "says": self.sentences(), "warning": PRIVACY,
+        }  # fmt: skip
+
+    def sentences(self) -> list[str]:
+        """What will be shared, what was replaced, what the archive holds, how sure it is."""
+        files = list(dict.fromkeys(found["file"] for line in self.source_lines if (found := _PLACE.match(line))))
+        operations = dict.fromkeys(_OPERATION.findall(self.repro))
+        parts = [f"{_count(len(self.source_lines), 'source line')} of {_count(len(files), 'file')}"
+                 + (f" ({', '.join(files)})" if files else "")]  # fmt: skip
+        parts.append(f"{_count(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else ""))
+        values = f" and values ({size_text(self.sidecar_bytes)})" if self.sidecar_bytes else ""
+        parts.append(f"the shapes of the inputs{values}")
+        parts.append("versions of this machine, by allow-list")
+        lines = [f"what will be shared: {', '.join(parts)}"]
+        total = sum(self.replaced.values())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.replaced.items()))
+        lines.append(f"{_count(total, 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""))
+        if self.leaks:
+            lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
+        else:
+            lines.append("looked through now: no home folder, scratch folder or user name of this machine is left in it")
+        rate = f"{self.shown} of {self.times} fresh processes"
+        lines.append(f"the repro failed in {rate}" if self.times else "the repro was not run")
+        if self.members:
+            size = sum(size for _, size in self.members)
+            lines.append(f"{ARTIFACTS}: {_count(len(self.members), 'file')}, {size_text(size)} unpacked: "
+                         + ", ".join(name for name, _ in self.members))  # fmt: skip
+        return lines + ([self.damage] if self.damage else [])
+
+
+def warning() -> str:
+    """What a person must know before it is published."""
+    return PRIVACY
+
+
+def free_folder(cwd: Path) -> str:
+    """`graphdbg-report-N` with the first N that is free: the folder that the command takes."""
+    number = 1
+    while (cwd / f"graphdbg-report-{number}").exists():
+        number += 1
+    return f"graphdbg-report-{number}"
+
+
+def reports(graph: str, cwd: Path) -> list[Path]:
+    """Folders with a report that belongs to a case: beside it or around it, as minify leaves it. A run's graph has none."""
+    path = cwd / graph
+    return [place for place in (path, path.parent) if (place / ISSUE).is_file() and (path / "case.json").is_file()]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _count(number: int, one: str, more: str = "") -> str:
+    return f"{number} {one if number == 1 else more or one + 's'}"

@@ -1,0 +1,168 @@
+"""The half of the report screen that shows: what would be published of a graph or a minification, and how sure it is.
+
+Reads the report that is there; its keys are in `report`. Writes nothing and sends nothing.
+
+>>> class ReportRoom(ReadingRoom): ROOM = "report"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.widgets import Static
+
+from ...dumps.errors import UsageError
+from ...dumps.tables import plain, size_text
+from ...minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, reports, warning
+from ..here import Here
+from ..jobs import Job
+from ..room import Room
+from ..widgets.lines import Lines, wrapped
+from ..widgets.texts import markdown, python
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+VIEWS = ("Shared", "Issue", "Repro", "Artifacts", "Words")
+FILES = {"Shared": ISSUE, "Issue": ISSUE, "Repro": REPRO, "Artifacts": ARTIFACTS}
+
+
+class ReadingRoom(Room):
+    """One report: as it is, or as it could be written."""
+
+    AUTO_FOCUS = ""
+    DEFAULT_CSS: ClassVar[str] = """
+    ReadingRoom #report-state { height: auto; max-height: 4; padding: 0 1; }
+    ReadingRoom #report-tabs { height: 1; background: $panel; }
+    """
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.shown: Preview | None = None
+        self.view = 0
+        self.job: Job | None = None
+        self.said: list[str] = []
+        self._standing = ""
+
+    def content(self) -> ComposeResult:
+        """How it stands, the views, the text."""
+        yield Static(id="report-state", markup=False)
+        yield Static(id="report-tabs", markup=False)
+        lines = Lines(id="report-lines")
+        lines.can_focus = False
+        yield lines
+
+    @property
+    def subject(self) -> str:
+        """What the report is about, as the command names it."""
+        found = self.here.out or self.here.graph
+        if found is None:
+            raise UsageError("no graph is chosen", "a report is about one", "press 1 for Home; enter on a graph picks it")
+        return found
+
+    def equivalent(self) -> list[str]:
+        """What shows this, or would write it."""
+        if self.shown is not None and self.shown.is_there:
+            return ["report", str(self.shown.folder), "--preview"]
+        return ["report", self.here.out or self.here.graph or "RUN/ID"]
+
+    def can(self, action: str) -> bool:
+        """A report that is there can be verified, copied and edited; what runs can be stopped."""
+        there = self.shown is not None and self.shown.is_there
+        running = self.job is not None and self.job.running
+        match action.removeprefix("report."):
+            case "stop":
+                return running
+            case "write":
+                return not running
+            case "verify":
+                return there and not running
+            case "copy" | "copy_path" | "edit":
+                return there
+            case _:
+                return True
+
+    def on_mount(self) -> None:
+        """Looks for a report that is there."""
+        super().on_mount()
+        self._look()
+
+    def on_screen_resume(self) -> None:
+        """A minification may have written its report meanwhile."""
+        super().on_screen_resume()
+        if self.shown is not None and not self.shown.is_there:
+            self._look()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lines break elsewhere."""
+        self.call_after_refresh(self._show)
+
+    def _look(self, folder: Path | None = None) -> None:
+        out, subject = self.here.out, self.subject
+
+        def read() -> Preview:
+            places = [folder] if folder else [Path(out)] if out else reports(subject, Path.cwd())
+            found = [Preview.of(place) for place in places]
+            return next((preview for preview in found if preview.is_there), found[0] if found else Preview(Path(out or subject)))
+
+        self.work(read, self._take, group="report", doing="read")
+
+    def _take(self, found: Preview) -> None:
+        self.shown = found
+        self.refresh_bindings()
+        self._show(keep=False)
+
+    # -- showing
+
+    def _show(self, keep: bool = True) -> None:
+        if not self.is_mounted or self.shown is None:
+            return
+        self.query_one("#report-state", Static).update(self._state(self.shown))
+        tabs = Text(no_wrap=True)
+        for number, name in enumerate(VIEWS):
+            tabs.append(f" {name} ", "bold reverse" if number == self.view else "")
+        self.query_one("#report-tabs", Static).update(tabs, layout=False)
+        texts = self._texts(self.shown, VIEWS[self.view])
+        lines = self.query_one(Lines)
+        if VIEWS[self.view] != "Repro":
+            texts = wrapped(texts, lines.scrollable_content_region.width)
+        lines.show(texts, keep=keep)
+
+    def _state(self, found: Preview) -> Text:
+        if self.job is not None and self.job.running:
+            first = f"{self.job.line} runs; c stops it"
+        elif self._standing:
+            first = self._standing
+        elif found.is_there:
+            rate = f"; its repro failed in {found.shown} of {found.times} fresh processes" if found.times else ""
+            first = f"a report is there: {found.folder}{rate}"
+        else:
+            first = "no report is there yet: w writes one into a new folder; nothing is overwritten, nothing is sent"
+        return Text(plain(first), "bold")
+
+    def _texts(self, found: Preview, view: str) -> list[Text]:
+        dark = self.app.current_theme.dark
+        if view == "Words":
+            said = self.said or ["nothing was said yet: v verifies, w writes"]
+            return [Text(plain(line)) for line in said]
+        if not found.is_there:
+            holds = "What a report holds: issue.md (the issue text), repro.py (needs torch alone), artifacts.zip."
+            return [Text(warning(), "yellow"), Text(), Text(holds)]
+        if view == "Shared":
+            lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in found.sentences()]
+            return [Text(warning(), "yellow"), Text(), *lines, Text(), *(Text(plain(line), "dim") for line in found.source_lines)]
+        if view == "Issue":
+            return markdown(found.issue, dark=dark) if found.issue else [Text(f"there is no {ISSUE}", "dim")]
+        if view == "Repro":
+            none = [Text(f"there is no {REPRO}: the issue text says why", "dim")]
+            return python(found.repro, dark=dark) if found.repro else none
+        return self._artifacts(found)
+
+    def _artifacts(self, found: Preview) -> list[Text]:
+        if not found.members:
+            why = f"there is no {ARTIFACTS} here: minify writes none; w writes a report with one into a new folder"
+            return [Text(plain(found.damage or why), "dim")]
+        return [Text(f"{size_text(size):>10}  {plain(name)}") for name, size in found.members]

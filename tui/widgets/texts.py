@@ -1,0 +1,74 @@
+"""Texts of files as lines for `Lines`: Python with colours, Markdown lightly: headings, code, comments and lists told apart.
+
+Only what is asked for is made; control characters become escapes. Knows no room.
+
+>>> [line.plain for line in markdown("### Title\\n\\ntext")]
+['Title', '', 'text']
+"""
+
+from __future__ import annotations
+
+import re
+
+from rich.text import Text
+
+from ...dumps.tables import plain
+
+_INLINE = re.compile(r"\*\*(?P<bold>[^*]+)\*\*|`(?P<code>[^`]+)`")
+_MOST_COLOURED = 200_000
+"""Characters above which a program is shown without colours."""
+
+
+def python(text: str, *, dark: bool = True) -> list[Text]:
+    """A program, a line each."""
+    lines = [plain(line) for line in text.split("\n")]
+    if len(text) > _MOST_COLOURED:
+        return [Text(line) for line in lines]
+    from rich.syntax import Syntax
+
+    syntax = Syntax("", "python", theme="ansi_dark" if dark else "ansi_light", background_color="default")
+    coloured = syntax.highlight("\n".join(lines))
+    found = list(coloured.split("\n", allow_blank=True))
+    return found[: len(lines)]
+
+
+def markdown(text: str, *, dark: bool = True) -> list[Text]:
+    """An issue text: its marks are gone where the look says the same; code blocks in Python are coloured."""
+    lines: list[Text] = []
+    block: list[str] | None = None
+    fence = language = ""
+    for line in text.split("\n"):
+        if block is not None:
+            if line.rstrip() == fence:
+                body = "\n".join(block)
+                code = python(body, dark=dark) if language == "python" else _dim(body)
+                lines += [Text("  ").append_text(one) for one in code]
+                block = None
+            else:
+                block.append(line)
+        elif line.startswith("```"):
+            fence = "`" * (len(line) - len(line.lstrip("`")))
+            language, block = line[len(fence) :].strip(), []
+        elif line.startswith("#"):
+            lines.append(Text(plain(line.lstrip("#").strip()), "bold underline"))
+        elif line.startswith("<!--"):
+            lines.append(Text(plain(line.removeprefix("<!--").removesuffix("-->").strip()), "yellow"))
+        else:
+            lines.append(_inline(line))
+    return lines + [Text(plain(line)) for line in block or ()]
+
+
+def _dim(text: str) -> list[Text]:
+    return [Text(plain(line), "dim") for line in text.split("\n")]
+
+
+def _inline(line: str) -> Text:
+    """One line with **bold** and `code`; "- " becomes a bullet."""
+    line = plain(line)
+    text = Text("• " if line.startswith("- ") else "")
+    at = 2 if line.startswith("- ") else 0
+    for found in _INLINE.finditer(line, at):
+        text.append(line[at : found.start()])
+        text.append(found["bold"] or found["code"], "bold" if found["bold"] else "cyan")
+        at = found.end()
+    return text.append(line[at:])
