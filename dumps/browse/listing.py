@@ -29,7 +29,7 @@ _MOST_NOTES = 8
 
 
 class Line(msgspec.Struct):
-    """One line. `key` names it for the cursor, `target` is what commands take, `text` is all that has no column.
+    """One line. `key` names it for the cursor, `target` is what commands take (`run` for its run), `text` has no column.
 
     `folds`: it has lines of its own below; `since` is when it went in flight (0: it is not).
     """
@@ -46,6 +46,7 @@ class Line(msgspec.Struct):
     error: str = ""
     bad: bool = False
     target: str = ""
+    run: str = ""
     path: Path | None = None
     folds: bool = False
     since: float = 0.0
@@ -67,7 +68,7 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
 
     `name` is what a user calls it, and what its graphs' ids are put behind (a packed run lies in another folder)."""
     key = f"run {name}"
-    head = Line(key, "run", name, depth, target=name, path=run.path, folds=run.record is not None)
+    head = Line(key, "run", name, depth, target=name, run=name, path=run.path, folds=run.record is not None)
     head.text, head.status, head.bad = _run_text(run)
     lines = [head]
     if run.record is None:
@@ -82,6 +83,7 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
         bad = end.status in ("failed", "killed", "died")
         if len(ends) > 1 or bad:
             line = Line(f"{key} {process.name}", "process", _process_name(process), below, status=end.status, bad=bad, folds=True)
+            line.run = name
             told = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
             line.text = plain(told) or _many(len(process.states), "graph")
             lines.append(line)
@@ -124,7 +126,11 @@ def _run_text(run: Following) -> tuple[str, str, bool]:
     parts.append(one_line(" ".join(run.record.command), 60))
     if run.state == "vanished":
         return "the folder is not there any more; this is what was read before", "vanished", True
-    return " · ".join(part for part in parts if part), "running" if run.state == "running" else "", bool(failed)
+    return " · ".join(part for part in parts if part), "running" if _lives(run) else "", bool(failed)
+
+
+def _lives(run: Following) -> bool:
+    return run.state == "running" and any(process.liveness == "alive" for process in run.processes)
 
 
 def _many(count: int, what: str) -> str:
@@ -140,8 +146,8 @@ def _graph_line(key: str, run: str, row: index.Row, depth: int) -> Line:
     error = one_line(row.error or "", 200) or ("" if row.saved else "it was not saved")
     return Line(
         f"{key} {row.process} {row.local}", "graph", row.id, depth, stage=row.stage, nodes=row.nodes, status=status,
-        seconds=row.seconds, error=error, bad=row.status == "failed" or row.lost, target=f"{run}/{row.id}", path=row.path,
-        since=since, saved=row.saved,
+        seconds=row.seconds, error=error, bad=row.status == "failed" or row.lost, target=f"{run}/{row.id}", run=run,
+        path=row.path, since=since, saved=row.saved,
     )  # fmt: skip
 
 
@@ -229,7 +235,8 @@ def following_text(run: Following) -> str:
         "vanished": "the folder is not there any more", "unreadable": "run.json is damaged",
         "unknown": "on another host: whether it lives can be told there only",
     }  # fmt: skip
-    parts = [states.get(run.state, run.state)]
+    resting = run.state == "running" and run.processes and not _lives(run)
+    parts = ["no process of it lives just now" if resting else states.get(run.state, run.state)]
     if run.state != "waiting":
         parts.append(_many(len(run.rows), "graph"))
     flight = run.in_flight

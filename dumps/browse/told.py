@@ -17,7 +17,7 @@ from .follow import POLL_S, Following
 
 def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
     """Lines as they come, until the run has ended, vanished or cannot be read; `wait` is called in between."""
-    steps: dict[tuple[str, str], tuple[str, float]] = {}
+    steps: dict[tuple[str, str], tuple[str, float, bool]] = {}
     ended: set[str] = set()
     told_waiting = False
     while True:
@@ -26,7 +26,7 @@ def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
             told_waiting = True
             yield f"waiting for {run.path}: it is not there yet"
         for row in run.rows:
-            step = (row.status, row.since)
+            step = (row.status, row.since, row.lost)
             if steps.get((row.process, row.local)) != step:
                 steps[row.process, row.local] = step
                 yield _step(row)

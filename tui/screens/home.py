@@ -177,9 +177,8 @@ class HomeRoom(ListMoves):
         """The graph under the cursor is what the other screens are about."""
         line = self.line
         graph = line.target if line is not None and line.kind == "graph" and line.saved else None
-        run = line.key.split(" ")[1] if line is not None and line.kind in ("run", "process", "graph") else None
         out = line.target if line is not None and line.kind == "out" else None
-        self.here = Here(run=self.named_run or run, graph=graph, out=out)
+        self.here = Here(run=self.named_run or (line.run if line else None) or None, graph=graph, out=out)
         self._advise()
 
     def _advise(self) -> None:
@@ -248,6 +247,7 @@ class HomeRoom(ListMoves):
         elif line.kind == "job":
             self._open_job(line)
         elif line.key.startswith("packed "):
+            self._seen.add(f"run {line.name}")  # it begins unfolded
             self.work(lambda: self.overview.open_packed(line.name), lambda _: self._look(), doing="unpacking")
         elif line.folds:
             self.do_home_fold()
@@ -321,9 +321,9 @@ class HomeRoom(ListMoves):
     def do_home_why(self) -> None:
         """Why the graphs of the run, or this graph's compile, exist."""
         line = self.line
-        if line is None or line.kind not in ("run", "process", "graph"):
+        if line is None or not line.run:
             raise UsageError("why of what?", "this line is no run and no graph", "move to one")
-        target = line.target if line.kind == "graph" and line.saved else line.key.split(" ")[1]
+        target = line.target if line.kind == "graph" and line.saved else line.run
         panel = self.query_one(NotePanel)
         panel.show(f"why {target}", "reading ...")
         width = max(40, self.size.width - 6)

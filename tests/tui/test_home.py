@@ -1,0 +1,207 @@
+"""Home on real folders: what is listed, where the cursor stands, and that whatever is damaged or gone is a line that says so."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from graphdbg.tui.app import Workbench
+from graphdbg.tui.here import Here
+from graphdbg.tui.jobs import Job
+from graphdbg.tui.screens.home import HomeRoom
+from graphdbg.tui.screens.minify import MinifyRoom
+from graphdbg.tui.start import first_room
+from graphdbg.tui.widgets.note_panel import NotePanel
+
+from ..dumps.graphs import chain, new_run
+from .stories import play, shown, until
+
+
+def listed(home: HomeRoom) -> list[tuple[str, str, str]]:
+    return [(line.kind, line.name, line.status) for line in home.lines]
+
+
+def test_home_begins_at_the_failed_graph_and_says_what_to_do(work: Path) -> None:
+    home = HomeRoom(Here())
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: home.looked and home.lines, "the list")
+        assert listed(home) == [("run", "myrun", ""), ("graph", "0_0/joint", "ran"), ("graph", "0_0/forward", "failed")]
+        assert home.line is not None
+        assert home.line.name == "0_0/forward"
+        assert home.here == Here(run="myrun", graph="myrun/0_0/forward")
+        text = shown(app)
+        assert "0_0/forward: LoweringException. 4 triage · 5 shrink" in text
+        assert "✗ failed" in text
+        assert "1.25" in text
+        await until(pilot, lambda: "    1  LoweringException" in shown(app), "the number of kernels")
+        await pilot.press("k")
+        assert home.here.graph == "myrun/0_0/joint"
+        await pilot.press("n")
+        assert home.here.graph == "myrun/0_0/forward"
+        await pilot.press("enter")
+        assert app.room is not None
+        assert (app.room.ROOM, app.room.here.graph) == ("graph", "myrun/0_0/forward")
+
+    play(story, home)
+
+
+def test_filter_fold_and_why(work: Path) -> None:
+    home = HomeRoom(Here(run="myrun"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: home.looked and home.lines, "the list")
+        await pilot.press("f", *"-ran")
+        assert [name for _, name, _ in listed(home)] == ["myrun", "0_0/forward"]
+        assert "1 of 2 graphs" in shown(app)
+        assert home.equivalent() == ["ls", "myrun", "--filter", "-ran"]
+        await pilot.press("space", *"xyz")
+        assert home.lines == []
+        assert "nothing has all of these words: -ran xyz" in shown(app)
+        await pilot.press("escape")
+        assert len(home.lines) == 3
+        await pilot.press("home", "space")
+        assert listed(home) == [("run", "myrun", "")]
+        await pilot.press("enter")
+        assert len(home.lines) == 3
+        await pilot.press("w")
+        panel = home.query_one(NotePanel)
+        await until(pilot, lambda: "Nothing says why these graphs exist" in panel.text, "why")
+        await pilot.press("escape")
+        assert not panel.has_class("shown")
+        assert home.rows.has_focus
+
+    play(story, home)
+
+
+def test_an_empty_folder_says_how_to_begin(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = HomeRoom(Here())
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: home.looked, "the look")
+        assert "graphdbg dump -o myrun train.py · F1 tour" in shown(app)
+        await pilot.press("enter")
+        assert app.troubles[-1].error.what == "nothing is listed"
+
+    play(story, home, size=(140, 30))
+
+
+def test_damaged_runs_processes_and_journals_are_lines_and_all_else_is_listed(work: Path) -> None:
+    shutil.copytree("myrun", "broken")
+    Path("broken/run.json").write_text('{"format": 1, "comm')
+    shutil.copytree("myrun", "torn")
+    journal = next(Path("torn").glob("*/journal.jsonl"))
+    journal.write_bytes(b"\xff\xfenonsense\n" + journal.read_bytes() + b'{"t":1,"ki')
+    next(Path("torn").glob("*/process.json")).write_text("[]")
+    Path("bad.zip").write_text("no archive")
+    home = HomeRoom(Here())
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: home.looked and len(home.lines) > 4, "the list")
+        lines = {line.name: line for line in home.overview.lines}
+        assert lines["broken"].status == "damaged"
+        assert "the file is cut off" in lines["broken"].text
+        notes = [line.name for line in home.overview.lines if line.kind == "note" and line.bad]
+        assert any("line 1: damaged and skipped" in note for note in notes)
+        assert any("process.json" in note for note in notes)
+        assert sum(line.kind == "graph" for line in home.overview.lines) == 4
+        home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.name == "bad.zip"))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.troubles, "the panel")
+        assert "bad.zip" in app.troubles[-1].text
+        await pilot.press("escape")
+        home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.name == "broken"))
+        await pilot.press("enter")
+        assert "broken cannot be opened" in app.troubles[-1].text
+
+    play(story, home)
+
+
+def test_a_run_that_vanishes_is_told_and_one_that_comes_is_listed(work: Path) -> None:
+    home = HomeRoom(Here())
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: home.looked and home.lines, "the list")
+        await pilot.press("k")
+        shutil.move("myrun", "elsewhere")
+        await until(pilot, lambda: "✗ vanished" in shown(app) and "elsewhere" in shown(app), "the news")
+        assert home.line is not None
+        assert home.line.target == "myrun/0_0/joint"
+        assert not app.troubles
+        await pilot.press("r", "j", "w", "escape", "escape")
+        assert app.is_running
+
+    play(story, home)
+
+
+def test_processes_that_died_and_what_was_left_out(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, first = new_run(Path("myrun"))
+    for rank in range(2):
+        process = run.process(rank=rank)
+        process.save_graph(chain("0_0/forward"))
+        process.journal.event("compiling", graph="0_0/forward")
+        (process.path / "exit.json").write_text(f'{{"format": 1, "pid": 1, "code": {-9 if rank else 0}}}')
+        process.journal.close()
+    first.journal.event("left_out", graph="9_0/forward", reason="--max-disk 8000000")
+    first.close()
+    home = HomeRoom(Here(run="myrun"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: home.looked and home.lines, "the list")
+        told = {line.name: line for line in home.lines if line.kind == "process"}
+        assert [line.status for line in told.values()] == ["ended", "killed", "ended"]
+        assert "SIGKILL" in next(line.text for line in told.values() if line.bad)
+        assert [line.status for line in home.lines if line.kind == "graph"] == ["compiling, died"] * 2
+        assert any("left out: 1 graph by --max-disk 8000000" in line.name for line in home.lines)
+
+    play(story, home)
+
+
+def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) -> None:
+    pack_here()
+    Path("out").mkdir()
+    Path("out/journal.jsonl").write_text('{"header": {}}\n')
+    job = Job(["ls", "not there"])
+    assert job.wait(20)
+    home = HomeRoom(Here())
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: home.looked and any(line.kind == "job" for line in home.lines), "the list")
+        assert ("out", "out", "stopped") in listed(home)
+        home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.kind == "job"))
+        assert "ended with exit code 2" in shown(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "neither a run" in home.query_one(NotePanel).text, "what the job said")
+        await pilot.press("escape", "x")
+        assert "it is not running: ended" in app.troubles[-1].text
+        await pilot.press("escape")
+        home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.name == "bug.zip"))
+        await pilot.press("enter")
+        await until(pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's graphs")
+
+    play(story, home)
+
+
+def pack_here() -> None:
+    import click.testing
+
+    from graphdbg.dumps.commands.pack import pack as command
+
+    done = click.testing.CliRunner().invoke(command, ["myrun", "-o", "bug.zip"])
+    assert done.exit_code == 0, done.output
+
+
+def test_what_target_may_be(work: Path) -> None:
+    pack_here()
+    Path("out").mkdir()
+    Path("out/events.jsonl").write_text("")
+    assert isinstance(first_room(None), HomeRoom)
+    assert first_room("myrun").here == Here(run="myrun")
+    assert first_room("myrun/0_0/forward").here == Here(run="myrun", graph="myrun/0_0/forward")
+    assert first_room("bug.zip").here == Here(run="bug.zip")
+    assert first_room("bug.zip/0_0/forward").here == Here(run="bug.zip", graph="bug.zip/0_0/forward")
+    assert isinstance(first_room("out"), MinifyRoom)
