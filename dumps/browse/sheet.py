@@ -35,6 +35,7 @@ Line = tuple[Span, ...]
 class Sheet:
     """`lines` are marked lines, or the plain ones of a file in `language`, then numbered from `first`. `top` is the line to look
     at, `marked` those that all is about, by position. `choice` says which of several things this is: "2/3". `path` is the file.
+    `inside` are lines in another language.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Sheet:
     choice: str = ""
     notes: list[str] = field(default_factory=list[str])
     path: str = ""
+    inside: list[tuple[range, str]] = field(default_factory=list["tuple[range, str]"])
 
     def is_marked(self, position: int) -> bool:
         """Whether a line is one that all is about."""

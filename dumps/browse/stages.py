@@ -175,7 +175,7 @@ def sheet_of(related: Related, view: GraphView, index: int, found: Sequence[Coun
         if graph.id in related.unread:
             lines.append(line((f"{graph.stage:<{width}}  ", TITLE), (related.unread[graph.id], BAD)))
         elif not nodes:
-            lines.append(line((f"{graph.stage:<{width}}  ", TITLE), ("nothing there is known to be this node", DIM)))
+            lines.append(line((f"{graph.stage:<{width}}  ", TITLE), (_why_none(related.saved.stage, graph.stage), DIM)))
         for place, one in enumerate(nodes[:MOST]):
             label = f"{graph.stage if place == 0 else '':<{width}}  "
             told = f"  {one.target if one.target != one.name else ''}" + (f"  ({one.how})" if place == 0 else "")
@@ -183,3 +183,9 @@ def sheet_of(related: Related, view: GraphView, index: int, found: Sequence[Coun
         if len(nodes) > MOST:
             lines.append(line(" " * (width + 2), (f"and {len(nodes) - MOST} more", DIM)))
     return Sheet("the same node at the other stages", lines, 0, marked)
+
+
+def _why_none(mine: str, stage: str) -> str:
+    if not _sides(mine) & _sides(stage):
+        return "the other side of autograd: its partners are told with the detail"
+    return "nothing there is known to be this node"

@@ -1,0 +1,231 @@
+"""Boxes in rows, joined by lines, as text: what uses stands below what is used. Knows no graph, no terminal, no colours.
+
+Each value is one net of lines: from the bottom of the box that makes it to the tops of the boxes that use it, each at a place of
+its own; through rows in between it runs in a column of its own. Lines of two values only ever cross, and show a bridge there.
+Rows that do not fit are split, boxes are ordered by where their neighbours are (the barycentre method of Sugiyama et al. 1981).
+
+>>> lines, top = drawn([Box(0, "x", 0, ["x"], []), Box(1, "sin", 1, ["sin"], [0])], 80)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .canvas import DOWN, UP, Canvas
+from .sheet import HERE, LINK, Line
+
+GAP = 2
+_SWEEPS = 4
+
+
+@dataclass
+class Box:
+    """`inputs` are the ids of the boxes whose values it uses; `hidden` counts inputs and users that are not drawn; `node` is
+    where a click leads."""
+
+    id: int
+    node: str
+    row: int
+    words: list[str]
+    inputs: list[int]
+    hidden: tuple[int, int] = (0, 0)
+    focus: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns with the frame."""
+        marks = [len(f"+{count}") + 5 for count in self.hidden if count]
+        return max(7, 2 * len(self.inputs) + 3, *(len(word) + 4 for word in self.words), *marks)
+
+
+@dataclass
+class _Item:
+    """A box, or a line on its way through a row (`box` is None), of the value of `net`."""
+
+    net: int
+    width: int
+    box: Box | None = None
+    x: int = 0
+    above: list[_Item] = field(default_factory=list["_Item"])
+    below: list[_Item] = field(default_factory=list["_Item"])
+    ports: dict[int, int] = field(default_factory=dict[int, int])
+    """The columns where the lines of other nets come in."""
+
+    @property
+    def bottom(self) -> int:
+        """The column where its own line goes out."""
+        return self.x + self.width // 2
+
+    def arrange(self, taken: dict[int, int]) -> None:
+        """Chooses the columns for what comes in, straight below where it comes from if that can be, and none that another net
+        comes down in (`taken`: column -> net)."""
+        wanted = sorted(self.above, key=lambda item: item.bottom)
+        count = len(wanted)
+        if self.box is None:
+            self.ports = {wanted[0].net: self.x}
+            return
+        low, high = self.x + 1, self.x + self.width - 2
+
+        def columns(start: int) -> list[int]:
+            return [start + 2 * number for number in range(count)]
+
+        def clashes(start: int) -> tuple[int, int, int]:
+            pairs = list(zip(wanted, columns(start), strict=True))
+            bad = sum(taken.get(column, item.net) != item.net for item, column in pairs)
+            bent = sum(item.bottom != column for item, column in pairs)
+            return bad, bent, abs(start + count - 1 - self.bottom)
+
+        if count:
+            best = min(range(low, max(low, high - 2 * (count - 1)) + 1), key=clashes)
+            self.ports = {item.net: column for item, column in zip(wanted, columns(best), strict=True)}
+
+
+def drawn(boxes: list[Box], width: int) -> tuple[list[Line], int]:
+    """The lines, and which of them is the first of the box in focus."""
+    rows = _rows(boxes, width)
+    _order(rows)
+    _place(rows, width)
+    canvas = Canvas()
+    y, focus = 0, 0
+    for number, row in enumerate(rows):
+        height = max((len(item.box.words) + 2 for item in row if item.box), default=1)
+        for item in row:
+            if item.box is None:
+                canvas.vertical(item.net, item.x, y, y + height - 1)
+            else:
+                _draw_box(canvas, item, item.box, y, height)
+                focus = y if item.box.focus else focus
+        y += height
+        if number + 1 < len(rows):
+            y = _channel(canvas, row, y)
+    return canvas.lines(), focus
+
+
+def _rows(boxes: list[Box], width: int) -> list[list[_Item]]:
+    """Items by row, with the columns that pass through; a row that does not fit is split."""
+    by_row: dict[int, list[Box]] = {}
+    for box in boxes:
+        by_row.setdefault(box.row, []).append(box)
+    parts: list[list[Box]] = []
+    for number in sorted(by_row):
+        parts.append([])
+        used = 0
+        for box in by_row[number]:
+            if used and used + box.width > width:
+                parts.append([])
+                used = 0
+            parts[-1].append(box)
+            used += box.width + GAP
+    rows = [[_Item(box.id, box.width, box) for box in part] for part in parts]
+    place = {box.id: number for number, part in enumerate(parts) for box in part}
+    last = dict(place)
+    for box in boxes:
+        for used in box.inputs:
+            last[used] = max(last[used], place[box.id])
+    items = {item.net: item for row in rows for item in row}
+    for net, item in items.items():
+        before = item
+        for number in range(place[net] + 1, last[net]):
+            passing = _Item(net, 1, None, above=[before])
+            before.below.append(passing)
+            rows[number].append(passing)
+            before = passing
+    chains = {(item.net, number): item for number, row in enumerate(rows) for item in row}
+    for box in boxes:
+        for used in box.inputs:
+            above, below = chains[used, place[box.id] - 1], items[box.id]
+            above.below.append(below)
+            below.above.append(above)
+    return rows
+
+
+def _order(rows: list[list[_Item]]) -> None:
+    """Orders each row by the mean place of what is above it, then below it, and so on."""
+    for sweep in range(_SWEEPS):
+        down = sweep % 2 == 0
+        for row in rows if down else reversed(rows):
+            places = {id(item): number for other in rows for number, item in enumerate(other)}
+
+            def wanted(item: _Item, places: dict[int, int] = places, down: bool = down) -> float:
+                near = item.above if down else item.below
+                return sum(places[id(other)] for other in near) / len(near) if near else places[id(item)]
+
+            row.sort(key=wanted)
+
+
+def _place(rows: list[list[_Item]], width: int) -> None:
+    """Columns: as near below its inputs as order and width allow; a passing line straight down, where nobody else comes down."""
+    taken: dict[int, int] = {}
+    for row in rows:
+        free = 0
+        for item in row:
+            centres = [other.bottom for other in item.above]
+            item.x = max(free, round(sum(centres) / len(centres)) - item.width // 2 if centres else free, 0)
+            free = item.x + item.width + (GAP if item.box else 1)
+        limit = max(width, sum(item.width + 1 for item in row))
+        for item in reversed(row):
+            item.x = max(0, min(item.x, limit - item.width))
+            limit = item.x - (GAP if item.box else 1)
+        free = 0
+        for item in row:
+            item.x = max(item.x, free)
+            while item.box is None and taken.get(item.x, item.net) != item.net:
+                item.x += 1
+            item.arrange(taken)
+            free = item.x + item.width + 1
+        taken = {item.bottom: item.net for item in row if item.below}
+
+
+def _draw_box(canvas: Canvas, item: _Item, box: Box, y: int, height: int) -> None:
+    frame = "╔═╗║╚╝" if box.focus else "┌─┐│└┘"
+    inner = item.width - 2
+    out = ("╤" if box.focus else "┬") if item.below else frame[1]
+    top = [frame[1]] * inner
+    bottom = [frame[1]] * inner
+    for edge, count in ((top, box.hidden[0]), (bottom, box.hidden[1])):
+        if count:
+            mark = f"+{count}"
+            edge[inner - len(mark) :] = mark
+    for column in item.ports.values():
+        top[column - item.x - 1] = "▼"
+    bottom[item.bottom - item.x - 1] = out
+    kind = HERE if box.focus else ""
+    canvas.text(item.x, y, frame[0] + "".join(top) + frame[2], kind)
+    for number, word in enumerate(box.words, 1):
+        canvas.text(item.x, y + number, frame[3], kind)
+        canvas.text(item.x + 2, y + number, word, HERE if box.focus else LINK if number == 1 else "", box.node)
+        canvas.text(item.x + item.width - 1, y + number, frame[3], kind)
+    end = y + len(box.words) + 1
+    canvas.text(item.x, end, frame[4] + "".join(bottom) + frame[5], kind)
+    if item.below and end < y + height - 1:
+        canvas.vertical(item.net, item.bottom, end + 1, y + height - 1)
+
+
+def _channel(canvas: Canvas, row: list[_Item], y: int) -> int:
+    """The lines from a row to the next, from line y on; returns the line after them."""
+    nets = [(item, [other.ports[item.net] for other in item.below]) for item in row if item.below]
+    bent = [(item, tops) for item, tops in nets if any(top != item.bottom for top in tops)]
+    tracks: list[list[tuple[int, int]]] = []
+    at: dict[int, int] = {}
+    for item, tops in sorted(bent, key=lambda net: (min([net[0].bottom, *net[1]]), net[0].bottom)):
+        low, high = min(item.bottom, *tops), max(item.bottom, *tops)
+        track = next((n for n, used in enumerate(tracks) if all(high < a - 1 or low > b + 1 for a, b in used)), len(tracks))
+        if track == len(tracks):
+            tracks.append([])
+        tracks[track].append((low, high))
+        at[id(item)] = y + track
+    end = y + max(1, len(tracks))
+    for item, tops in nets:
+        if id(item) not in at:
+            canvas.vertical(item.net, item.bottom, y, end - 1)
+            continue
+        track = at[id(item)]
+        canvas.vertical(item.net, item.bottom, y, track - 1)
+        canvas.mark(item.net, item.bottom, track, UP)
+        canvas.horizontal(item.net, min(item.bottom, *tops), max(item.bottom, *tops), track)
+        for top in set(tops):
+            canvas.mark(item.net, top, track, DOWN)
+            canvas.vertical(item.net, top, track + 1, end - 1)
+    return end
+
+
