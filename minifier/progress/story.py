@@ -23,7 +23,7 @@ from ..search.tiers import TIERS
 
 ORDER = ("sanity", *(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, "verification")
 """The steps of a search in their order, as far as they are known before it says so itself."""
-FIXED = frozenset({"sanity", "verification", "measuring"})
+FIXED = frozenset({"sanity", "verification", "measuring", "report"})
 """Steps that cannot be left out."""
 UNTOLD = "nodes"
 """The step of queries of which nobody wrote the step."""
@@ -137,7 +137,9 @@ class Story:
     queries: list[Query] = field(default_factory=list[Query])
     points: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     turns: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """After how many queries which step began."""
+    """After how many queries another step asked."""
+    begun: list[str] = field(default_factory=list[str])
+    """The steps in the order in which they began."""
     steps: dict[str, StepCount] = field(default_factory=dict[str, StepCount])
     asked: Counter[str] = field(default_factory=Counter[str])
     verdicts: Counter[str] = field(default_factory=Counter[str])
@@ -184,7 +186,7 @@ class Story:
     def _take_step(self, line: Mapping[str, Any]) -> None:
         self.step = str(line["step"])
         self._step(self.step).begun = True
-        self.turns.append((len(self.queries), self.step))
+        self.begun.append(self.step)
 
     def _take_asking(self, line: Mapping[str, Any]) -> None:
         number = int(line.get("number") or line.get("queries") or len(self.queries) + 1)
@@ -197,6 +199,8 @@ class Story:
             len(self.queries) + 1, **text, nodes=int(line.get("nodes") or 0), input_bytes=int(line.get("input_bytes") or 0),
             seconds=float(line.get("seconds") or 0), improved=bool(line.get("improved")), recalled=bool(line.get("recalled")),
         )  # fmt: skip
+        if not self.queries or self.queries[-1].step != query.step:
+            self.turns.append((len(self.queries), query.step))
         self.queries.append(query)
         self.asked[query.purpose] += 1
         answered = min((number for number, flight in self.flying.items() if flight.case == query.case), default=0)
@@ -232,6 +236,7 @@ class Story:
         known.state, known.why = state, str(line.get("why") or "")
         self.steers[name] = known
         if state == "applied":
+            self.flying = {}
             self._steer(known.what, str(line.get("step") or ""))
 
     def _take_restarted(self, line: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def facts(watched: Watched, now: float) -> list[str]:
     lines = [standing(watched, now)]
     flight = story.flight()
     running = watched.state == "running"
-    if running and flight is not None:
+    if running and flight is not None and not story.paused:
         more = f", and {len(story.flying) - 1} more at the same time" if len(story.flying) > 1 else ""
         since = f" for {span(max(0.0, now - flight.since))}" if flight.since else ""
         lines.append(f"query {flight.number} runs{since}{more}")
@@ -69,7 +69,8 @@ def facts(watched: Watched, now: float) -> list[str]:
 def _time(watched: Watched, now: float) -> str:
     story = watched.story
     running = watched.state == "running"
-    spent = (now if running else story.last) - story.began if story.began else sum(query.seconds for query in story.queries)
+    known = (now if running else story.last) - story.began
+    spent = known if story.began else sum(query.seconds for query in story.queries)
     parts = [f"{span(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
     if story.pace_s():
         parts.append(f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end")
@@ -77,7 +78,7 @@ def _time(watched: Watched, now: float) -> str:
         parts.append(f"about {span(max(1.0, story.left_s(now)))} left")
     if story.known:
         parts.append(f"{story.known} answers were known from before")
-    return ", ".join(parts) if story.queries else ""
+    return ", ".join(parts) if story.queries or story.began else ""
 
 
 def step_line(step: StepCount, story: Story, *, running: bool) -> tuple[str, str]:
@@ -96,9 +97,9 @@ def steps(watched: Watched) -> list[StepCount]:
     """The steps that were begun or may come."""
     story = watched.story
     over = watched.state in ("ended", "dead", "unknown")
-    order = {name: place for place, (_, name) in reversed(list(enumerate(story.turns)))}
+    order = {name: place for place, name in reversed(list(enumerate(story.begun)))}
     shown = [step for step in story.steps.values() if step.begun or (not over and step.name != UNTOLD)]
-    return sorted(shown, key=lambda step: (step.name != "sanity", order.get(step.name, len(order) + len(story.turns))))
+    return sorted(shown, key=lambda step: (step.name != "sanity", order.get(step.name, len(story.begun))))
 
 
 def steerable(step: StepCount) -> bool:

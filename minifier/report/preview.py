@@ -22,8 +22,8 @@ from .issue import PRIVACY
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
 MARKERS = {
-    "~": "home folders", "<tmp>": "scratch folders", "<site-packages>": "library folders", "<python>": "library folders",
-    "<graphdbg>": "library folders", "<user>": "user names", "<secret>": "credentials",
+    "~": "home folder", "<tmp>": "scratch folder", "<site-packages>": "library folder", "<python>": "library folder",
+    "<graphdbg>": "library folder", "<user>": "user name", "<secret>": "credential",
 }  # fmt: skip
 """What stands for something that was taken out -> what that was."""
 _MARKER = re.compile(r"~(?=[/\\])|<(?:tmp|site-packages|python|graphdbg|user|secret)>")
@@ -99,7 +99,7 @@ class Preview:
         parts.append("versions of this machine, by allow-list")
         lines = [f"what will be shared: {', '.join(parts)}"]
         total = sum(self.replaced.values())
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.replaced.items()))
+        kinds = ", ".join(_count(count, kind) for kind, count in sorted(self.replaced.items()))
         lines.append(f"{_count(total, 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""))
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")

@@ -22,6 +22,12 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 
+def _over(base: Style, tone: Style) -> Style:
+    """A tone on the background that is there, where it names none of its own."""
+    style = base + tone
+    return style + Style(bgcolor=base.bgcolor) if tone.bgcolor is not None and tone.bgcolor.is_default else style
+
+
 def wrapped(texts: Sequence[Text], width: int) -> list[Text]:
     """The same lines, those that are longer broken at words; what comes after the first piece is set in by two."""
     lines: list[Text] = []
@@ -130,8 +136,10 @@ class Lines(ScrollView):
             return Strip.blank(width, base)
         over = self.get_component_rich_style("lines--cursor") if index == self.cursor else Style.null()
         style = base + over
-        parts = self.texts[index].render(self.app.console, "")
-        segments = [Segment(text, style + tone if tone else style) for text, tone, _ in parts]
+        line = self.texts[index]
+        own = self.app.console.get_style(line.style, default="") if not line.spans else Style.null()
+        parts = line.render(self.app.console, "")
+        segments = [Segment(text, _over(style, own + tone if tone else own)) for text, tone, _ in parts]
         return Strip(segments).crop_extend(across, across + width, style)
 
     def on_click(self, event: events.Click) -> None:
