@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -50,6 +51,8 @@ class Workbench(Sturdy):
         """Rooms that are open, the one seen last at the end."""
         self.trail: list[Room] = []
         """How we came here, for `escape`."""
+        self.values: dict[str, Mapping[str, Sequence[float | None]]] = {}
+        """The values of nodes that were read last, by graph: min, max, NaN, Inf and error, for the columns of Graph."""
         self.settings = Settings.load()
         self.remembers = True
         self.animation_level = "none"

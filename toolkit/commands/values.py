@@ -23,7 +23,7 @@ STAGES = {
 def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, limit_s: float, imports: Sequence[str], *,
                 as_json: bool, as_lines: bool) -> int:  # fmt: skip
     """Prints the values as they come; returns the exit code: 0 nothing is wrong, 1 something is, or they could not be read."""
-    from ..node_values import node_values
+    from ..node_values.reading import node_values
     from ..node_values.words import heading, line
 
     rows: list[dict[str, Any]] = []

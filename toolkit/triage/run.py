@@ -46,8 +46,8 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
     """Judges the graphs of a run under Inductor and explains the worst failures.
 
     `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then, `heard` each
-    row. After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError when the fork server cannot live
-    here.
+    row. After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError where no fork server can
+    live.
     """
     with opened(server) as used:
         work = _Work(run, used, seed, device, limit_s, list(imports), max_time_s, told, heard)

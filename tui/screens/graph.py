@@ -138,6 +138,7 @@ class GraphRoom(GraphFind):
     def arrive(self, here: Here) -> None:
         """Shown again, perhaps for another node."""
         super().arrive(here)
+        self._take_seen()
         if here.node and self.view is not None:
             place = self.view.position(here.node)
             if place is not None and place != self._node:
@@ -180,6 +181,13 @@ class GraphRoom(GraphFind):
         self._again()
         self.prepare()
         self._mount_tabs()
+        self._take_seen()
+
+    def _take_seen(self) -> None:
+        """The values that Replay read last of this graph, as columns."""
+        seen = self.workbench.values.get(self.here.graph or "")
+        if seen and self.view is not None:
+            self.value_columns(seen)
 
     def _unreadable(self, error: BaseException) -> None:
         gc.enable()

@@ -1,0 +1,111 @@
+"""The ladder of one graph as its lines come (`triage --json-lines`): a row for each rung, which one runs, the finding.
+
+Plain data for a screen: no torch, no widget, no process. What ends without a last line is told by `lost`.
+
+>>> ladder = LadderSeen(); ladder.take({"event": "rung", "rung": "inductor", "verdict": "wrong", "error": 0.03})
+>>> ladder.cells("inductor").verdict
+'FAIL wrong'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..rungs.names import BUILT, NAMES
+from .records import FAILURES
+
+Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
+
+
+@dataclass(frozen=True)
+class RungCells:
+    """One line of the ladder, as texts; `failed`: it went wrong where eager is right."""
+
+    rung: str
+    verdict: str = ""
+    error: str = ""
+    eager: str = ""
+    seconds: str = ""
+    peak: str = ""
+    said: str = ""
+    tone: Tone = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.tone == "bad"
+
+
+@dataclass
+class LadderSeen:
+    """What is known so far; `end` is the last line's data."""
+
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    running: str = ""
+    ended: str = ""
+    """How it ended where it did not say so itself."""
+    asked: tuple[str, ...] = ()
+    end: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, event: dict[str, Any]) -> None:
+        """One line."""
+        kind = event.get("event")
+        if kind == "start":
+            self.asked = tuple(str(name) for name in event.get("rungs", ()))
+        elif kind == "running":
+            self.running = str(event.get("rung", ""))
+        elif kind == "rung":
+            self.running = ""
+            self.rows[str(event.get("rung"))] = event
+        elif kind == "end":
+            self.running, self.end = "", event
+
+    def lost(self, how: str) -> None:
+        """Its process ended without a last line."""
+        if not self.end:
+            if self.running:
+                self.rows[self.running] = {"rung": self.running, "verdict": "lost", "reason": how}
+            self.running, self.ended = "", how
+
+    @property
+    def first_failing(self) -> str | None:
+        """The rung to look at: the finding's, else the first that failed so far."""
+        if self.end.get("first_failing"):
+            return str(self.end["first_failing"])
+        return next((name for name in NAMES if self.cells(name).failed), None)
+
+    def sentence(self) -> str:
+        """The finding, or how far it is."""
+        if self.end:
+            return str(self.end.get("summary", ""))
+        if self.ended:
+            return f"the ladder {self.ended}; the rungs so far stand"
+        return f"{self.running} runs ..." if self.running else "starting ..." if self.asked or not self.rows else ""
+
+    def cells(self, rung: str) -> RungCells:
+        """The line of a rung; an empty one where nothing is known of it."""
+        if rung == self.running:
+            return RungCells(rung, "runs ...", tone="running")
+        row = self.rows.get(rung)
+        if row is None:
+            built = rung in BUILT
+            return RungCells(rung, said="" if built else "skipped, because not built yet", tone="" if built else "dim")
+        verdict, reason = str(row.get("verdict", "")), str(row.get("reason") or "")
+        notes = [str(note) for note in row.get("notes") or ()]
+        said = "; ".join(part for part in (f"because {reason}" if verdict == "skipped" else reason, *notes) if part)
+        seconds, peak = row.get("seconds"), row.get("peak_bytes")
+        return RungCells(
+            rung, f"FAIL {verdict}" if verdict in FAILURES else verdict, _size(row.get("error")), _size(row.get("eager_error")),
+            f"{seconds:.2f}" if seconds and peak else "", f"{peak / 2**20:,.0f} MB" if peak else "",
+            " ".join(said.split()), _tone(verdict),
+        )  # fmt: skip
+
+
+def _tone(verdict: str) -> Tone:
+    if verdict in FAILURES or verdict == "lost":
+        return "bad" if verdict != "lost" else "doubt"
+    return "ok" if verdict == "ok" else "dim" if verdict == "skipped" else "doubt"
+
+
+def _size(value: float | None) -> str:
+    return "" if value is None else f"{value:.1e}"

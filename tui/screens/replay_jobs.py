@@ -1,0 +1,182 @@
+"""The jobs of the replay screen: started, attached to again, their lines taken as they come, their end told.
+
+What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing itself.
+
+>>> class ReplayRoom(ReplayJobs): ROOM = "replay"
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...dumps.errors import UsageError
+from ...dumps.tables import plain
+from ...toolkit.node_values.seen import ValuesSeen
+from ...toolkit.triage.seen import LadderSeen
+from ..here import Here
+from ..job_files import Kept
+from ..jobs import Job, ending
+from ..last_jobs import age_text, of_graph
+from ..room import Room
+
+KINDS = ("values", "localize", "bisect", "triage")
+NORMAL = (0, 1)
+"""Exit codes of a command that did what it was asked: nothing fails, something does."""
+INTERRUPTED = 130
+
+Data = dict[str, Any]
+
+
+@dataclass
+class Slot:
+    """One command and what it said: `document` is the JSON that a command prints at its end."""
+
+    kind: str
+    line: str
+    job: Job | None = None
+    said: list[str] = field(default_factory=list)
+    document: Data = field(default_factory=dict)
+    code: int | None = None
+    ended_at: float = 0.0
+    stopped: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self.code is None
+
+    def state(self) -> str:
+        """One word or two for a tab."""
+        if self.runs:
+            return "▶ runs"
+        if self.stopped or self.code == INTERRUPTED:
+            return "stopped"
+        if self.code not in NORMAL:
+            return "✗ died"
+        return age_text(time.time() - self.ended_at)
+
+
+class ReplayJobs(Room):
+    """What runs, and what was found."""
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.ladder = LadderSeen()
+        self.values = ValuesSeen()
+        self.slots: dict[str, Slot] = {}
+
+    # -- what the screen says
+
+    def changed(self, kind: str, *, ended: bool = False) -> None:
+        """Something came of a job."""
+        raise NotImplementedError
+
+    # -- starting and stopping
+
+    @property
+    def graph(self) -> str:
+        """The graph that this is about. Raises UsageError where there is none."""
+        if self.here.graph is None:
+            raise UsageError("no graph is chosen", "a replay needs one", "press 1 for Home; enter on a graph picks it")
+        return self.here.graph
+
+    def start(self, kind: str, words: Sequence[str]) -> None:
+        """Starts a command in place of the last one of its kind."""
+        old = self.slots.get(kind)
+        if old is not None and old.runs:
+            raise UsageError(f"{old.line} runs", "one at a time of each kind", "x stops it")
+        slot = Slot(kind, shlex.join(["graphdbg", *words]))
+        slot.job = Job(list(words), **self._hearing(slot))
+        self._begin(slot)
+        self.workbench.jobs.add(slot.job)
+        if slot.job.note:
+            self.notify(slot.job.note, markup=False)
+        self.tell_where()
+        self.changed(kind)
+
+    def stop(self, kind: str) -> bool:
+        """Stops the command of a kind; whether there was one that runs."""
+        slot = self.slots.get(kind)
+        if slot is None or not slot.runs or slot.job is None:
+            return False
+        slot.stopped = True
+        slot.job.stop()
+        return True
+
+    def find_last(self) -> None:
+        """Attaches to the newest jobs about this graph; they may still run."""
+        graph = self.here.graph
+        if graph is not None:
+            self.work(lambda: of_graph(graph), self._attach_all, group="last", doing="looking for the last ladder")
+
+    def _attach_all(self, found: dict[str, Kept]) -> None:
+        for kind, kept in found.items():
+            if kind in self.slots:
+                continue
+            slot = Slot(kind, kept.line, ended_at=kept.ended or 0.0)
+            self._begin(slot)
+            ours = next((job for job in self.workbench.jobs if job.folder == kept.folder), None)
+            slot.job = Job.attach(kept.folder, **self._hearing(slot))
+            if ours is None and kept.state == "running":
+                self.workbench.jobs.add(slot.job)
+            self.changed(kind)
+
+    def _begin(self, slot: Slot) -> None:
+        self.slots[slot.kind] = slot
+        if slot.kind == "triage":
+            self.ladder = LadderSeen()
+        elif slot.kind == "values":
+            self.values = ValuesSeen()
+
+    # -- what comes
+
+    def _hearing(self, slot: Slot) -> dict[str, Any]:
+        return {
+            "on_batch": lambda batch: self._home(slot, lambda: self._take(slot, batch)),
+            "on_said": lambda text: self._home(slot, lambda: self._hear(slot, text)),
+            "on_end": lambda code: self._home(slot, lambda: self._over(slot, code)),
+        }
+
+    def _home(self, slot: Slot, function: Callable[[], None]) -> None:
+        """Calls a function where the screen lives; from any thread. What an older job of the kind says is left out."""
+
+        def call() -> None:
+            if self.slots.get(slot.kind) is slot:
+                self.guarded(function, doing=slot.kind)
+
+        self.call_later(call)
+
+    def _take(self, slot: Slot, batch: list[Data]) -> None:
+        for data in batch:
+            if slot.kind == "triage":
+                self.ladder.take(data)
+            elif slot.kind == "values":
+                self.values.take(data)
+            else:
+                slot.document = data
+        self.changed(slot.kind)
+
+    def _hear(self, slot: Slot, text: str) -> None:
+        slot.said.append(plain(text))
+        self.changed(slot.kind)
+
+    def _over(self, slot: Slot, code: int) -> None:
+        slot.code = code
+        slot.ended_at = slot.ended_at or time.time()
+        how = "was stopped" if slot.stopped or code == INTERRUPTED else ending(code).removeprefix("it ")
+        if slot.kind == "triage":
+            self.ladder.lost(how)
+        elif slot.kind == "values":
+            self.values.lost(how)
+            if self.here.graph is not None and self.values.rows:
+                self.workbench.values[self.here.graph] = self.values.columns()
+        if code not in (*NORMAL, INTERRUPTED) and not slot.stopped:
+            why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix("graphdbg: ")
+            error = UsageError(f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown")
+            self.trouble(error, doing=slot.kind, said=slot.said[-20:], quiet=True)
+        self.tell_where()
+        self.changed(slot.kind, ended=True)
