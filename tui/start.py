@@ -25,28 +25,32 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
 
     With `follow` a run that may not be there yet. Raises UsageError where `target` names nothing.
     """
-    from .screens.home import HomeRoom
-
     if target is None:
-        return HomeRoom(Here())
+        return _home(Here())
     target = target.rstrip("/") or target
     path = Path(target)
     if follow:
         _check_followed(target, path)
-        return HomeRoom(Here(run=target), follow=True)
+        return _home(Here(run=target), follow=True)
     if path.is_dir() and is_out(path):
         from .screens.minify import MinifyRoom
 
         return MinifyRoom(Here(out=target))
     if is_run(path):
-        return HomeRoom(Here(run=target))
+        return _home(Here(run=target))
     found = resolve(target)
     if not isinstance(found, SavedGraph):
-        return HomeRoom(Here(run=target))
+        return _home(Here(run=target))
     from .screens.graph import GraphRoom
 
     run = target.removesuffix(found.id).rstrip("/") if found.run is not None and target.endswith("/" + found.id) else None
-    return GraphRoom(Here(run=run, graph=target))
+    return GraphRoom(Here(run=run, graph=target), found)
+
+
+def _home(here: Here, *, follow: bool = False) -> Room:
+    from .screens.home import HomeRoom  # late, as all screens: the first paint waits for none that is not shown
+
+    return HomeRoom(here, follow=follow)
 
 
 def _check_followed(target: str, path: Path) -> None:
