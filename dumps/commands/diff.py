@@ -18,8 +18,10 @@ DIFFERENCE_EXIT = 1
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
 @click.option("--all", "everything", is_flag=True, help="List every node that departs, and every pair of graphs.")
+@click.option("--side-by-side", is_flag=True, help="Print both graphs beside each other; without --all only what differs.")
+@click.option("--by-seq-nr", is_flag=True, help="Put a forward beside its backward: nodes of one seq_nr in one line.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
+def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr: bool, as_json: bool) -> int:
     """Compare two graphs, runs, processes, recompiles or stages.
 
     \b
@@ -35,6 +37,8 @@ def diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     collecting = gc.isenabled()
     gc.disable()  # many small objects, and next to no garbage: collecting would cost more than all the rest
     try:
+        if side_by_side or by_seq_nr:
+            return _beside(a, b, everything, by_seq_nr, as_json)
         return _diff(a, b, everything, as_json)
     finally:
         if collecting:
@@ -73,4 +77,22 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     told += ["", "the first that differs:"] if shown and not single else []
     told += [text.details(view, terminal=on_terminal(), everything=everything) for view in shown]
     emit("\n".join(told), as_json=False)
+    return 0 if same else DIFFERENCE_EXIT
+
+
+def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: bool) -> int:
+    import msgspec
+
+    from ..diff.beside import beside, beside_text
+    from ..query import resolve_graph
+
+    if b is None:
+        option = "--by-seq-nr" if by_seq_nr else "--side-by-side"
+        raise UsageError(f"{option} needs two graphs", "one is named", f"graphdbg diff A B {option}")
+    made = beside(resolve_graph(a), resolve_graph(b), by_seq_nr=by_seq_nr)
+    same = by_seq_nr or made.same
+    if as_json:
+        emit({"a": a, "b": b, "same": same, "side_by_side": msgspec.to_builtins(made)}, as_json=True)
+    else:
+        emit(beside_text(made, everything=everything, terminal=on_terminal()), as_json=False)
     return 0 if same else DIFFERENCE_EXIT

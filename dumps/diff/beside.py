@@ -1,0 +1,79 @@
+"""Two saved graphs side by side, for the command and for the screen: reads both and chooses how they are joined.
+
+>>> print(beside_text(beside(a, b), everything=False))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import UsageError
+from ..store import SavedGraph
+from ..tables import Column, plain, render
+from .graphs import diff, pair_view
+from .model import graph_view
+from .pair import Pair
+from .sideways import MARKS, Sideways, aligned, joined
+from .view import verdict_text
+
+CONTEXT = 2
+"""Lines without difference that are printed around one with a difference."""
+
+SIGNS = {
+    "": " ", "changed": "~", "only A": "-", "only B": "+", "replaced": "±", "moved": "↕", "follows": "·", "seq_nr": "=",
+    "saved": "s",
+}  # fmt: skip
+"""One character for each mark."""
+
+
+def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways:
+    """The lines of both. Raises UnreadableError for a damaged graph, UsageError for graphs without any common seq_nr."""
+    graphs = (_name(a), _name(b))
+    if by_seq_nr:
+        made = joined(a.table, b.table, graphs=graphs, stages=(a.stage, b.stage))
+        if not any(made.marks):
+            why = "no node of one has the seq_nr of a node of the other, and none has the name of an input"
+            raise UsageError(f"{graphs[0]} and {graphs[1]} cannot be joined", why, "name a forward and its backward")
+        return made
+    found = diff(a, b)
+    return aligned(found, a.table, b.table, graphs=graphs, summary=verdict_text(graph_view(found, *graphs)))
+
+
+def _name(graph: SavedGraph) -> str:
+    return pair_view(Pair(graph, None)).a or graph.id
+
+
+def beside_text(made: Sideways, *, everything: bool, terminal: bool = False) -> str:
+    """The lines as a table; without `everything` those that differ, and some around them."""
+    a, b = made.sides
+    kept = range(len(made)) if everything else _near(made)
+    one, two = (
+        [Column("#", right=True), Column(side, style="bold"), Column("target", expendable=2), Column("value", expendable=1)]
+        for side in "AB"
+    )
+    columns = [Column(""), *one, *two, Column("what", fold=True)]
+    cells: list[Sequence[str]] = []
+    last = -1
+    for index in kept:
+        if index > last + 1:
+            cells.append([""] * 2 + [f"... {index - last - 1} alike"] + [""] * 7)
+        row = made.row(index)
+        left, right = (
+            [str(at), side.names[at], made.strings[side.targets[at]], made.strings[side.values[at]]] if at >= 0 else [""] * 4
+            for side, at in ((a, row.a), (b, row.b))
+        )
+        cells.append([SIGNS[row.mark], *left, *right, row.text or row.mark])
+        last = index
+    if last < len(made) - 1:
+        cells.append([""] * 2 + [f"... {len(made) - 1 - last} alike"] + [""] * 7)
+    head = [f"A  {plain(a.graph)}", f"B  {plain(b.graph)}", made.summary, ""]
+    return "\n".join([*head, render(columns, cells, terminal=terminal).rstrip("\n")])
+
+
+def _near(made: Sideways) -> list[int]:
+    quiet = {MARKS.index(""), MARKS.index("moved")}
+    found: set[int] = set()
+    for index, mark in enumerate(made.marks):
+        if mark not in quiet:
+            found.update(range(max(0, index - CONTEXT), min(len(made), index + CONTEXT + 1)))
+    return sorted(found)

@@ -1,0 +1,88 @@
+"""What a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph of other runs.
+
+Reads journals only. Must not open a graph.
+
+>>> [(other.graph, other.why) for other in others(run.graph("0_1/forward"), "myrun")]
+[('myrun/0_0/forward', 'another compile of the same function'), ('myrun/0_1/backward', 'its backward'), ...]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ..errors import GraphdbgError
+from ..ids import number_of
+from ..index import Row, runs
+from ..store import SavedGraph, open_run
+
+Kind = Literal["recompile", "other side", "other run", "other process", "stage"]
+_ORDER: tuple[Kind, ...] = ("recompile", "other run", "other side", "other process", "stage")
+_PARTNERS = {"forward": "backward", "backward": "forward"}
+_MOST_RUNS = 40
+
+
+class Other(msgspec.Struct):
+    """A graph to compare with: its name for commands, and in words what it is to this one."""
+
+    graph: str
+    kind: Kind
+    why: str
+    nodes: int | None = None
+    status: str = ""
+
+
+def others(graph: SavedGraph, run_name: str) -> list[Other]:
+    """The candidates, the likeliest first; none for a case folder. `run_name` is what the user calls the run. Runs beside it that
+    cannot be read are left out."""
+    if graph.run is None:
+        return []
+    found = [other for row in graph.run.rows if row.saved and (other := _inside(graph, run_name, row)) is not None]
+    found += _other_runs(graph, Path(run_name))
+    return sorted(found, key=lambda other: _ORDER.index(other.kind))
+
+
+def _inside(graph: SavedGraph, run_name: str, row: Row) -> Other | None:
+    compiled, _, stage = row.local.partition("/")
+    mine, _, my_stage = graph.local_id.partition("/")
+    if row.process != graph.process:
+        same = row.local == graph.local_id
+        return _other(f"{run_name}/{row.id}", "other process", "the same graph of another process", row) if same else None
+    if compiled == mine and stage != my_stage:
+        side = next((name for name in _PARTNERS if row.stage.endswith(name)), "")
+        wanted = row.stage.removesuffix(side) + _PARTNERS.get(side, "")
+        if side and graph.stage == wanted and number_of(row.local) == number_of(graph.local_id):
+            return _other(f"{run_name}/{row.id}", "other side", f"its {side}, joined by seq_nr", row)
+        return _other(f"{run_name}/{row.id}", "stage", "another stage of it", row)
+    if compiled.partition("_")[0] == mine.partition("_")[0] and compiled != mine and stage == my_stage:
+        return _other(f"{run_name}/{row.id}", "recompile", "another compile of the same function", row)
+    return None
+
+
+def _other(name: str, kind: Kind, why: str, row: Row) -> Other:
+    return Other(name, kind, why, row.nodes, row.status)
+
+
+def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
+    found: list[Other] = []
+    try:
+        beside = [path for path in runs(run.parent) if path.name != run.name][:_MOST_RUNS]
+    except GraphdbgError:
+        return []
+    for path in beside:
+        try:
+            rows = open_run(path).rows
+        except GraphdbgError:
+            continue
+        row = next((row for row in rows if row.saved and row.local == graph.local_id), None)
+        if row is not None:
+            found.append(_other(f"{path}/{row.id}", "other run", "the same graph of another run", row))
+    return found
+
+
+def by_seq_nr(stage_a: str, stage_b: str) -> bool:
+    """Whether two stages are forward and backward of each other, and so are joined by seq_nr."""
+    sides = {next((name for name in _PARTNERS if stage.endswith(name)), stage) for stage in (stage_a, stage_b)}
+    return sides == {"forward", "backward"}

@@ -1,0 +1,193 @@
+"""Two graphs side by side, line by line: what the diff screen and `diff --side-by-side` show. Plain columns; reads no file.
+
+A line holds a node of each graph that are partners, or one node alone; its mark says in a word how they differ. Either the lines
+follow the alignment of `compare`, or (a forward and its backward) nodes of one `seq_nr` stand beside each other.
+
+>>> lines = aligned(diff(a, b), a.table, b.table)
+>>> lines.row(3).mark, lines.row(3).text
+('changed', 'argument 1: 0.5 -> 0.25')
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from itertools import zip_longest
+
+import msgspec
+
+from ..browse.short import value_of
+from ..sidecar import Table
+from ..tables import one_line
+from .compare import GraphDiff
+
+MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq_nr", "saved")
+"""What a line can say. changed, only A, only B and replaced depart by themselves; follows: only because others do; moved is no
+difference; seq_nr and saved join a forward with its backward."""
+
+OWN = frozenset(("changed", "only A", "only B", "replaced"))
+_MAX_TEXT = 160
+
+
+class Side(msgspec.Struct):
+    """One graph as columns: the node's name, and places in `Sideways.strings` of its target, value and user line."""
+
+    graph: str
+    stage: str
+    names: list[str] = []
+    targets: list[int] = []
+    values: list[int] = []
+    lines: list[int] = []
+
+
+class Line(msgspec.Struct):
+    """One line: positions in both graphs (-1: none), its mark, and what differs."""
+
+    a: int
+    b: int
+    mark: str
+    text: str
+
+
+class Sideways(msgspec.Struct):
+    """All lines as columns: `a` and `b` are positions, `marks` places in MARKS, `texts` in `strings`; `departures` numbers what
+    belongs together (-1: no departure). `same`: neither nodes nor settings differ."""
+
+    summary: str
+    sides: list[Side]
+    same: bool = False
+    strings: list[str] = []
+    a: list[int] = []
+    b: list[int] = []
+    marks: list[int] = []
+    texts: list[int] = []
+    departures: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def row(self, index: int) -> Line:
+        """One line."""
+        return Line(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
+
+    def starts(self) -> list[int]:
+        """The lines where something that departs by itself begins; without alignment none."""
+        own = {place for place, mark in enumerate(MARKS) if mark in OWN}
+        found: list[int] = []
+        last = -1
+        for index, mark in enumerate(self.marks):
+            departure = self.departures[index]
+            if mark in own and (departure != last or departure < 0):
+                found.append(index)
+            last = departure if mark in own else last
+        return found
+
+
+class _Builder:
+    def __init__(self, summary: str, a: tuple[str, str, Table], b: tuple[str, str, Table]) -> None:
+        self.made = Sideways(summary, [], [""])
+        self._places: dict[str, int] = {"": 0}
+        self.made.sides = [self._side(*a), self._side(*b)]
+
+    def _intern(self, text: str) -> int:
+        place = self._places.get(text)
+        if place is None:
+            place = self._places[text] = len(self.made.strings)
+            self.made.strings.append(text)
+        return place
+
+    def _side(self, graph: str, stage: str, table: Table) -> Side:
+        strings = table.strings
+        known = {place: self._intern(strings[place]) for place in {*table.target, *table.where}}
+        pairs = set(zip(table.dtype, table.shape, strict=True))
+        values = {pair: self._intern(value_of(strings[pair[0]], strings[pair[1]])) for pair in pairs}
+        return Side(
+            graph, stage, table.name, [known[place] for place in table.target],
+            [values[pair] for pair in zip(table.dtype, table.shape, strict=True)], [known[place] for place in table.where],
+        )  # fmt: skip
+
+    def add(self, a: int, b: int, mark: str, text: str = "", departure: int = -1) -> None:
+        made = self.made
+        made.a.append(a)
+        made.b.append(b)
+        made.marks.append(MARKS.index(mark))
+        made.texts.append(self._intern(one_line(text, _MAX_TEXT) if text else ""))
+        made.departures.append(departure)
+
+
+def aligned(found: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
+    """The lines of two graphs that were compared."""
+    builder = _Builder(summary, (graphs[0], found.a.record.stage, a), (graphs[1], found.b.record.stage, b))
+    builder.made.same = found.same
+    of_a = {i: place for place, departure in enumerate(found.departures) for i in departure.a}
+    of_b = {j: place for place, departure in enumerate(found.departures) for j in departure.b}
+    chained = set(found.alignment.chain())
+    for i, j in _places(found):
+        place = of_a.get(i, of_b.get(j, -1)) if i >= 0 else of_b.get(j, -1)
+        partners = i >= 0 and found.alignment.to_b[i] == j and j >= 0
+        if place < 0:
+            builder.add(i, j, "" if partners and (i, j) in chained else "moved" if partners else "only A" if j < 0 else "only B")
+            continue
+        departure = found.departures[place]
+        if departure.follows is not None:
+            origin = found.departures[departure.follows]
+            name = found.a.nodes[origin.a[0]].name if origin.a else found.b.nodes[origin.b[0]].name
+            builder.add(i, j, "follows", f"follows from {name}", place)
+            continue
+        mark = "changed" if partners else "replaced" if i >= 0 and j >= 0 else "only A" if i >= 0 else "only B"
+        more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
+        builder.add(i, j, mark, departure.changes[0].text() + more if departure.changes and partners else "", place)
+    return builder.made
+
+
+def _places(found: GraphDiff) -> Iterator[tuple[int, int]]:
+    """Every node of both graphs once, partners together, in the order of A; what only B has stands where it is in B."""
+    alignment = found.alignment
+    before = (-1, -1)
+    for i, j in [*alignment.chain(), (len(found.a), len(found.b))]:
+        only_b = [y for y in range(before[1] + 1, j) if alignment.to_a[y] < 0]
+        only_a: list[int] = []
+        for x in range(before[0] + 1, i):
+            if alignment.to_b[x] >= 0:
+                yield x, alignment.to_b[x]  # moved
+            else:
+                only_a.append(x)
+        yield from ((-1 if x is None else x, -1 if y is None else y) for x, y in zip_longest(only_a, only_b))
+        if i < len(found.a):
+            yield i, j
+        before = (i, j)
+
+
+def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, str]) -> Sideways:
+    """A forward beside its backward: every node of A in order, beside it what B has of its seq_nr or under its name."""
+    builder = _Builder("", (graphs[0], stages[0], a), (graphs[1], stages[1], b))
+    waiting: defaultdict[int, deque[int]] = defaultdict(deque)
+    for j, number in enumerate(b.seq_nr):
+        if number >= 0 and b.strings[b.op[j]].startswith("call_"):
+            waiting[number].append(j)
+    saved = {name: j for j, name in enumerate(b.name) if b.strings[b.op[j]] == "placeholder"}
+    last = {number: i for i, number in enumerate(a.seq_nr) if number >= 0}
+    taken: set[int] = set()
+
+    def take(i: int, j: int, mark: str) -> None:
+        taken.add(j)
+        builder.add(i, j, mark)
+
+    for i, name in enumerate(a.name):
+        number, free = a.seq_nr[i], True
+        if name in saved:
+            take(i, saved[name], "saved")
+            free = False
+        group = waiting[number] if number >= 0 and a.strings[a.op[i]].startswith("call_") else deque[int]()
+        while group and (free or last[number] == i):
+            take(i if free else -1, group.popleft(), "seq_nr")
+            free = False
+        if free:
+            builder.add(i, -1, "")
+    for j in range(len(b.name)):
+        if j not in taken:
+            builder.add(-1, j, "")
+    pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.made.marks)
+    kept = sum(mark == MARKS.index("saved") for mark in builder.made.marks)
+    builder.made.summary = f"{pairs:,} nodes of B joined by seq_nr, {kept:,} values of A saved for B"
+    return builder.made
