@@ -58,7 +58,7 @@ def test_the_footer_has_only_whole_keys_and_a_click_does_them(work: Any) -> None
         last = shown(app).split("\n")[-1]
         labels = [action.label for action in of_room("home") if action.footer and action.label != "help"]
         there = [label for label in labels if f" {label} " in last]
-        assert 0 < len(there) and there == labels[: len(there)]
+        assert len(there) > 0 and there == labels[: len(there)]
         await pilot.click("#keys", offset=(last.index("? all") + 1, 0))
         await until(app, lambda: isinstance(app.screen, Help), "help")
 

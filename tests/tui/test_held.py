@@ -39,7 +39,8 @@ def test_no_key_waits_for_what_is_held(name: str, work: Any, monkeypatch: pytest
         really(self, waiting, then, **more)
 
     monkeypatch.setattr(Telling, "work", holding)
-    monkeypatch.setattr("graphdbg.tui.jobs.command_of", lambda words: [sys.executable, "-c", f"import time; time.sleep({HELD_S})"])
+    asleep = f"import time; time.sleep({HELD_S})"
+    monkeypatch.setattr("graphdbg.tui.jobs.command_of", lambda words: [sys.executable, "-c", asleep])
     monkeypatch.setattr(Workbench, "exit", lambda self, *args, **more: None)
     room = ROOMS[name]()
 

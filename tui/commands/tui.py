@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -30,7 +31,8 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
 
         serve(target, follow=follow, port=port)
         return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    served = "TEXTUAL_DRIVER" in os.environ  # a page of --web: textual-serve is at the other end of the pipes
+    if not served and not (sys.stdin.isatty() and sys.stdout.isatty()):
         why = "this is no terminal"
         raise EnvironmentLackError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
     from ..app import Workbench
