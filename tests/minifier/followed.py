@@ -1,0 +1,47 @@
+"""A minification's folder as a session writes it, in a second and without torch: for whatever follows one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from graphdbg.minifier.events import Ended, Happening, Said, Started
+from graphdbg.minifier.events_file import EventsFile
+from graphdbg.minifier.journal import Journal
+from graphdbg.minifier.minified import Minified
+from graphdbg.minifier.options import Options
+from graphdbg.minifier.session import Session
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from abstract import Abstract
+from generated import needs, transformer
+
+
+def session(out: Path, *, atoms: int = 60, then: Callable[[Happening], None] = lambda event: None, end: bool = True) -> Minified:
+    """Minifies a generated problem into `out`, events and all; `then` hears each event after it was written."""
+    problem = Abstract(transformer(atoms), needs([7, atoms // 2]))
+    options = Options()
+    about = {"graph": "myrun/0_0/forward", "options": options.to_json(), "directory": str(out.parent)}
+    journal = Journal(out / "journal.jsonl", {**options.asked(), "case": "abstract"}, about=about)
+    events = EventsFile(out)
+
+    def tell(event: Happening) -> None:
+        events.tell(event)
+        then(event)
+
+    def say(text: str) -> None:
+        tell(Said(text))
+
+    tell(Started("myrun/0_0/forward", str(out), options.to_json()))
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            done = Session(problem, journal, out, options, tell=tell, narrate=say).run(pool)
+        finally:
+            journal.close()
+    if end:
+        tell(Ended("reduced", "", str(done.path), done.nodes, done.input_bytes, done.queries))
+    events.close()
+    return done

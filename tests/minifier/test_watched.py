@@ -1,0 +1,325 @@
+"""What is known of a minification by looking at its folder: while it runs, after it ended or died, or from an older version."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.process import describe
+from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.sidecar import build
+from graphdbg.minifier.events import Happening
+from graphdbg.minifier.options import Options
+from graphdbg.minifier.problem import Candidate
+from graphdbg.minifier.progress import telling
+from graphdbg.minifier.progress.candidates import Atoms, difference, parsed, state, whole
+from graphdbg.minifier.progress.outcome import outcome_of
+from graphdbg.minifier.progress.story import Story
+from graphdbg.minifier.progress.watched import Watched, watched
+from graphdbg.minifier.report.preview import Preview
+from graphdbg.minifier.starting import Start, proposed
+
+from ..dumps.graphs import chain
+from .followed import session
+
+NOW = 2_000_000_000.0
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished one."""
+    folder = tmp_path_factory.mktemp("followed") / "out"
+    session(folder)
+    return folder
+
+
+def read(path: Path) -> Watched:
+    found = watched(path)
+    while found.read():
+        pass
+    return found
+
+
+def line(**event: object) -> bytes:
+    return json.dumps(event).encode() + b"\n"
+
+
+def test_every_event_is_there_right_after_it_was_written(tmp_path: Path) -> None:
+    found, seen = Watched(tmp_path / "out"), []
+    kinds: set[str] = set()
+
+    def then(event: Happening) -> None:
+        found.read()
+        data = event.to_json()
+        kinds.add(data["event"])
+        if data["event"] == "asking":
+            flight = found.story.flight()
+            assert flight is not None and any(one.case == data["case"] for one in found.story.flying.values())
+        elif data["event"] == "query":
+            assert found.story.queries[-1].case == data["case"] and not any(
+                one.case == data["case"] for one in found.story.flying.values() if data["purpose"] == "search"
+            )
+            seen.append(found.story.best)
+
+    done = session(tmp_path / "out", then=then)
+    story = found.story
+    assert {"start", "step", "asking", "query", "best", "say", "end"} <= kinds
+    assert found.state == "ended" and len(story.queries) == done.queries == len(seen)
+    assert [(item.queries, item.nodes, item.input_bytes) for item in story.history] == done.history
+    assert story.best == (done.nodes, done.input_bytes) and story.original == done.original
+    assert dict(story.asked) == done.asked and dict(story.verdicts) == done.verdicts
+    assert sum(step.asked for step in story.steps.values()) == len(story.queries) == len(story.points)
+    assert story.points[-1] == story.best and not story.flying
+    assert [nodes for nodes, _ in story.points] == sorted((nodes for nodes, _ in story.points), reverse=True)
+
+
+def test_a_line_is_read_when_it_is_whole_and_damage_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(line(event="start", graph="g", out="o") + b'{"event": "query", "queries": 1, "ver')
+    found = watched(tmp_path)
+    assert found.story.graph == "g" and not found.read() and not found.story.queries
+    with path.open("ab") as file:
+        file.write(b'dict": "same", "purpose": "sanity", "nodes": 9}\n' + b"\xff\xfe nonsense\n[1, 2]\n")
+        file.write(line(event="query", nodes="many", queries=2) + line(event="new thing", x=1))
+        file.write(line(event="step", step="windows"))
+    assert found.read() and len(found.story.queries) == 1 and found.story.original == (9, 0)
+    assert found.damage == 2 and found.story.step == "windows"
+
+
+def test_a_process_that_goes_on_tells_all_again(out: Path, tmp_path: Path) -> None:
+    lines = (out / "events.jsonl").read_bytes().splitlines(keepends=True)
+    half = len(lines) // 2
+    (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:half]))
+    found = read(tmp_path)
+    first = len(found.story.queries)
+    with (tmp_path / "events.jsonl").open("ab") as file:
+        file.write(b"".join(lines))
+    while found.read():
+        pass
+    whole_story = read(out).story
+    assert 0 < first < len(whole_story.queries) == len(found.story.queries)
+    assert found.story.history == whole_story.history
+    (tmp_path / "events.jsonl").unlink()
+    (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:half]))  # another file of the same name
+    found.read()
+    assert len(found.story.queries) == first
+
+
+def test_an_old_folder_tells_what_its_journal_knows(out: Path, tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_bytes((out / "journal.jsonl").read_bytes())
+    found, new = read(tmp_path), read(out)
+    assert found.old and found.state == "unknown"
+    assert [(item.nodes, item.input_bytes) for item in found.story.history] == [
+        (item.nodes, item.input_bytes) for item in new.story.history
+    ]
+    assert len(found.story.queries) == len(new.story.queries) and found.story.graph == "myrun/0_0/forward"
+    assert found.story.asked == new.story.asked
+    (tmp_path / "case").mkdir()
+    found.read()
+    assert found.state == "ended"
+
+
+def test_the_state_says_whether_it_lives(out: Path, tmp_path: Path) -> None:
+    lines = (out / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:-1]))  # without its end
+    here = describe("minify")
+
+    def standing(record: object) -> str:
+        (tmp_path / "process.json").write_bytes(msgspec.json.encode(record))
+        found = read(tmp_path)
+        return telling.standing(found, NOW)
+
+    assert standing(here).startswith("running: ")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    record = msgspec.structs.replace(here, pid=gone.pid, start_ticks=1)
+    queries = len(read(out).story.queries)
+    assert standing(record) == f"died at query {queries}; R resumes: nothing that was asked is asked again"
+    assert "another host" in standing(msgspec.structs.replace(here, host="elsewhere"))
+    (tmp_path / "events.jsonl").write_bytes(b"".join(lines))
+    assert standing(record) == f"ended after {queries} queries"
+
+
+def test_a_folder_that_vanishes_keeps_what_was_read(out: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.mkdir()
+    (path / "events.jsonl").write_bytes((out / "events.jsonl").read_bytes())
+    found = read(path)
+    count = len(found.story.queries)
+    (path / "events.jsonl").unlink()
+    path.rmdir()
+    found.read()
+    assert found.state == "gone" and len(found.story.queries) == count > 0
+    with pytest.raises(UsageError, match="no such folder"):
+        watched(path)
+
+
+def test_steering_is_asked_for_until_it_is_acknowledged(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_bytes(
+        line(event="start", graph="g", out="o", time=NOW - 60) + line(event="step", step="windows", queries=0)
+    )
+    orders = [{"id": "a", "what": "disable", "step": "polish"}, {"id": "b", "what": "raise", "step": "sanity"}]
+    orders.append({"id": "c", "what": "pause"})
+    (tmp_path / "control.jsonl").write_text("".join(json.dumps(order) + "\n" for order in orders))
+    found = read(tmp_path)
+    assert list(found.wishes.values()) == ["disable polish", "raise sanity", "pause"]
+    with (tmp_path / "events.jsonl").open("ab") as file:
+        file.write(line(event="steered", id="a", what="disable", step="polish", state="applied"))
+        file.write(line(event="steered", id="b", what="raise", step="sanity", state="refused", why="it is always first"))
+    found.read()
+    assert list(found.wishes.values()) == ["pause"] and found.story.steps["polish"].mark == "disabled"
+    assert found.story.steps["sanity"].mark == "" and found.story.steers["b"].why == "it is always first"
+    with (tmp_path / "events.jsonl").open("ab") as file:
+        file.write(line(event="steered", id="c", what="pause", state="applied"))
+    found.read()
+    assert found.story.paused and not found.wishes
+
+
+def test_a_restart_goes_on_from_the_state_it_names_and_keeps_the_others() -> None:
+    story = Story()
+    query = {"event": "query", "purpose": "search", "step": "atoms", "verdict": "same", "improved": True}
+    story.take({"event": "start"})
+    story.take({"event": "query", "purpose": "sanity", "step": "sanity", "case": "original", "verdict": "same", "nodes": 50})
+    for nodes in (30, 20):
+        story.take({**query, "case": f"0-{nodes}", "nodes": nodes})
+    story.take({"event": "restarted", "number": 1, "queries": 3, "case": "0-30", "nodes": 30, "input_bytes": 0})
+    assert story.best == (30, 0) and len(story.history) == 3
+    story.take({**query, "case": "5-30", "nodes": 25})
+    assert [(item.nodes, item.after) for item in story.history] == [(50, None), (30, 0), (20, 1), (25, 1)]
+    assert "(from 1)" in telling.history_line(story.history[3], story)
+
+
+def test_a_guess_of_the_rest_respects_the_limits(out: Path) -> None:
+    story = read(out).story
+    story.options, story.step = {"max_queries": len(story.queries) + 2, "jobs": 1}, "windows"
+    story._recent = [2.0]
+    assert story.left_s(story.began) == 4.0
+    story.options = {"max_time": 10.0}
+    assert story.left_s(story.began + 9) == 1.0 and story.left_s(story.began + 99) == 0.0
+
+
+CANDIDATES = st.builds(
+    Candidate,
+    st.frozensets(st.integers(0, 40)), st.frozensets(st.integers(0, 40)), st.none() | st.frozensets(st.integers(0, 40)),
+    st.lists(st.text(max_size=12)).map(tuple),
+)  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(CANDIDATES)
+def test_the_text_of_a_candidate_is_read_back(candidate: Candidate) -> None:
+    assert parsed(candidate.text()) == candidate
+
+
+@settings(max_examples=30)
+@given(CANDIDATES, CANDIDATES)
+def test_a_difference_names_each_part_that_differs_once(best: Candidate, other: Candidate) -> None:
+    atoms = Atoms([(f"n{number}",) for number in range(41)], {})
+    lines = difference(best, other, atoms)
+    names = {line.sign: {one.text for one in lines if one.sign == line.sign and one.text.startswith("n")} for line in lines}
+    assert names.get("-", set()) == {f"n{atom}" for atom in best.keep - other.keep}
+    assert names.get("+", set()) == {f"n{atom}" for atom in other.keep - best.keep}
+    assert names.get(" ", set()) | names.get("~", set()) <= {f"n{atom}" for atom in best.keep & other.keep}
+
+
+def test_what_is_no_candidate_is_none() -> None:
+    assert parsed("original") is None and parsed("x-y") is None and parsed("1-2 edits nonsense") is None
+
+
+def test_nodes_are_named_and_far_ones_counted() -> None:
+    atoms = Atoms.of_table(build(chain(nodes=22)))
+    assert len(atoms.nodes) == 20
+    everything = whole(atoms)
+    lines = difference(everything, everything.keeping(atom for atom in range(20) if atom != 10), atoms)
+    assert [(line.sign, line.text.split("  ")[0]) for line in lines] == [
+        ("@", "7 more that both keep"),
+        *((" ", f"sin_{n} = aten.sin.default(sin_{n - 1})") for n in (7, 8, 9)),
+        ("-", "sin_10 = aten.sin.default(sin_9)"),
+        *((" ", f"sin_{n} = aten.sin.default(sin_{n - 1})") for n in (11, 12, 13)),
+        ("@", "6 more that both keep"),
+    ]
+    edited = replace(everything.keeping([3]), edits=("dims 4 1",))
+    assert [line.text for line in state(edited, atoms)][-1] == "sizes of 4 made 1"
+    assert atoms.agrees(edited, {"sin_3"}) and not atoms.agrees(edited, {"sin_4"})
+
+
+def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_path: Path) -> None:
+    found = read(out)
+    outcome = outcome_of(out, found.story)
+    assert (outcome.nodes, outcome.original[0]) == (found.story.best[0], found.story.original[0])  # type: ignore[index]
+    found.story.take({
+        "event": "done", "nodes": 3, "input_bytes": 4, "original_nodes": 50, "original_input_bytes": 400, "verified": [3, 3],
+        "signature": "crash", "difference": "without relu", "report_rate": "3 of 3 fresh processes", "notes": ["a note"],
+        "parts": [{"name": "relu", "verdict": "pass", "signature": ""}],
+    })  # fmt: skip
+    told = outcome_of(tmp_path, found.story).sentences()
+    assert told[0] == "50 nodes, 400 bytes of inputs -> 3 nodes, 4 bytes of inputs"
+    assert "verified: 3 of 3 fresh processes failed the same way" in told and "without relu it passes" in told
+    assert "the nearest case that passes: without relu" in told and told[-1] == "note: a note"
+
+
+def test_a_start_is_proposed_checked_and_said_as_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = Start("case", "out", Options())
+    texts = {**start.texts(), "check": "crash", "jobs": "2", "max_time": "60", "out": "small"}
+    words = start.with_texts(texts).words()
+    assert words == ["minify", "case", "-o", "small", "--check", "crash", "-j", "2", "--max-time", "60", "--json"]
+    wrong = {"jobs": "x", "max_queries": "0", "rung": "nowhere", "check": "cmd: nothing", "match": "(", "out": ""}
+    for name, text in wrong.items():
+        with pytest.raises(UsageError):
+            start.with_texts({**texts, name: text})
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "x").touch()
+    with pytest.raises(UsageError, match="exists already"):
+        start.with_texts(texts)
+    with pytest.raises(UsageError):
+        proposed("nowhere")
+
+
+def test_a_preview_counts_what_was_replaced_and_finds_what_was_not(tmp_path: Path) -> None:
+    repro = "# ~/code/train.py\nx = torch.ops.aten.relu.default(y)\n"
+    lines = "The operations come from these lines:\n\n```\n<tmp>/train.py:3 in f: return x\n~/net.py:4 in g: y\n```\n"
+    (tmp_path / "repro.py").write_text(repro)
+    (tmp_path / "issue.md").write_text(f"shows it in 2 of 3 fresh processes\n{repro}\n{lines}")
+    redactor = Redactor(home="/somewhere/ann", user="ann", folders=[])
+    found = Preview.of(tmp_path, redactor)
+    assert dict(found.replaced) == {"home folder": 2, "scratch folder": 1}  # what stands in both files counts once
+    assert (found.shown, found.times) == (2, 3) and not found.leaks
+    shared = "what will be shared: 2 source lines of 2 files (<tmp>/train.py, ~/net.py), 1 operation"
+    assert found.sentences()[0].startswith(shared)
+    (tmp_path / "issue.md").write_text("see /somewhere/ann/secret.py")
+    again = Preview.of(tmp_path, redactor)
+    assert again.leaks and any(told.startswith("STILL THERE") for told in again.sentences())
+    assert not Preview.of(tmp_path / "nowhere").is_there
+
+
+def test_following_imports_no_torch() -> None:
+    program = (
+        "import sys, graphdbg.minifier.progress.watched, graphdbg.minifier.progress.candidates, graphdbg.minifier.starting, "
+        "graphdbg.minifier.progress.outcome, graphdbg.minifier.report.preview; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], env=dict(os.environ)).returncode == 0
+
+
+def test_a_long_history_is_taken_in_quickly(tmp_path: Path) -> None:
+    with (tmp_path / "events.jsonl").open("wb") as file:
+        file.write(line(event="start", graph="g", out="o"))
+        for number in range(5_000):
+            file.write(line(event="query", queries=number, purpose="search", step="atoms", case="0-9", verdict="pass", nodes=9))
+    began, found = time.perf_counter(), Watched(tmp_path)
+    bites = 0
+    while found.read():
+        bites += 1
+    assert len(found.story.queries) == 5_000 and bites > 1
+    assert time.perf_counter() - began < 3.0
