@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.isolation import ForkServer
+from ..toolkit.isolation import ForkServer, Pending
 from ..toolkit.signature import Signature, from_answer
 from .gate import Gate
 from .options import Options
 from .pace import Pace, seconds_in
+from .problem import Aborted
 
 TASKS = f"{__package__}.tasks"
 RUNNING = "running"
@@ -51,11 +53,36 @@ class Asking:
     """Whether what the search ended on hangs at the full limit."""
     _cuda: bool = False
     _gate: Gate = field(default_factory=Gate)
+    _in_flight: set[Pending] = field(default_factory=set[Pending])
+    _aborts: int = 0
+    _lock: Lock = field(default_factory=Lock)
 
     def task(self, name: str, payload: Mapping[str, Any]) -> Reply:
         """Any task of `tasks`, with the limit of a whole query."""
         with self._gate.together():
             return self.server.call(f"{TASKS}:{name}", dict(payload), self.limit_s)
+
+    def call(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
+        """One child of a judgement. Raises Aborted where `abort` was called before it answered."""
+        aborts = self._aborts
+        pending = self.server.submit(function, payload, self.limit_s, stage_limits=limits)
+        with self._lock:
+            self._in_flight.add(pending)
+        try:
+            reply = pending.result()
+        finally:
+            with self._lock:
+                self._in_flight.discard(pending)
+        if self._aborts != aborts:
+            raise Aborted
+        return reply
+
+    def abort(self) -> None:
+        """Ends all judgements that are on their way; they have no answer."""
+        with self._lock:
+            self._aborts += 1
+            for pending in self._in_flight:
+                self.server.kill(pending)
 
     def probe(self, payload: Mapping[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
         """One child's answer; another one where the first may be late because of others, or is too near to what was asked.
@@ -69,7 +96,7 @@ class Asking:
         }  # fmt: skip
 
         def ask() -> Reply:
-            return self.server.call(f"{TASKS}:probe", {**more, **payload}, self.limit_s, stage_limits=limits)
+            return self.call(f"{TASKS}:probe", {**more, **payload}, limits)
 
         slow = options.slower_than
         first = options.judged == "hang" and self.wanted is None  # side by side, one of them waits for what the other compiles

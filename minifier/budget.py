@@ -1,4 +1,4 @@
-"""How long a minification may go on: seconds of wall time and queries, one object for both.
+"""How long a minification may go on: seconds of wall time and queries, one object for both; and what ends a step or all of it.
 
 >>> Budget(max_queries=2).check(queries=2)
 Traceback (most recent call last):
@@ -14,6 +14,22 @@ from dataclasses import dataclass, field
 
 class Stopped(Exception):
     """The search ends here with what it has; the text says why. Raised by the engine between queries, never inside one."""
+
+
+class Cancelled(Stopped):
+    """The user has had enough; what was found is verified and kept."""
+
+
+class Skipped(Exception):
+    """The step that runs ends here, with the best case so far; the next one follows."""
+
+
+class Restarted(Exception):
+    """The search goes on from the `number`-th case of its history."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"restart {number}")
+        self.number = number
 
 
 @dataclass

@@ -52,7 +52,7 @@ class CommandOracle(Oracle):
             "input_bytes": self._sizes.get(str(case), 0),
         }  # fmt: skip
         try:
-            reply = self.server.call(TASK, payload, self.asking.limit_s)
+            reply = self.asking.call(TASK, payload)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if candidate is None and case is None:

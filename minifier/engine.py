@@ -14,16 +14,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
-from .budget import Budget, Stopped
+from .agenda import Agenda
+from .budget import Budget, Cancelled, Restarted, Skipped, Stopped
 from .contradictions import Contradictions
 from .found import Event, Interrupted, Others, Result
 from .journal import Journal
 from .passed import Passed
-from .problem import Answer, Candidate, Neighbours, Problem, Verdict
+from .problem import Aborted, Answer, Candidate, Neighbours, Problem, Verdict
 from .quantiles import quantiles
+
+if TYPE_CHECKING:
+    from .steering import Steering
 
 INFRA_ATTEMPTS = 3
 DOUBTS = 3
@@ -32,6 +38,8 @@ DOUBT_RUNS = 4
 """How often a pass that contradicts a failure is asked again before it is believed: one of 0.6 then escapes in 1 of 100."""
 FLAKY_REPEATS = 9
 """How often passes are asked where nobody measured: a failure that shows in half of the runs is missed in 1 of 500."""
+TURNS = (Skipped, Restarted, Cancelled)
+"""By the user's will: what is asked is not waited for."""
 UNSURE = (Verdict.PASS, Verdict.OTHER)
 """Verdicts that a flaky failure may give by chance."""
 
@@ -50,7 +58,7 @@ class Engine:
     `repeats`: how often a candidate that does not fail is asked in all (flaky failures). `queries` counts oracle runs,
     those recalled from a journal included; `queries` may start above 0 where the original was checked before. A pass that
     contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the search
-    begins anew from the best case.
+    begins anew from the best case. `steering`: carries out what the user wants between two queries.
     """
 
     def __init__(
@@ -67,6 +75,8 @@ class Engine:
         on_step: Callable[[str], None] | None = None,
         measure: Callable[[Engine], int] | None = None,
         on_asking: Callable[[int, Candidate], None] | None = None,
+        on_again: Callable[[Candidate, Answer], None] | None = None,
+        steering: Steering | None = None,
     ) -> None:
         self.problem = problem
         self.neighbours = Neighbours.of(problem)
@@ -86,6 +96,15 @@ class Engine:
         self.anchor: int | None = None
         """The last atom that the failure needs, once the windows found it."""
         self.best: Candidate | None = None
+        self.bests: list[Candidate | None] = [None]
+        """The original, then the case of each entry of `history`."""
+        self.agenda = Agenda([], set())
+        self.left_out: set[str] = set()
+        """Steps that the user has disabled."""
+        self.skipped: set[str] = set()
+        """Steps of this round that the user has ended early."""
+        self.steering = steering
+        self._restarted: int | None = None
         self._answers: dict[Candidate, Answer] = {}
         self._contradictions = Contradictions()
         self._passed = Passed()
@@ -96,6 +115,7 @@ class Engine:
         self._on_step = on_step
         self._measure = measure
         self._on_asking = on_asking
+        self._on_again = on_again
         self._runs: dict[Candidate, list[Answer]] = {}
         self._learnt: Counter[Candidate] = Counter()
         self._doubted: Candidate | None = None
@@ -166,18 +186,76 @@ class Engine:
         try:
             while True:
                 try:
-                    for self.step, step in steps:
-                        if self._on_step:
-                            self._on_step(self.step)
-                        state = step(self, state)
+                    self._round(steps, state, start)
                     break
                 except FlakyError:
+                    state = self.best or start
+                except Restarted as again:
+                    self.restart(again.number)
                     state = self.best or start
         except Stopped as stop:
             stopped = str(stop)
         except KeyboardInterrupt:
+            self._take_smallest()
             raise Interrupted(self.result("interrupted")) from None
+        finally:
+            self.step = ""
+        self._take_smallest()
         return self.result(stopped)
+
+    def _round(self, steps: Sequence[tuple[str, Step]], state: Candidate, start: Candidate) -> None:
+        """Each step once, as far as the user leaves them."""
+        self.agenda = Agenda([name for name, _ in steps], self.left_out)
+        self.skipped.clear()
+        while True:
+            self.step = ""
+            self.boundary()
+            if (place := self.agenda.next()) is None:
+                return
+            self.step, step = steps[place]
+            if self._on_step:
+                self._on_step(self.step)
+            try:
+                state = step(self, state)
+            except Skipped:
+                self.skipped.add(self.step)
+                state = self.best or start
+
+    def may(self, name: str) -> bool:
+        """Whether the user lets a step be; others, which would use it, do without."""
+        return name not in self.left_out and name not in self.skipped
+
+    def boundary(self, *, again: bool = False) -> None:
+        """Between two queries: what the user wants is done here. Raises Skipped, Restarted or Cancelled."""
+        if self.steering is not None:
+            self.steering.boundary(self, again=again)
+
+    def restart(self, number: int) -> None:
+        """Takes the `number`-th case of the history for the best, whatever was found after it; answers stay known."""
+        self.best = self.bests[number]
+        self._restarted = number
+        self.monotone = self.local = True
+        self.anchor = None
+
+    def least(self) -> Candidate | None:
+        """The smallest failing case of all that were found, whatever the search was restarted from."""
+        return min((best for best in self.bests if best is not None), key=self._order, default=None)
+
+    def _take_smallest(self) -> None:
+        """The smallest case is what is concluded, also where it was found before the search was restarted from another one."""
+        least = self.least()
+        if self._restarted is None or least is None or (self.best and self._order(self.best) <= self._order(least)):
+            return
+        size = "nothing smaller" if self.best is None else f"{self._answers[self.best].nodes} nodes"
+        number = self.bests.index(least)
+        self.notes.append(
+            f"restarted from {self._restarted}, which led to {size}; number {number} of the history, with "
+            f"{self._answers[least].nodes} nodes, is the smallest and is kept"
+        )
+        self.best = least
+
+    def _order(self, candidate: Candidate) -> tuple[tuple[int, int], int]:
+        return self._answers[candidate].size, -len(candidate.edits)
 
     def result(self, stopped: str | None = None) -> Result:
         """What was found so far."""
@@ -203,27 +281,66 @@ class Engine:
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
         left = self.budget.left(self.queries)
         scarce = left is not None and left < len(new) * self.repeats
-        if self._executor is None or len(new) < 2 or scarce:
+        steering = self.steering
+        replaying = steering is not None and steering.replaying(self.queries + len(new) * self.repeats)
+        if self._executor is None or len(new) < 2 or scarce or replaying:
             for candidate in new:
+                self.boundary()
                 self.budget.check(self.queries)
                 self._announce(candidate)
-                self._query(candidate, self.repeats)
-                self._learn(candidate)
-        else:
-            self.budget.check(self.queries)
-            for ahead, candidate in enumerate(new):
-                self._announce(candidate, ahead)
-            futures: list[Future[None]] = [self._executor.submit(self._query, candidate, self.repeats) for candidate in new]
+                self._settle(candidate, self.repeats)
+        elif new:
+            self._beside(new, self._executor)
+        if self._doubted is not None:
+            self._look_into_doubt()
+        answers = [self._answers[candidate] for candidate in candidates]
+        for candidate, answer in zip(candidates, answers, strict=True):
+            if answer.verdict.accepted and self._improves(candidate, answer):  # known from before a restart
+                self._improve(candidate, answer)
+                if self._on_again:
+                    self._on_again(candidate, answer)
+        return answers
+
+    def _beside(self, new: list[Candidate], executor: Executor) -> None:
+        """Asks all at the same time, takes the answers in order. Where that ends early by the user's will, none runs on."""
+        self.budget.check(self.queries)
+        for ahead, candidate in enumerate(new):
+            self._announce(candidate, ahead)
+        with self.asking():
+            futures = [executor.submit(self._query, candidate, self.repeats) for candidate in new]
             try:
                 for candidate, future in zip(new, futures, strict=True):
-                    future.result()
-                    self._learn(candidate)
+                    self.boundary()
+                    self._settle(candidate, self.repeats, future)
+            except TURNS:
+                self.leave(futures)
+                raise
             finally:
                 for future in futures:
                     future.cancel()
-        if self._doubted is not None:
-            self._look_into_doubt()
-        return [self._answers[candidate] for candidate in candidates]
+
+    def asking(self) -> AbstractContextManager[None]:
+        """While the block runs, something is asked that the user may end."""
+        return nullcontext() if self.steering is None else self.steering.asking()
+
+    def leave(self, futures: Sequence[Future[Any]]) -> None:
+        """Ends queries that nobody waits for any more: no two threads may ever ask one candidate."""
+        left = [future for future in futures if not future.cancel()]
+        while self.steering is not None and wait(left, 0.1).not_done:
+            self.steering.abort()
+
+    def _settle(self, candidate: Candidate, repeats: int, future: Future[None] | None = None) -> None:
+        """Asks a candidate, or waits for who does, and takes in its answers. One that was ended from outside is asked again,
+        unless what ended it leads elsewhere."""
+        while True:
+            try:
+                with self.asking():
+                    self._query(candidate, repeats) if future is None else future.result()
+                break
+            except Aborted:
+                future = None
+                self.boundary(again=True)
+        self._learn(candidate)
 
     def _announce(self, candidate: Candidate, ahead: int = 0) -> None:
         """Tells that a candidate is asked now, unless its answer is known from before."""
@@ -272,8 +389,7 @@ class Engine:
                 self._answers[candidate] = answer
             improved = answer.verdict.accepted and self._improves(candidate, answer)
             if improved:
-                self.best = candidate
-                self.history.append((self.queries, answer.nodes, answer.input_bytes))
+                self._improve(candidate, answer)
             if self._on_event:
                 self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled, len(self.history)))
         if candidate not in self._answers:
@@ -289,9 +405,9 @@ class Engine:
         if self.repeats > 1 or self._doubts >= DOUBTS or len(runs) > 1:
             return
         self._doubts += 1
+        self.boundary()
         self.budget.check(self.queries)
-        self._query(candidate, 1 + DOUBT_RUNS)
-        self._learn(candidate)
+        self._settle(candidate, 1 + DOUBT_RUNS)
         if self._answers[candidate].verdict.accepted:
             self.distrust()
 
@@ -313,6 +429,11 @@ class Engine:
             return True
         old = self._answers[self.best].size
         return answer.size < old or (answer.size == old and len(candidate.edits) > len(self.best.edits))
+
+    def _improve(self, candidate: Candidate, answer: Answer) -> None:
+        self.best = candidate
+        self.history.append((self.queries, answer.nodes, answer.input_bytes))
+        self.bests.append(candidate)
 
     def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
         self._passed.learn(candidate, answer.verdict)

@@ -33,6 +33,7 @@ from .options import Options
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
 from .results import WORK
 from .session import SANITY, Session
+from .steering import Steering
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -110,7 +111,8 @@ def minify_saved(
                 oracle = Oracle(*place, named=named or shown_path(path))
             else:
                 oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
-            session = Session(oracle, journal, out, options, narrate=said, tell=told, on_event=on_event)
+            steering = stack.enter_context(Steering(out, journal, told, without=options.without, abort=oracle.abort))
+            session = Session(oracle, journal, out, options, narrate=said, tell=told, on_event=on_event, steering=steering)
             try:
                 result = session.run(pool)
             except Interrupted as interrupted:

@@ -43,6 +43,7 @@ class Options:
     max_queries: int | None = None
     executor: str = "local"
     verify: int = 3
+    without: tuple[str, ...] = ()  # steps of the search that are left out
 
     @property
     def command(self) -> str | None:
@@ -126,7 +127,7 @@ class Options:
             value: Any = getattr(self, field.name)
             if value == field.default or field.name not in FLAGS:
                 continue
-            for one in value if field.name == "imports" else (value,):
+            for one in value if field.name in ("imports", "without") else (value,):
                 words += [FLAGS[field.name], f"{one:g}" if isinstance(one, float) else str(one)]
         return words
 
@@ -142,6 +143,6 @@ FLAGS = {
     "check": "--check", "rung": "--rung", "seed": "--seed", "match": "--match", "imports": "--import", "hangs": "--hangs",
     "slower_than": "--slower-than", "memory_over": "--memory-over", "time_limit": "--time-limit",
     "memory_limit": "--memory-limit", "jobs": "-j", "max_time": "--max-time", "max_queries": "--max-queries",
-    "executor": "--executor",
+    "executor": "--executor", "without": "--without",
 }  # fmt: skip
 """Field -> flag of `graphdbg minify`."""

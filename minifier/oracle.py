@@ -375,8 +375,12 @@ class Oracle:
         return self.atoms["random"]
 
     def test(self, candidate: Candidate) -> Answer:
-        """One query in a child of its own."""
+        """One query in a child of its own. Raises Aborted."""
         return self.judge(candidate)[0]
+
+    def abort(self) -> None:
+        """Ends the queries that are on their way."""
+        self.asking.abort()
 
     def _verdict(self, reply: Reply, signature: Signature | None) -> Verdict:
         if reply.status == "lost":

@@ -25,6 +25,10 @@ class DoesNotFailError(UsageError):
     exit_code = 1
 
 
+class Aborted(Exception):
+    """A query was ended from outside: it has no answer and does not count."""
+
+
 class Verdict(enum.Enum):
     """What one query said. Only SAME is accepted; OTHER is a failure with another signature, and is counted and listed."""
 
@@ -157,7 +161,8 @@ class Problem(Protocol):
         ...
 
     def test(self, candidate: Candidate) -> Answer:
-        """Builds the candidate and asks the oracle once. Must be thread-safe where the engine has an executor."""
+        """Builds the candidate and asks the oracle once. Must be thread-safe where the engine has an executor. Raises Aborted
+        where the query was ended from outside."""
         ...
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,8 +21,8 @@ from ..dumps.atomic import write_file
 from ..dumps.errors import EnvironmentLackError, UsageError
 from ..toolkit.signature import Signature
 from .atoms_file import write_atoms
-from .budget import Budget
-from .engine import Engine, FlakyError, Step
+from .budget import Budget, Cancelled, Restarted, Skipped
+from .engine import TURNS, Engine, FlakyError, Step
 from .events import Asked, Asking, Best, Follow, Stepped
 from .explain import certify
 from .flaky import CALIBRATION, Rate
@@ -31,11 +31,12 @@ from .journal import Journal
 from .minified import Minified
 from .options import Options
 from .passes import NAMES as PASS_NAMES
-from .problem import Answer, Candidate, DoesNotFailError, Problem, Verdict
+from .problem import Aborted, Answer, Candidate, DoesNotFailError, Problem, Verdict
 from .results import BEST_FILE, Results
 from .search.edits import accept
 from .search.outputs import drop_outputs
 from .search.tiers import TIERS
+from .steering import Steering
 
 SANITY = 2
 """Runs of the original before anything else."""
@@ -112,8 +113,9 @@ class Session:
     def __init__(
         self, subject: Subject, journal: Journal, out: Path, options: Options, *,
         narrate: Callable[[str], None] = lambda text: None, tell: Follow = lambda event: None,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[Event], None] | None = None, steering: Steering | None = None,
     ) -> None:  # fmt: skip
+        self.steering = steering
         self.subject, self.journal, self.options = subject, journal, options
         self.results = Results(subject, out, options)
         self.narrate, self.tell, self.on_event = narrate, tell, on_event
@@ -126,6 +128,8 @@ class Session:
         """The passes that still have something to propose."""
         self.rate = Rate(0, 0)
         self.of_saved = Rate(0, 0)
+        self.cut = ""
+        """Why the verification ended early, where the user ended it."""
 
     @property
     def queries(self) -> int:
@@ -153,11 +157,18 @@ class Session:
         def asking(number: int, candidate: Candidate) -> None:
             self.tell(Asking(number, "search", engine.step, candidate.text()))
 
-        engine = Engine(
+        def again(candidate: Candidate, answer: Answer) -> None:
+            self.tell(Best(engine.queries, candidate.text(), *answer.size, len(engine.history)))
+            self._keep_best(engine)
+
+        engine = self.engine = Engine(
             self.subject, budget=self.budget, journal=self.journal, repeats=repeats, jobs=options.jobs,
             executor=pool if options.jobs > 1 else None, queries=self.queries, on_event=self._event,
-            on_step=step, measure=self._measure, on_asking=asking,
+            on_step=step, measure=self._measure, on_asking=asking, on_again=again,
+            steering=self.steering,
         )  # fmt: skip
+        if self.steering is not None:
+            self.steering.searching = True
         try:
             return self._search(engine)
         except Interrupted as interrupted:
@@ -258,9 +269,15 @@ class Session:
 
     def _search(self, engine: Engine) -> Minified:
         state = Candidate.of(range(self.subject.size))
-        for left in reversed(range(RESTARTS + 1)):
+        left = RESTARTS
+        while True:
             result = engine.run(self._steps(), state)
-            shown, times = self._verify(engine)
+            try:
+                shown, times = self._verify(engine)
+            except Restarted as again:
+                engine.restart(again.number)
+                state = engine.best or Candidate.of(range(self.subject.size))
+                continue
             self.of_saved = Rate(self.of_saved.failing + shown, self.of_saved.runs + times)
             doubtful = shown < times if engine.repeats == 1 else self._believed().repeats() > engine.repeats
             if not doubtful or result.stopped or not left:
@@ -270,7 +287,7 @@ class Session:
                 engine.distrust()
             except FlakyError:
                 state = engine.best or state
-        raise AssertionError("the last round returns")
+            left -= 1
 
     def _steps(self) -> list[tuple[str, Step]]:
         axes: list[tuple[str, Step]] = [(name, self._axis(name)) for name in PASS_NAMES]
@@ -280,10 +297,16 @@ class Session:
         answer, text = event.answer, event.candidate.text()
         self.tell(Asked(event.queries, "search", event.step, text, answer, event.improved, event.recalled))
         if event.improved:
-            write_file(self.results.out / BEST_FILE, msgspec.json.encode(event.candidate.to_json()))
+            self._keep_best(self.engine)
             self.tell(Best(event.queries, text, answer.nodes, answer.input_bytes, event.number))
         if self.on_event is not None:
             self.on_event(event)
+
+    def _keep_best(self, engine: Engine) -> None:
+        """The smallest case of all on the disk, for whoever finds this process dead."""
+        least = engine.least()
+        if least is not None and least == engine.best:
+            write_file(self.results.out / BEST_FILE, msgspec.json.encode(least.to_json()))
 
     def _case(self, engine: Engine) -> Candidate:
         """The best case, or all atoms where none could go."""
@@ -306,9 +329,11 @@ class Session:
         except EnvironmentLackError as error:
             self.notes.append(f"axes were changed one by one only: {error}")
             return state
-        plain = replace(state, edits=(*state.edits, *edits))
-        if not edits or engine.ask(plain):
-            self.left = set(left)
+        kept = [edit for edit in edits if engine.may(edit.partition(" ")[0])]
+        unsaid = {edit.partition(" ")[0] for edit in edits if edit not in kept}
+        plain = replace(state, edits=(*state.edits, *kept))
+        if not kept or engine.ask(plain):
+            self.left = {*left, *unsaid}
             return plain
         return state
 
@@ -347,14 +372,21 @@ class Session:
         key = f"verify {engine.best.text() if engine.best else 'original'}"
         for run in range(times):
             self._announce("verification", key, run, engine.queries + run + 1)
-        for answer, known in self._saved(key, times):
-            shown += answer.verdict is Verdict.SAME
-            engine.queries += 1
-            self.asked["verification"] += 1
-            self.tell(Asked(engine.queries, "verification", "verification", key, answer, recalled=known))
-        return shown, times
+        made, engine.step = 0, "verification"
+        try:
+            for answer, known in self._saved(engine, key, times):
+                made += 1
+                shown += answer.verdict is Verdict.SAME
+                engine.queries += 1
+                self.asked["verification"] += 1
+                self.tell(Asked(engine.queries, "verification", "verification", key, answer, recalled=known))
+        except (Skipped, Cancelled) as error:
+            self.cut = str(error) or "skipped"
+        finally:
+            engine.step = ""
+        return shown, made
 
-    def _saved(self, key: str, times: int) -> Iterator[tuple[Answer, bool]]:
+    def _saved(self, engine: Engine, key: str, times: int) -> Iterator[tuple[Answer, bool]]:
         """Judgements of the saved case, and whether the journal had them; at the same time where none disturbs another."""
 
         def judge(number: int) -> tuple[Answer, bool]:
@@ -368,9 +400,28 @@ class Session:
 
         signature = self.subject.signature
         beside = self.pool is not None and signature is not None and signature.kind in UNDISTURBED
-        waiting = [self.pool.submit(judge, number) for number in range(times)] if self.pool and beside else []
-        for number in range(times):
-            yield waiting[number].result() if waiting else judge(number)
+        if self.steering is not None and self.steering.replaying(engine.queries + times):
+            beside = False
+        with engine.asking():
+            waiting = [self.pool.submit(judge, number) for number in range(times)] if self.pool and beside else []
+            try:
+                for number in range(times):
+                    engine.boundary()
+                    yield self._undisturbed(engine, judge, number, waiting[number] if waiting else None)
+            except TURNS:
+                engine.leave(waiting)
+                raise
+
+    def _undisturbed(
+        self, engine: Engine, judge: Callable[[int], tuple[Answer, bool]], number: int, future: Future[tuple[Answer, bool]] | None
+    ) -> tuple[Answer, bool]:
+        """A judgement; one that was ended from outside is made again."""
+        while True:
+            try:
+                return judge(number) if future is None else future.result()
+            except Aborted:
+                future = None
+                engine.boundary(again=True)
 
     def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
         """Everything else that is written and told. `brief`: interrupted, nothing was saved yet."""
@@ -381,7 +432,8 @@ class Session:
         if shown < times:
             self.notes.append(f"the saved case failed the same way in {shown} of {times} fresh processes")
         if times < self.options.verify and not brief:
-            self.notes.append(f"verified {times} times only (--max-queries {self.options.max_queries})")
+            why = self.cut or f"--max-queries {self.options.max_queries}"
+            self.notes.append(f"verified {times} times only ({why})")
         size = self.whole.size if result.answer is None else result.answer.size
         minified = Minified(
             engine.queries, [(1, *self.whole.size), *result.history], self.subject.signature, *size, verified=verified,

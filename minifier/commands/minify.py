@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...toolkit.recorder.summary import shown_path
+from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
 from ..options import CHECKS, HANG_LIMIT_S, Options
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
     from ..minified import Minified
     from ..report.starter import Starter
+
+
+def checked_steps(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of --without; raises UsageError for one that is no step."""
+    return tuple(known_step(name) for name in names)
 
 
 @click.command()
@@ -52,6 +58,8 @@ if TYPE_CHECKING:
 @click.option("--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j.")
 @click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop after this many seconds.")
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
+@click.option("--without", multiple=True, metavar="STEP", callback=checked_steps,
+              help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet).")
 @click.option("--json", "as_json", is_flag=True,

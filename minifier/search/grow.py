@@ -37,6 +37,8 @@ LONG = 24
 def reduce_atoms(engine: Engine, state: Candidate) -> Candidate:
     """C, then D where the case turns out to be dense."""
     if engine.anchor not in state.keep:
+        if not engine.may("windows"):
+            return dense(engine, state)
         state = windows(engine, state)
     assert engine.anchor is not None
     return grow(engine, state, [engine.anchor])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,6 +20,13 @@ from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.signature import Signature
 
 
+class Coming:
+    """A query on its way, answered when it is waited for."""
+
+    def __init__(self, answer: Callable[[], Answer]) -> None:
+        self.result = answer
+
+
 class Server:
     """Answers with what it was given, and notes limits and how many asked at once."""
 
@@ -26,6 +34,9 @@ class Server:
         self.answers = list(answers)
         self.asked: list[tuple[float, dict[str, float]]] = []
         self.inside = self.most = 0
+
+    def submit(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> Coming:
+        return Coming(lambda: self.call(function, payload, limit_s, **more))
 
     def call(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> Answer:
         self.inside += 1

@@ -99,6 +99,12 @@ class _Process:
                 return
         pending._resolve(self._lost(pending.query))
 
+    def kill(self, query: Query) -> None:
+        with self.lock:
+            if not self.lost and query.id in self.pending:
+                with contextlib.suppress(OSError):
+                    self.socket.sendall(frame_of(Query(0, "", kills=query.id)))
+
     def _listen(self) -> None:
         frames = Frames()
         with contextlib.suppress(OSError):
@@ -191,6 +197,12 @@ class ForkServer:
              stage_limits: Mapping[str, float] | None = None) -> Answer:  # fmt: skip
         """Submits one query and waits for its answer."""
         return self.submit(function, payload, limit_s, stage_limits=stage_limits).result()
+
+    def kill(self, pending: Pending) -> None:
+        """Ends a query's child; its answer, "signal", comes soon. Nothing happens where it has ended already."""
+        process = self._process
+        if process is not None:
+            process.kill(pending.query)
 
     def wait_ready(self) -> float:
         """Starts the server if need be, waits until it is warm, returns the seconds of its warm-up."""

@@ -24,7 +24,7 @@ class Query(msgspec.Struct, omit_defaults=True):
 
     `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that the
     machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and its own
-    children may use on top of the warm server's memory.
+    children may use on top of the warm server's memory. `kills`: instead of that, end the query with this id.
     """
 
     id: int
@@ -34,6 +34,7 @@ class Query(msgspec.Struct, omit_defaults=True):
     threads: int = 1
     memory_bytes: int | None = None
     stage_limits: dict[str, float] = {}
+    kills: int = 0
 
 
 class Failure(msgspec.Struct, omit_defaults=True):

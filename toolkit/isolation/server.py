@@ -132,8 +132,18 @@ class Server:
             if self.settings is None:
                 self._prepare(msgspec.json.decode(body, type=Settings))
             else:
-                self.waiting.append(msgspec.json.decode(body, type=Query))
+                query = msgspec.json.decode(body, type=Query)
+                self._kill(query.kills) if query.kills else self.waiting.append(query)
         self._start_waiting()
+
+    def _kill(self, number: int) -> None:
+        """Ends the query with that number, wherever it is; one that has ended already is left."""
+        for job in self.jobs.values():
+            if job.query.id == number:
+                job.kill()
+        if any(query.id == number for query in self.waiting):
+            self.waiting = [query for query in self.waiting if query.id != number]
+            self._send(Answer(number, "signal", signal="SIGKILL"))
 
     def _prepare(self, settings: Settings) -> None:
         self.settings = settings

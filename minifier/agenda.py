@@ -1,0 +1,58 @@
+"""The steps that a search still has before it, and what a user may change about that. Knows names only; decides nothing else.
+
+>>> agenda = Agenda(["switches", "windows", "atoms", "dims"], disabled={"windows"})
+>>> agenda.promote("dims")
+>>> agenda.next(), agenda.next(), agenda.next(), agenda.next()
+(0, 3, 2, None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+FIRST = "switches"
+"""What holds for the whole case; nothing comes before it while it is ahead."""
+REDUCTION = frozenset({"hint", "windows", "chunks", "atoms", "blocks", "polish"})
+LAST = {"explain": REDUCTION}
+"""A step -> those that must be over before it."""
+
+
+class Agenda:
+    """One round of a search. `disabled` is shared with whoever changes it: a step in it stays ahead, but never comes."""
+
+    def __init__(self, names: Sequence[str], disabled: set[str]) -> None:
+        self.names, self.disabled = list(names), disabled
+        self._ahead = list(range(len(self.names)))
+
+    def next(self) -> int | None:
+        """The place of the step that comes now, in `names`; None where none is left."""
+        place = next((place for place in self._ahead if self.names[place] not in self.disabled), None)
+        if place is not None:
+            self._ahead.remove(place)
+        return place
+
+    def ahead(self) -> list[str]:
+        """The names of the steps that will come, in order."""
+        return [self.names[place] for place in self._ahead if self.names[place] not in self.disabled]
+
+    def promote(self, name: str) -> None:
+        """Makes a step the next one; the first of that name where there are two."""
+        place = next(place for place in self._ahead if self.names[place] == name)
+        self._ahead.remove(place)
+        first = bool(self._ahead) and self._ahead[0] == 0 and self.names[0] == FIRST and FIRST not in self.disabled
+        self._ahead.insert(1 if first else 0, place)
+
+    def refusal(self, what: str, name: str) -> str:
+        """Why a step cannot be disabled, enabled or raised now; empty where it can."""
+        if name not in self.names:
+            return f"this search has no step {name!r}: there are {', '.join(dict.fromkeys(self.names))}"
+        if what == "disable":
+            return f"{name} is disabled already" if name in self.disabled else ""
+        if what == "enable":
+            return "" if name in self.disabled else f"{name} is not disabled"
+        if name in self.disabled:
+            return f"{name} is disabled; enable it first"
+        if name not in self.ahead():
+            return f"{name} has begun already; restart N runs all steps again"
+        before = [other for other in self.ahead() if other in LAST.get(name, ())]
+        return f"{name} is about what {before[0]} leaves, and comes after it" if before else ""
