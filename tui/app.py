@@ -7,6 +7,7 @@ Rooms stay as they were left (cursor, filter, folds, results) while another one 
 
 from __future__ import annotations
 
+import gc
 import shlex
 import traceback
 from collections.abc import Mapping, Sequence
@@ -29,8 +30,16 @@ from .widgets.trouble import Told, described
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""
 KEPT_TROUBLES = 50
+COLLECT_S = 3.0
+"""Garbage is not collected while the first screen comes up; see the command."""
 LOOK_S = 1.0
 """How often the first line is written anew for jobs that ended; nothing is painted where it says the same."""
+
+
+def collect_again() -> None:
+    """Garbage is collected again, and what the start made is not looked at: it stays."""
+    gc.freeze()
+    gc.enable()
 
 
 class Workbench(Sturdy):
@@ -66,6 +75,7 @@ class Workbench(Sturdy):
         self.trail.append(self.first)
         self.push_screen(self.first)
         self.set_interval(LOOK_S, self.tell_where)
+        self.set_timer(COLLECT_S, collect_again)
 
     @property
     def room(self) -> Room | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.binding import Binding
 from textual.screen import Screen
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
 
 from .widgets.trouble import Told, Trouble
 
@@ -48,7 +48,7 @@ class Telling(Screen[R]):
     @property
     def typing(self) -> bool:
         """Whether keys go into a text."""
-        return isinstance(self.focused, (Input, TextArea))
+        return isinstance(self.focused, Input)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of the panel mean something else while it is closed."""

@@ -24,7 +24,7 @@ from ...dumps.store import SavedGraph
 from ..here import Here
 from ..widgets.graph_lines import Prompt, StatusLine
 from ..widgets.node_table import NodeTable
-from .graph_find import GraphFind
+from .graph_tabs import GraphTabs
 
 if TYPE_CHECKING:
     from textual import events
@@ -71,7 +71,7 @@ class _Early:
         return self.saved, self.data
 
 
-class GraphRoom(GraphFind):
+class GraphRoom(GraphTabs):
     """The nodes of one graph."""
 
     ROOM = "graph"
@@ -96,6 +96,8 @@ class GraphRoom(GraphFind):
         self.tabs: Widget | None = None
         self._early = _Early(here.graph or "", saved)
         self._resting: Any = None
+        self._seen: object = None
+        """The values that were taken last."""
 
     # -- what a room says
 
@@ -181,6 +183,21 @@ class GraphRoom(GraphFind):
         self._again()
         self.prepare()
         self._mount_tabs()
+        self._take_values()
+
+    def _take_values(self) -> None:
+        """What a replay read of this graph, where it is new."""
+        seen = self.workbench.values.get(self.here.graph or "")
+        if seen is not None and seen is not self._seen and self.view is not None and self.view.whole:
+            self._seen = seen
+            self.value_columns(seen)
+
+    def on_screen_resume(self) -> None:
+        """Back from another screen: the table has the keys, and there may be values."""
+        super().on_screen_resume()
+        if not self.prompt.is_open and not self.has_class("tabs"):
+            self.table.focus()
+        self._take_values()
         self._take_seen()
 
     def _take_seen(self) -> None:
