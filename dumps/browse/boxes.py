@@ -35,7 +35,8 @@ class Box:
     def width(self) -> int:
         """Columns with the frame."""
         marks = [len(f"+{count}") + 5 for count in self.hidden if count]
-        return max(7, 2 * len(self.inputs) + 3, *(len(word) + 4 for word in self.words), *marks)
+        ports = 2 * len(self.inputs) + 3 + (len(f"+{self.hidden[0]}") if self.hidden[0] else 0)
+        return max(7, ports, *(len(word) + 4 for word in self.words), *marks)
 
 
 @dataclass
@@ -64,7 +65,8 @@ class _Item:
         if self.box is None:
             self.ports = {wanted[0].net: self.x}
             return
-        low, high = self.x + 1, self.x + self.width - 2
+        mark = len(f"+{self.box.hidden[0]}") if self.box.hidden[0] else 0
+        low, high = self.x + 1, self.x + self.width - 2 - mark
 
         def columns(start: int) -> list[int]:
             return [start + 2 * number for number in range(count)]

@@ -9,11 +9,12 @@ others (no ctrl+enter, no alt).
 
 from __future__ import annotations
 
-from . import diff, everywhere, graph, home, minify, replay, report
+from . import diff, everywhere, graph, home, minify, replay, report, tabs
 from .action import EVERYWHERE, Action
 
 REGISTRY: tuple[Action, ...] = (
-    *home.ACTIONS, *graph.ACTIONS, *diff.ACTIONS, *replay.ACTIONS, *minify.ACTIONS, *report.ACTIONS, *everywhere.ACTIONS,
+    *home.ACTIONS, *graph.ACTIONS, *tabs.ACTIONS, *diff.ACTIONS, *replay.ACTIONS, *minify.ACTIONS, *report.ACTIONS,
+    *everywhere.ACTIONS,
 )  # fmt: skip
 """In the order in which help tells them: what a screen is for first."""
 

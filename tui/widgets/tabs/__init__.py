@@ -1,0 +1,11 @@
+"""What the graph screen shows of one node: Detail, Source, Code, IR, Near. Mounted beside the table; shows, decides nothing.
+
+>>> tabs = NodeTabs(saved, view)
+>>> tabs.show_node(57); tabs.next_tab()
+"""
+
+from __future__ import annotations
+
+from .node_tabs import NodeTabs
+
+__all__ = ["NodeTabs"]
