@@ -85,7 +85,7 @@ class Sideways(msgspec.Struct):
 
 class _Builder:
     def __init__(self, summary: str, a: tuple[str, str, Table], b: tuple[str, str, Table]) -> None:
-        self.made = Sideways(summary, [], [""])
+        self.made = Sideways(summary, [], strings=[""])
         self._places: dict[str, int] = {"": 0}
         self.made.sides = [self._side(*a), self._side(*b)]
 

@@ -17,7 +17,7 @@ from ...dumps.browse.listing import Line, filtered, first_bad, following_text, k
 from ...dumps.errors import UsageError
 from ...dumps.tables import plain
 from ..here import Here
-from ..jobs import Job
+from ..jobs import Job, ending
 from ..moves import ListMoves
 from ..overview import Overview
 from ..widgets.home_line import Layout
@@ -260,13 +260,23 @@ class HomeRoom(ListMoves):
         self.workbench.do_app_graph()
 
     def _open_job(self, line: Line) -> None:
+        """What a job says, as long as the panel is open."""
         assert line.path is not None
-        said: list[str] = []
-        panel = self.query_one(NotePanel)
+        job, panel = Job.attach(line.path), self.query_one(NotePanel)
         panel.show(line.name, "reading ...")
-        job = Job.attach(line.path, on_said=said.append)
-        self.set_timer(0.3, lambda: panel.show(line.name, "\n".join(said[-200:]) or "it has said nothing so far"))
-        job.words = job.words
+        told = ""
+
+        def tell() -> None:
+            nonlocal told
+            end = "" if job.code is None else f"\n{ending(job.code)}"
+            text = ("\n".join(job.said) or "it has said nothing so far") + end
+            if not panel.has_class("shown") or panel.title_text != line.name:
+                timer.stop()
+            elif text != told:
+                told = text
+                panel.tell(text)
+
+        timer = self.set_interval(0.2, tell)
 
     def do_home_fold(self) -> None:
         """Folds or unfolds."""

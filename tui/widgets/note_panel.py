@@ -23,7 +23,7 @@ class NotePanel(VerticalScroll):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.text = ""
+        self.text = self.title_text = ""
 
     def compose(self):
         """One text."""
@@ -31,12 +31,17 @@ class NotePanel(VerticalScroll):
 
     def show(self, title: str, text: str) -> None:
         """Shows a text in place of an earlier one."""
-        self.text = "\n".join(plain(line) for line in text.splitlines())
-        self.border_title = title.replace("[", "\\[")
+        self.title_text = title
+        self.border_title = Text(plain(title))
         self.border_subtitle = "esc closes"
-        self.query_one("#note-text", Static).update(Text(self.text))
+        self.tell(text)
         self.add_class("shown")
         self.focus()
+
+    def tell(self, text: str) -> None:
+        """Another text under the same title."""
+        self.text = "\n".join(plain(line) for line in text.splitlines())
+        self.query_one("#note-text", Static).update(Text(self.text))
 
     def hide(self) -> bool:
         """Closes it; whether it was open."""
