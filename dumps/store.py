@@ -23,6 +23,7 @@ from .graph_folder import CODE_FOLDER, GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, RU
 from .output import say
 from .reading import read_bytes, read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
+from .sources import Sources
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
 
@@ -159,6 +160,11 @@ class SavedGraph:
         """What tables show, from the sidecar; from the record when the sidecar is missing."""
         path = self.path / sidecar.TABLE
         return sidecar.build(self.record) if stored(path) is None else sidecar.read_table(path)
+
+    @cached_property
+    def sources(self) -> Sources:
+        """The copies of the user's source files that its process kept; none for a case folder."""
+        return Sources(self.run.path / self._row.process if self.run and self._row else self.path)
 
     @property
     def program_path(self) -> Path:

@@ -46,6 +46,7 @@ from .journal import Journal
 from .reading import read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .shared import BLOCK_BYTES, SharedFiles, in_blocks
+from .sources import SourceWriter
 from .tensors import TensorSink, TensorStore
 
 _JOIN_S = 3.0
@@ -156,6 +157,7 @@ class ProcessWriter:
         self.path = run.path / name
         self.tensors = run.tensors
         self.shared = SharedFiles(run.path, name)
+        self.sources = SourceWriter(self.path)
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._taken: set[str] = set()
@@ -273,7 +275,7 @@ class ProcessWriter:
         """What this process added to the disk, in blocks."""
         logs = in_blocks(self.journal.written_bytes) + in_blocks(self.shared.list_bytes)
         graphs = self.shared.disk_bytes + BLOCK_BYTES * (self._folders + len(self._compiles) + 8)
-        return logs + graphs + in_blocks(self.tensors.written_bytes)
+        return logs + graphs + in_blocks(self.tensors.written_bytes) + self.sources.disk_bytes
 
     def _ask(self, local: str, size_bytes: int) -> None:
         if self.gate is not None and not self.gate.admit_more(size_bytes, local):

@@ -27,6 +27,7 @@ from ..index import Process, Row, exit_record
 from ..process import EXIT_FILE
 from ..process import FILE as PROCESS_FILE
 from ..schema import FORMAT, RunRecord
+from ..sources import Sources
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
 from ..writer import ProcessWriter, RunWriter
@@ -131,6 +132,7 @@ class _Work:
         for row in self.run.rows:
             if row.process == process.name and row.saved:
                 self._graph(writer, row)
+        self._sources(writer, process)
         writer.journal.close()
         told = [records.event(event, self.texts) for event in events]
         self.counts["lines"] += len(told)
@@ -153,6 +155,20 @@ class _Work:
         self.counts["graphs changed"] += told != record
         self._inputs(writer, saved, row)
         self._code(writer, saved, row)
+
+    def _sources(self, writer: ProcessWriter, process: Process) -> None:
+        """Copies of the user's files: left out unless wanted, like the lines of stacks."""
+        sources = Sources(process.path)
+        for file in sources.records:
+            text = None
+            if self.texts.source:
+                text = self._read(f"the copy of {self.texts.file(file)}", lambda file=file: sources.text(file))
+            if text is None:
+                self.counts["sources left"] += 1
+                continue
+            told = self.texts.text(text)
+            self.counts["sources"] += writer.sources.keep(self.texts.file(file), told)
+            self.counts["sources changed"] += told != text
 
     def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: Row) -> None:
         seen = self._read(f"the inputs of graph {row.id}", lambda: saved.inputs_record)
@@ -204,6 +220,7 @@ class _Work:
             ("lines of journals", counts["lines"], counts["lines changed"], 0),
             ("texts (stacks, errors, settings)", 0, changed["texts"], 0),
             ("lines of your source", 0, 0, changed["source lines"]),
+            ("copies of your source files", counts["sources"], counts["sources changed"], counts["sources left"]),
             ("files of generated code", counts["files"], counts["files changed"], counts["files left"]),
             ("tensors", kept, 0, len(self.storages) - kept),
             ("words of command lines", words, changed["words of command lines"], 0),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.ids import compile_name
 from ...dumps.schema import GraphRecord, InputRecord
-from . import configs
+from . import configs, sources
 from ._torch import compile_id, is_restart, undisturbed
 from .ambient import ambient
 from .origin import versions
@@ -88,6 +88,7 @@ class Flight:
                 session.wait_for(local, graph.save)
             else:
                 writer.save_graph(record, writer.tensors)
+                sources.keep(writer, record)
             if settle:
                 self.open.append(graph)
                 session.event("compiling", graph.id)

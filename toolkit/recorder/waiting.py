@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...dumps.schema import GraphRecord
-from . import steps
+from . import sources, steps
 
 if TYPE_CHECKING:
     from ...dumps.writer import ProcessWriter
@@ -81,3 +81,4 @@ class PackedSave:
     def __call__(self) -> None:
         record = self.record or msgspec.msgpack.decode(zlib.decompress(self._data), type=GraphRecord)
         self.writer.save_graph(record, self.writer.tensors)
+        sources.keep(self.writer, record)

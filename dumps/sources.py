@@ -1,0 +1,133 @@
+"""Copies of the user's source files that stacks of a process name: written once each, by content, and found again by their path.
+
+`<process>/sources/<sha1>.py` are the texts, `<process>/sources.jsonl` says which file each one is. Bounded in size and number;
+what was left out is said there. Must not open a file that a dump names: who records hands over the text, who reads a copy gets.
+
+>>> SourceWriter(process_folder).keep("/home/ann/train.py", "import torch\\n")
+True
+>>> Sources(process_folder).text("/home/ann/train.py")
+'import torch\\n'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from .atomic import write_file
+from .compressed import packed, stored
+from .errors import UnreadableError
+from .reading import read_bytes
+from .shared import in_blocks
+
+FOLDER = "sources"
+LIST = "sources.jsonl"
+
+MOST_FILE_BYTES = 1 << 20
+MOST_BYTES = 1 << 23
+MOST_FILES = 300
+"""Of one process: files that people write are small, generated ones need not be kept."""
+
+
+class SourceRecord(msgspec.Struct, omit_defaults=True):
+    """One line of the list: a file, and the name of its copy; or why there is none."""
+
+    file: str
+    sha: str = ""
+    left_out: str = ""
+
+
+class SourceWriter:
+    """Keeps copies in the folder of one process, which this process alone writes."""
+
+    def __init__(self, process: Path) -> None:
+        self.process = process
+        self.known: set[str] = set()
+        """Files that were kept, or left out, already."""
+        self.disk_bytes = 0
+        self._bytes = 0
+        self._texts: set[str] = set()
+
+    def keep(self, file: str, text: str) -> bool:
+        """Keeps a copy of a file; False for one that is known already or left out. Raises EnvironmentLackError, OSError."""
+        if file in self.known:
+            return False
+        self.known.add(file)
+        data = text.encode("utf-8", "backslashreplace")
+        why = self._refusal(len(data))
+        record = SourceRecord(file, "" if why else hashlib.sha1(data, usedforsecurity=False).hexdigest(), why)
+        if record.sha and record.sha not in self._texts:
+            content, suffix = packed(data)
+            folder = self.process / FOLDER
+            folder.mkdir(exist_ok=True)
+            write_file(folder / f"{record.sha}.py{suffix}", content)
+            self._texts.add(record.sha)
+            self._bytes += len(data)
+            self.disk_bytes += in_blocks(len(content))
+        self._append(record)
+        return bool(record.sha)
+
+    def _refusal(self, size_bytes: int) -> str:
+        if len(self._texts) >= MOST_FILES:
+            return f"{MOST_FILES} files are kept already"
+        if size_bytes > MOST_FILE_BYTES:
+            return f"it has {size_bytes} bytes"
+        return f"{MOST_BYTES} bytes are kept already" if self._bytes + size_bytes > MOST_BYTES else ""
+
+    def _append(self, record: SourceRecord) -> None:
+        line = msgspec.json.encode(record) + b"\n"
+        descriptor = os.open(self.process / LIST, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+        self.disk_bytes += in_blocks(len(line)) if len(self.known) == 1 else 0
+
+
+class Sources:
+    """The copies that one process kept; nothing for runs of before there were any."""
+
+    def __init__(self, process: Path) -> None:
+        self.process = process
+
+    @cached_property
+    def records(self) -> dict[str, SourceRecord]:
+        """By file. A torn line at the end is passed over."""
+        try:
+            lines = (self.process / LIST).read_bytes().splitlines()
+        except OSError:
+            return {}
+        found: dict[str, SourceRecord] = {}
+        for line in lines:
+            try:
+                record = msgspec.json.decode(line, type=SourceRecord)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            found.setdefault(record.file, record)
+        return found
+
+    def text(self, file: str) -> str | None:
+        """The text of the copy of a file; None where none was kept. Raises UnreadableError for one that is damaged."""
+        path = self.path(file)
+        if path is None:
+            return None
+        data = read_bytes(path) if path.stat().st_size else b""
+        if hashlib.sha1(data, usedforsecurity=False).hexdigest() != self.records[file].sha:
+            raise UnreadableError(f"cannot read {path}", "its content is not what was recorded")
+        return data.decode("utf-8", "backslashreplace")
+
+    def path(self, file: str) -> Path | None:
+        """The file that holds the copy, maybe compressed; None where none was kept."""
+        record = self.records.get(file)
+        if record is None or len(record.sha) != 40 or not record.sha.isalnum():
+            return None
+        return stored(self.process / FOLDER / f"{record.sha}.py")
+
+    def why_not(self, file: str) -> str:
+        """Why there is no copy of a file."""
+        record = self.records.get(file)
+        return record.left_out if record is not None and record.left_out else "the run kept no copy of it"
