@@ -23,8 +23,6 @@ from ..search.tiers import TIERS
 
 ORDER = ("sanity", *(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, "verification")
 """The steps of a search in their order, as far as they are known before it says so itself."""
-FIXED = frozenset({"sanity", "verification", "measuring", "report"})
-"""Steps that cannot be left out."""
 UNTOLD = "nodes"
 """The step of queries of which nobody wrote the step."""
 RECENT = 8

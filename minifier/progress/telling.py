@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+from ..control import STEPS
 from .model import byte_text, counted, span
-from .story import FIXED, UNTOLD, Improvement, OtherSeen, StepCount, Story
+from .story import UNTOLD, Improvement, OtherSeen, StepCount, Story
 from .watched import Watched
 
 QUIET = 5
@@ -46,18 +47,19 @@ def facts(watched: Watched, now: float) -> list[str]:
     lines = [standing(watched, now)]
     flight = story.flight()
     running = watched.state == "running"
+    going: list[str] = []
     if running and flight is not None and not story.paused:
-        more = f", and {len(story.flying) - 1} more at the same time" if len(story.flying) > 1 else ""
+        more = f", {len(story.flying) - 1} more beside it" if len(story.flying) > 1 else ""
         since = f" for {span(max(0.0, now - flight.since))}" if flight.since else ""
-        lines.append(f"query {flight.number} runs{since}{more}")
+        going.append(f"query {flight.number} runs{since}{more}")
+    if running and (idle := story.idle()) >= QUIET:
+        going.append(f"nothing smaller for {idle} queries")
+    if going:
+        lines.append("; ".join(going))
     if story.original[0]:
         size = story.best or story.original
-        idle = story.idle()
-        quiet = f"; nothing smaller for {idle} queries" if idle >= QUIET and running else ""
-        lines.append(
-            f"best: {size[0]} of {story.original[0]} nodes, "
-            f"{byte_text(size[1])} of {byte_text(story.original[1])} of inputs{quiet}"
-        )
+        inputs = f"{byte_text(size[1])} of {byte_text(story.original[1])} of inputs"
+        lines.append(f"best: {size[0]} of {story.original[0]} nodes, {inputs}")
     if story.signature:
         lines.append(f"failure: {story.signature}")
     if story.queries:
@@ -104,7 +106,7 @@ def steps(watched: Watched) -> list[StepCount]:
 
 def steerable(step: StepCount) -> bool:
     """Whether a step can be left out."""
-    return step.name not in FIXED and step.name != UNTOLD
+    return step.name in STEPS
 
 
 def history_line(item: Improvement, story: Story) -> str:
