@@ -22,7 +22,7 @@ from textual.strip import Strip
 Parts = Sequence[tuple[str, str]]
 
 
-class Rows(ScrollView, can_focus=True):
+class Rows(ScrollView, can_focus=True, inherit_bindings=False):
     """One line per item."""
 
     COMPONENT_CLASSES = {"rows--cursor"}
