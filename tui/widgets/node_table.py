@@ -30,7 +30,7 @@ KEPT = 3000
 STYLES = ("head", "quiet", "op", "group", "cursor", "near")
 
 
-class NodeTable(ScrollView, can_focus=True):
+class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
     """Rows of a selection with a cursor."""
 
     COMPONENT_CLASSES = {f"nodes--{name}" for name in STYLES}
