@@ -175,7 +175,7 @@ class About:
         assert code is not None
         marked = [range(use.start, use.end)] if use.start >= 0 else []
         marked += [range(use.call, use.call + 1)] if use.call >= 0 else []
-        notes = [] if use.sure else ["its name does not stand there: found by its op and its place among the library calls"]
+        notes = [] if use.sure else ["by its op and its place among the calls: Inductor wrote no node names for this kernel"]
         where = f" of {graph.id}" if graph is not self.saved else ""
         choice = f"{number + 1}/{len(uses)}" if len(uses) > 1 else ""
         return Sheet(

@@ -14,7 +14,7 @@ from ..sidecar import references
 from ..tables import size_text
 from .node import Near, NodeDetail
 from .partner import NUMBER, Partner
-from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, Span, line, link, span
+from .sheet import BAD, DIM, HERE, TITLE, Line, Sheet, Span, line, link, span
 
 MOST = 40
 """So many inputs or users are listed; of the rest their number."""
@@ -150,8 +150,8 @@ def _near(label: str, nodes: Sequence[Near], most: int) -> Iterator[Line]:
         yield _labelled(label, ("none", DIM))
     width = max((len(node.name) for node in nodes[:most]), default=0)
     for number, node in enumerate(nodes[:most]):
-        name = f"{node.name:<{width}}"
-        pieces = span(name, LINK, node.name), (f"  {node.value}", ""), (f"  {node.target}", DIM)
+        pad = " " * (width - len(node.name) + 2)
+        pieces = link(node.name), f"{pad}{node.value}", (f"  {node.target}", DIM)
         yield _labelled(f"{label} {len(nodes)}" if number == 0 else "", *pieces)
     if len(nodes) > most:
         yield _labelled("", (f"and {len(nodes) - most} more", DIM))

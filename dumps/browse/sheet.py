@@ -87,17 +87,17 @@ def text(sheet: Sheet, *, around: int | None = None) -> str:
 
     `around` keeps that many lines before and after the marked ones.
     """
-    numbers = range(len(sheet.lines))
+    numbers: Sequence[int] = range(len(sheet.lines))
     if around is not None and sheet.marked:
-        numbers = range(
-            max(0, min(part.start for part in sheet.marked) - around),
-            min(len(sheet.lines), max(part.stop for part in sheet.marked) + around),
-        )
+        near = {at for part in sheet.marked for at in range(part.start - around, part.stop + around)}
+        numbers = sorted(at for at in near if 0 <= at < len(sheet.lines))
     if not sheet.language:
         return "\n".join(line_text(sheet.lines[number]).rstrip() for number in numbers)
     width = len(str(sheet.first + len(sheet.lines)))
     printed: list[str] = []
-    for number in numbers:
+    for before, number in zip([None, *numbers], numbers, strict=False):
+        if before is not None and number > before + 1:
+            printed.append("  ...")
         mark = ">" if sheet.is_marked(number) else " "
         printed.append(f"{mark} {sheet.first + number:{width}} {plain_code(line_text(sheet.lines[number]))}".rstrip())
     return "\n".join(printed)

@@ -13,6 +13,7 @@ from ..query import resolve_graph
 from ..sidecar import Row, Table, dims_text, dims_value
 from ..store import CodeFile, SavedGraph
 from ..tables import Column, on_terminal, one_line, render
+from .show_node import show_node
 
 ALL_KERNELS = "*"
 
@@ -31,16 +32,26 @@ WHOLE = "output_code.py"
     help="One generated kernel; without NAME, which there are.",
 )
 @click.option("--stats", is_flag=True, help="How many nodes of which kind, and how many bytes.")
+@click.option("--node", metavar="NAME", help="One node: all that is recorded of it; with --code its kernels.")
+@click.option("--hops", type=click.IntRange(1, 9), metavar="N", help="With --node: draw what lies so many steps around it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def show(graph: str, code: bool, kernel: str | None, stats: bool, as_json: bool) -> None:
+def show(
+    graph: str, code: bool, kernel: str | None, stats: bool, node: str | None, hops: int | None, as_json: bool
+) -> None:
     """Show a graph: its nodes with dtype, shape, stride and the user's line.
 
     RUN/ID names a graph of a run (graphdbg ls lists them) or a case folder.
     """
     if code + stats + (kernel is not None) > 1:
         raise UsageError("--code, --kernel and --stats are three different views", "one at a time")
+    if hops is not None and node is None:
+        raise UsageError("--hops counts steps from a node", "no node is named", "name it with --node NAME")
     saved = resolve_graph(graph)
-    if code:
+    if node is not None:
+        if stats or kernel is not None or (code and hops is not None):
+            raise UsageError("--node shows one node", "the others are views of the whole graph", "one at a time")
+        show_node(saved, node, head=_head(saved), hops=hops, code=code, as_json=as_json)
+    elif code:
         _show_files(graph, _code(saved), as_json)
     elif kernel is not None:
         _show_kernel(graph, saved, kernel, as_json)

@@ -267,6 +267,10 @@ class GraphRoom(GraphTabs):
         following = steps[(steps.index(now) + 1) % len(steps)]
         for step in ("tabs", "table"):
             self.set_class(step == following, step)
+        if following == "tabs" and self.tabs is not None:
+            self.tabs.query_one("#page").focus()
+        else:
+            self.table.focus()
         self._rest()
 
     # -- the rest

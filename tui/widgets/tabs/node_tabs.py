@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
 
@@ -39,6 +40,10 @@ class NodeTabs(Vertical):
     """`node` is the position of the node that is shown; None: none."""
 
     DEFAULT_CSS = "NodeTabs { height: 1fr; width: 1fr; }"
+    BINDINGS = [
+        Binding("plus,equals_sign", "hops(1)", "a hop more", show=False),
+        Binding("minus", "hops(-1)", "a hop less", show=False),
+    ]
 
     class Jump(Message):
         """To a node, of this graph or (`graph`: its id) of another one of the same run."""
@@ -126,6 +131,14 @@ class NodeTabs(Vertical):
             self._ask()
         else:
             self.choose(NEAR)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """+ and - are hops where the neighbourhood is seen; else they mean what they mean on the screen."""
+        return self.tab == NEAR if action == "hops" else super().check_action(action, parameters)
+
+    def action_hops(self, by: int) -> None:
+        """One hop more or less."""
+        self.hops(by)
 
     # -- asking and showing
 

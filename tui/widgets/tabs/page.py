@@ -49,10 +49,10 @@ class Page(ScrollView, can_focus=True):
     Page { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
     Page > .page--title { text-style: bold; }
     Page > .page--here { color: $text-accent; text-style: bold; }
-    Page > .page--dim { color: $text-muted; }
+    Page > .page--dim { color: $foreground 65%; }
     Page > .page--link { color: $text-primary; text-style: underline; }
     Page > .page--bad { color: $text-error; text-style: bold; }
-    Page > .page--number { color: $text-disabled; }
+    Page > .page--number { color: $foreground 45%; }
     Page > .page--marked { background: $primary 25%; }
     """
 
@@ -93,7 +93,7 @@ class Page(ScrollView, can_focus=True):
 
     @property
     def _above(self) -> int:
-        return min(_ABOVE, self.size.height // 3) if self.sheet.language else self.size.height // 3
+        return min(_ABOVE, self.size.height // 3) + len(self._notes) if self.sheet.language else self.size.height // 3
 
     def _row_of(self, position: int) -> int:
         if self.sheet.language:
@@ -112,7 +112,7 @@ class Page(ScrollView, can_focus=True):
             longest = max((len(one) for one in sheet.lines[:5000]), default=0) + self._gutter
             self.virtual_size = Size(min(longest, 400), len(self._notes) + len(sheet.lines))
             return
-        drawn = any(isinstance(one, tuple) and any(piece.text[:1] in "┌╔" for piece in one) for one in sheet.lines[:8])
+        drawn = any(piece.text.strip()[:1] in ("┌", "╔") for one in sheet.lines[:8] if isinstance(one, tuple) for piece in one)
         whole = [*notes, *enumerate(sheet.lines)]
         self._notes = []
         self._rows = whole if drawn else [row for one in whole for row in broken(one, width)]
@@ -143,19 +143,20 @@ class Page(ScrollView, can_focus=True):
         """A style of the theme, found once."""
         style = self._styles.get(kind)
         if style is None:
-            part = self.get_component_rich_style(f"page--{kind}", partial=True) if kind else Style.null()
-            style = self._styles[kind] = self.rich_style + part
+            style = self._styles[kind] = self.get_component_rich_style(f"page--{kind}") if kind else self.rich_style
         return style
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
         across, down = self.scroll_offset
-        width, row = self.size.width, y + down
+        width = self.size.width
+        row = y if y < len(self._notes) else y + down  # notes stay in sight
         if row >= self.virtual_size.height:
             return Strip.blank(width, self.style_of(""))
         strip = self._strips.get(row)
         if strip is None:
             strip = self._strips[row] = self._strip(row)
+        across = 0 if row < len(self._notes) else across
         return strip.crop_extend(across, across + width, self.style_of("marked" if self._marked(row) else ""))
 
     def _marked(self, row: int) -> bool:
@@ -175,7 +176,7 @@ class Page(ScrollView, can_focus=True):
 
     def _code_strip(self, position: int) -> Strip:
         marked = self.sheet.is_marked(position)
-        over = self.get_component_rich_style("page--marked", partial=True) if marked else Style.null()
+        over = Style(bgcolor=self.style_of("marked").bgcolor) if marked else Style.null()
         sign = " " if not marked else ">" if self._translate else MARK
         number = f"{sign}{self.sheet.first + position:>{self._gutter - 3}}  "
         segments = [Segment(number, self.style_of("number") + over)]
@@ -186,7 +187,7 @@ class Page(ScrollView, can_focus=True):
             segments.append(Segment(plain_code(line_text(self.sheet.lines[position])), base))
         else:
             segments += [
-                Segment(part, base + style if style else base, None)
+                Segment(part, base + Style(color=style.color, bold=style.bold, italic=style.italic) if style else base)
                 for part, style, _ in text.render(self.app.console, "")
             ]  # fmt: skip
         return Strip(segments)

@@ -1,0 +1,108 @@
+"""`graphdbg show RUN/ID --node NAME`: one node as the tabs of the workbench show it. Not a command of its own.
+
+>>> show_node(saved, "addmm_1", head={}, hops=None, code=False, as_json=False)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..output import emit, say
+from ..tables import on_terminal
+
+if TYPE_CHECKING:
+    from ..browse.about import About
+    from ..browse.sheet import Sheet
+    from ..store import SavedGraph
+
+_AROUND_LINE, _WIDTH = 3, 80
+
+
+def show_node(saved: SavedGraph, name: str, *, head: dict[str, Any], hops: int | None, code: bool, as_json: bool) -> None:
+    """Prints the detail of a node with its source lines and the other stages; with `hops` its neighbourhood, with `code` its
+    kernels. Raises UsageError for a name that the graph does not have."""
+    from ..browse import sheet
+    from ..browse.about import About  # late: other views of `show` need none of it
+
+    about = About(saved)
+    index = about.position(name)
+    if hops is not None:
+        _show_near(about, index, hops, head, as_json)
+        return
+    if as_json:
+        emit({**head, "node": _all(about, index)}, as_json=True)
+        return
+    if code:
+        _show_code(about, index)
+        return
+    parts = [sheet.text(about.detail(index, everything=True))]
+    source = about.source(index)
+    if source.language:
+        parts.append(_titled(f"{source.title}  {source.path}", source, around=_AROUND_LINE))
+    if about.related.graphs:
+        parts.append(_titled("at the other stages", about.stages(index)))
+    emit("\n\n".join(parts), as_json=False)
+
+
+def _titled(title: str, shown: Sheet, *, around: int | None = None) -> str:
+    from ..browse import sheet
+
+    return "\n".join([title, *(f"! {note}" for note in shown.notes), sheet.text(shown, around=around)])
+
+
+def _show_code(about: About, index: int) -> None:
+    from ..browse import sheet
+
+    count = max(1, len(about.uses(index)))
+    shown = [about.code(index, number) for number in range(count)]
+    for one in shown:
+        if not one.marked:
+            say(sheet.text(one) if not one.language else one.notes[0])
+    texts = [_titled(f"# {one.title}", one, around=0) for one in shown if one.marked]
+    emit("\n\n".join(texts), as_json=False)
+
+
+def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_json: bool) -> None:
+    from ..browse import near, sheet
+    from ..browse.canvas import ASCII
+
+    if as_json:
+        chosen, count = near.around(about.view, index, hops)
+        names, inside = about.view.table.name, set(chosen)
+        edges = [[names[used], names[at]] for at in chosen for used in about.view.inputs(at) if used in inside]
+        emit({**head, "around": names[index], "hops": hops, "within": count, "nodes": [names[at] for at in chosen],
+              "edges": edges}, as_json=True)  # fmt: skip
+        return
+    width = _terminal_width() if on_terminal() else _WIDTH
+    text = sheet.text(about.near(index, hops, width))
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = text.translate(ASCII)
+    emit(text, as_json=False)
+
+
+def _terminal_width() -> int:
+    import shutil
+
+    return max(_WIDTH, shutil.get_terminal_size().columns)
+
+
+def _all(about: About, index: int) -> dict[str, Any]:
+    """Everything as one JSON object."""
+    partners, why = about.partners(index)
+    source = about.source(index)
+    lines = [str(line) for line in source.lines] if source.language else []
+    return {
+        **about.of(index).fixed(),
+        "partners": [{"graph": one.graph, "name": one.name, "how": one.how} for one in partners],
+        "no_partner": why or None,
+        "kernels": [{"graph": graph.id, "kernel": use.kernel, "sure": use.sure, "line": max(use.start, use.call) + 1}
+                    for graph, use in about.uses(index)],
+        "stages": [msgspec.to_builtins(one) for one in about.related.of(about.view, index)],
+        "source": {"path": source.path, "line": source.top + 1,
+                   "lines": lines[max(0, source.top - _AROUND_LINE) : source.top + _AROUND_LINE + 1]} if lines else None,
+    }  # fmt: skip
