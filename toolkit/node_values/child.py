@@ -59,18 +59,20 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         got: dict[str, torch.Tensor] | None = None
         if rung != "eager":
             names = [name for name in tappable(case.gm, eager) if wanted is None or name in wanted]
+            found |= {"signature": None, "outputs": len(names)}
             tapped = Tapped(rung_named(rung), names, lines.stage)
-            shared = Path(payload["shared"]) if payload.get("shared") else None
-            outcome = judge(case.gm, case.inputs, case.spec, tapped, seed=seed, shared=shared)
-            found |= {"signature": msgspec.to_builtins(outcome.signature), "verdict": outcome.verdict, "outputs": len(names)}
-            if not tapped.got:
-                return found
+            if names:
+                shared = Path(payload["shared"]) if payload.get("shared") else None
+                outcome = judge(case.gm, case.inputs, case.spec, tapped, seed=seed, shared=shared)
+                found |= {"signature": msgspec.to_builtins(outcome.signature), "verdict": outcome.verdict}
+                if not tapped.got:
+                    return found
             got = tapped.got
         mark("compare")
         lines.stage("compare")
         with _surroundings(case.spec):
             found["no_reference"] = measure(case, eager, got, wanted, seed=seed, tell=lines.tell)
-            if got is not None and (wrong := _wrong(case, rung, eager, got, seed)) is not None:
+            if got and (wrong := _wrong(case, rung, eager, got, seed)) is not None:
                 found["wrong"] = wrong
         return found
 

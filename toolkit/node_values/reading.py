@@ -86,7 +86,11 @@ class _Reading:
         """All of them."""
         began = time.monotonic()
         table = self.saved.table
-        sizes = dict(zip(table.name, (size or 0 for size in table.size_bytes), strict=True))
+        inputs = {place for place, text in enumerate(table.strings) if text in ("placeholder", "get_attr", "output")}
+        sizes = {
+            name: 0 if op in inputs else size or 0
+            for name, op, size in zip(table.name, table.op, table.size_bytes, strict=True)
+        }  # fmt: skip
         yield {"event": "start", "graph": address(self.saved), "rung": self.rung, "nodes": len(sizes), "seed": self.seed,
                "device": self.device}  # fmt: skip
         shared = self.server.scratch_file(".pt")
@@ -160,6 +164,8 @@ class _Reading:
         end["notes"] += [note for note in value["notes"] if note not in end["notes"]]
         if self.rung == "eager":
             return
+        if not value["outputs"]:
+            return  # nothing of this part of the graph can be returned
         how = relation(self.plain, signature)
         self.relations.append(how)
         end["outputs"] = max(end["outputs"], value["outputs"])

@@ -110,4 +110,6 @@ class ValuesSeen:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    if value is None:
+        return "-"
+    return text if len(text := f"{value:.4g}") <= 9 else f"{value:.2e}"

@@ -42,7 +42,7 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     called with each row, `begun` with the name of a rung that is about to be run. `rungs`: only these, in the ladder's order.
     Raises GraphdbgError for a graph that cannot be loaded.
     """
-    with opened(server) as used:
+    with opened(server, "inductor" if set(rungs) - {"eager", "nop", "debug_nop", "torchscript"} else "eager") as used:
         ladder = Ladder(saved, used, seed=seed, device=device, limit_s=limit_s, imports=imports, max_time_s=max_time_s)
         for rung in (name for name in NAMES if name in rungs):
             if begun is not None:
@@ -136,10 +136,10 @@ def _as_eager(row: Row) -> Row:
 
 
 @contextlib.contextmanager
-def opened(server: ForkServer | None) -> Iterator[ForkServer]:
-    """The server that was given, or one of our own, closed at the end."""
+def opened(server: ForkServer | None, rung: str = "inductor") -> Iterator[ForkServer]:
+    """The server that was given, or one of our own that is warm for a rung, closed at the end."""
     if server is not None:
         yield server
         return
-    with server_for("inductor") as own:
+    with server_for(rung) as own:
         yield own

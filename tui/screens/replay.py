@@ -56,6 +56,8 @@ class ReplayRoom(ReplayJobs):
         self.busy = ""
         self.upper = True
         """Whether keys move in the rungs, and not in the view below."""
+        self.about = "triage"
+        """Whose finding is told: what was started last, or has the keys."""
         self._moved = False
         self._width = 80
 
@@ -77,7 +79,7 @@ class ReplayRoom(ReplayJobs):
         super().on_mount()
         self.rungs.show(len(NAMES), cursor=NAMES.index("inductor"))
         self.rungs.focus()
-        self._fit(self.app.size)
+        self._fit()
         self._show()
         self.find_last()
         self._look_at_gpus()
@@ -121,9 +123,9 @@ class ReplayRoom(ReplayJobs):
 
     def on_resize(self, event: events.Resize) -> None:
         """Fewer rungs are seen on a low screen, fewer columns on a narrow one."""
-        self._fit(event.size)
+        self._fit()
 
-    def _fit(self, size: events.Resize | object) -> None:
+    def _fit(self) -> None:
         width, height = self.app.size
         self._width = width
         self.rungs.styles.height = max(3, min(len(NAMES), (height - 8) // 2))
@@ -174,10 +176,12 @@ class ReplayRoom(ReplayJobs):
         return rung + slot.state()
 
     def _finding(self) -> str:
-        if self.kind == "values" and "values" in self.slots and (not self.upper or "triage" not in self.slots):
+        if self.about == "values" and "values" in self.slots:
             return self.values.sentence()
         if "triage" in self.slots:
             return self.ladder.sentence()
+        if "values" in self.slots:
+            return self.values.sentence()
         return "enter runs the ticked rungs; v reads the values under the one below the cursor"
 
     def _show_said(self, *, keep: bool = True) -> None:
@@ -188,7 +192,11 @@ class ReplayRoom(ReplayJobs):
         slot = self.slots.get(self.kind)
         if slot is None:
             return [f"Nothing yet. {'L' if self.kind == 'localize' else 'B' if self.kind == 'bisect' else 'enter'} starts it."]
-        return [f"$ {slot.line}", *slot.said[-500:], "", *self._conclusion(slot)]
+        told = [] if slot.kind == "triage" else slot.said[-500:]
+        if slot.kind == "triage":
+            rungs = [self.ladder.cells(name) for name in NAMES]
+            told = [plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs if cells.verdict] + slot.said[-20:]
+        return [f"$ {slot.line}", *told, "", *self._conclusion(slot)]
 
     def _conclusion(self, slot: Slot) -> list[str]:
         if slot.kind == "triage":
@@ -247,6 +255,8 @@ class ReplayRoom(ReplayJobs):
             self.do_replay_graph()
             return
         self.start("triage", [*self.ladder_words(), "--json-lines"])
+        self.about = "triage"
+        self._tell()
         self._look_at_gpus()
 
     def do_replay_values(self) -> None:
@@ -256,6 +266,7 @@ class ReplayRoom(ReplayJobs):
         self._moved = False
         words = ["replay", self.graph, "--values", "--rung", self.rung, *self._options(), "--json-lines"]
         self.start("values", words)
+        self.about = "values"
         self._to_view("values")
         self._look_at_gpus()
 
@@ -363,12 +374,12 @@ class ReplayRoom(ReplayJobs):
             self._use_lower()
         else:
             self.remove_class("alone")
-            self.upper = True
+            self.upper, self.about = True, "triage"
             self.rungs.focus()
             self._tell()
 
     def _use_lower(self) -> None:
-        self.upper = False
+        self.upper, self.about = False, self.kind
         if self.kind == "values":
             self.nodes.focus()
         self._tell()

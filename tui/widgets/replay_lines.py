@@ -1,7 +1,7 @@
 """How a rung of the ladder and a node's value are painted as lines. Knows no widget and decides nothing.
 
->>> rung_parts(ladder.cells("inductor"), ticked=True, width=100)[1]
-('inductor', 'bold')
+>>> rung_parts(ladder.cells("inductor"), ticked=True, width=100)[0]
+('[x] ', 'bold')
 """
 
 from __future__ import annotations
@@ -21,39 +21,45 @@ MARKS = {"": " ", "ok": "✓", "bad": "✗", "doubt": "?", "running": "▶", "di
 Parts = list[tuple[str, str]]
 
 
+_RUNG_NUMBERS = (("error", 8, 0), ("eager's", 8, 100), ("seconds", 8, 76), ("peak", 9, 110))
+"""Title, width, and from which width of the screen on a column is shown."""
+
+
 def rung_head(width: int) -> str:
     """The titles over the rungs."""
-    peak = f"{'peak':>9}  " if width >= 100 else ""
-    return f"     {'rung':<19}  {'verdict':<18}{'error':>8}  {'eager' + chr(39) + 's':>8}  {'seconds':>8}  {peak}why"
+    titles = [f"{title:>{wide}}" for title, wide, least in _RUNG_NUMBERS if width >= least]
+    return "  ".join([f"     {'rung':<19}  {'verdict':<16}", *titles, "why"])
 
 
 def rung_parts(cells: RungCells, *, ticked: bool, width: int) -> Parts:
     """One rung."""
     style = STYLES[cells.tone]
-    peak = f"{cells.peak:>9}  " if width >= 100 else ""
-    numbers = f"{cells.error:>8}  {cells.eager:>8}  {cells.seconds:>8}  {peak}"
-    if width < 80:
-        numbers = f"{cells.error:>8} "
+    numbers = (cells.error, cells.eager, cells.seconds, cells.peak)
+    shown = [f"  {cell:>{wide}}" for cell, (_, wide, least) in zip(numbers, _RUNG_NUMBERS, strict=True) if width >= least]
     return [
         ("[x] " if ticked else "[ ] ", "bold" if ticked else "dim"), (f" {cells.rung:<19}  ", "bold" if ticked else ""),
-        (f"{MARKS[cells.tone]} {cells.verdict:<16}", style), (numbers, ""),
+        (f"{MARKS[cells.tone]} {cells.verdict:<14}", style), ("".join(shown) + "  ", ""),
         (plain(cells.said), "dim" if cells.tone in ("dim", "ok") else style),
     ]  # fmt: skip
 
 
-_NUMBERS = (("min", 10, 0), ("max", 10, 0), ("NaN", 7, 0), ("Inf", 7, 90), ("error", 8, 0), ("eager's", 8, 76))
-"""Title, width, and from which width of the screen on a column is shown."""
+_NUMBERS = (("min", 9, 0), ("max", 9, 0), ("NaN", 5, 0), ("Inf", 5, 90), ("error", 7, 0), ("eager's", 7, 76))
+_LINE = 110
+"""From this width on the user's line is shown."""
+SIGNS = {"FIRST BAD": "✗1", "bad": "✗ ", "NaN": "! "}
 
 
 def _name_width(width: int) -> int:
-    return max(12, min(40, width - 58)) if width >= 76 else 14
+    taken = 4 + (7 if width >= 76 else 0) + sum(wide + 2 for _, wide, least in _NUMBERS if width >= least)
+    return max(10, min(40, width - taken - (36 if width >= _LINE else 0)))
 
 
 def value_head(width: int) -> str:
     """The titles over the values."""
     titles = [f"{title:>{wide}}" for title, wide, least in _NUMBERS if width >= least]
-    line = f"  {'line':<22}" if width >= 110 else ""
-    return "  ".join([f"{'#':>6}", set_cell_size("node", _name_width(width)), *titles]) + line
+    number = f"{'#':>6} " if width >= 76 else ""
+    line = f"  {'line':<22}" if width >= _LINE else ""
+    return f"   {number}" + "  ".join([set_cell_size("node", _name_width(width)), *titles]) + line
 
 
 def value_parts(seen: ValuesSeen, place: int, width: int) -> Parts:
@@ -62,17 +68,15 @@ def value_parts(seen: ValuesSeen, place: int, width: int) -> Parts:
     *numbers, reason = seen.cells(place)
     style = "bold red" if mark in ("FIRST BAD", "bad") else "bold yellow" if mark else "" if seen.marked else "dim"
     name = set_cell_size(middle(plain(str(row["name"])), _name_width(width)), _name_width(width))
-    head = (f"{row.get('index', place):>6}  {name}", style)
+    number = f"{row.get('index', place):>6} " if width >= 76 else ""
+    parts: Parts = [(f"{SIGNS.get(mark, ''):<3}{number}{name}", style)]
     if reason:
-        return [head, (f"  ({plain(reason)})", "dim")]
-    cells = [(cell.rjust(wide), title) for cell, (title, wide, least) in zip(numbers, _NUMBERS, strict=True) if width >= least]
-    parts: Parts = [head]
-    for cell, title in cells:
-        alarm = title in ("NaN", "Inf") and cell.strip()
-        parts.append(("  " + cell, "bold yellow" if alarm else style))
-    line = plain(str(row.get("line") or ""))
-    if width >= 110:
-        parts.append((f"  {line[-22:]:<22}", "dim"))
+        return [*parts, (f"  ({plain(reason)})", "dim")]
+    for cell, (title, wide, least) in zip(numbers, _NUMBERS, strict=True):
+        if width >= least:
+            parts.append((f"  {cell:>{wide}}", "bold yellow" if title in ("NaN", "Inf") and cell else style))
+    if width >= _LINE:
+        parts.append((f"  {plain(str(row.get('line') or ''))[-22:]:<22}", "dim"))
     parts.append((f"  ◀ {mark}" if mark else "", style))
     return parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import graphdbg
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.toolkit.commands import triage as command
+from graphdbg.toolkit.commands.replay import replay
 from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.outcome import Outcome, OutputError
 from graphdbg.toolkit.rungs.names import BUILT, NAMES
@@ -159,3 +161,13 @@ def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
         GraphRow("small", "forward", "wrong", 0.1, signature=Signature("accuracy", size=0.1)),
     ]  # fmt: skip
     assert [row.id for row in sorted(rows, key=rank)] == ["dead", "large", "small", "rough", "fine", "late"]
+
+
+def test_a_run_is_told_graph_by_graph(recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphdbg.toolkit.triage.run.opened", lambda given: contextlib.nullcontext(server))
+    done = CliRunner().invoke(command.triage, [str(recorded), "--json-lines"])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["event"] for line in lines] == ["graph", "end"]
+    assert (lines[0]["id"], lines[0]["verdict"], lines[-1]["failing"]) == ("0_0/dynamo", "ok", [])
+    assert isinstance(CliRunner().invoke(command.triage, [str(recorded), "--rungs", "eager"]).exception, UsageError)
+    assert isinstance(CliRunner().invoke(replay, [str(recorded), "--values"]).exception, UsageError)
