@@ -27,32 +27,40 @@ if TYPE_CHECKING:
 
 _DEFINED = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.(?P<language>\w+)\(", re.ASCII)
 _MAPPED = re.compile(r"^#   (?P<source>\S+) => (?P<nodes>.+)$")
-_FRAGMENT = re.compile(r"^#   %(?P<node>\w+) ")
+_FRAGMENT = re.compile(r"^#   %(?P<node>\w+) : .*= call_")
 _SOURCES = re.compile(
     r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[(?P<sources>[^\]]*)\], Original ATen: \[(?P<atens>[^\]]*)\]"
 )
 _CALLED = re.compile(r"^\s+(?:\w+(?:, \w+)* = )?(?P<callee>[A-Za-z_][\w.]*)\(")
 _NUMBER = re.compile(r"_\d+$")
 _ENDINGS = ("''')", "''', ", '"""), ', '""")', '""", ')
-_NO_KERNELS = ("assert_", "del", "empty_strided", "reinterpret_tensor")
+_NO_KERNELS = ("assert_", "del", "empty_strided", "reinterpret_tensor", "get_raw_stream", "assert ")
 _MOST_REACHED = 20_000
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a kernel: its line, and the source nodes and ops that are written above it."""
+
+    line: int
+    sources: frozenset[str]
+    atens: frozenset[str]
+
+    def names(self, source: str, aten: str) -> bool:
+        """Whether it was made of that source node for that op."""
+        return source in self.sources and f"aten.{aten}" in self.atens
 
 
 @dataclass
 class Kernel:
-    """One kernel: where its definition (none: a library's) and its calls stand, by line; what is written about it.
-
-    `nodes` are the names in the comment above it, `ops` the op names in its own name, `sources` and `atens` those above its call.
-    """
+    """One kernel: the lines of its definition (none: a library's), its calls, and the names of nodes in the comment above it."""
 
     name: str
     language: str = ""
     start: int = -1
     end: int = -1
-    calls: list[int] = field(default_factory=list[int])
+    calls: list[Call] = field(default_factory=list[Call])
     nodes: set[str] = field(default_factory=set[str])
-    sources: set[str] = field(default_factory=set[str])
-    atens: set[str] = field(default_factory=set[str])
 
 
 @dataclass(frozen=True)
@@ -84,8 +92,7 @@ class Generated:
         """Kernels with a definition, then one for each call of a library kernel, in the order of the calls."""
         defined = {kernel.name: kernel for kernel in self._defined()}
         library: list[Kernel] = []
-        sources: set[str] = set()
-        atens: set[str] = set()
+        sources = atens = frozenset[str]()
         last = max((kernel.end for kernel in defined.values()), default=0)
         for number in range(last, len(self.lines)):
             text = self.lines[number]
@@ -95,14 +102,11 @@ class Generated:
             called = _CALLED.match(text)
             name = called["callee"].removesuffix(".run") if called else ""
             if name in defined:
-                kernel = defined[name]
-                kernel.calls.append(number)
-                kernel.sources |= sources
-                kernel.atens |= atens
-                sources, atens = set(), set()
+                defined[name].calls.append(Call(number, sources, atens))
+                sources = atens = frozenset[str]()
             elif called and sources | atens and not name.startswith(_NO_KERNELS):
-                library.append(Kernel(name, calls=[number], sources=sources, atens=atens))
-                sources, atens = set(), set()
+                library.append(Kernel(name, calls=[Call(number, sources, atens)]))
+                sources = atens = frozenset[str]()
         return [*defined.values(), *library]
 
     def _defined(self) -> list[Kernel]:
@@ -136,23 +140,22 @@ class Generated:
         name = view.table.name[index]
         sure = [kernel for kernel in self.kernels if name in kernel.nodes]
         if sure:
-            return [_use(kernel, sure=True) for kernel in sure]
+            return [_use(kernel, kernel.calls[0].line if kernel.calls else -1, sure=True) for kernel in sure]
         node = recorded.node(name, view.table.name[index + 1] if index + 1 < len(view) else "")
         op = base_name(view.target(index))
         source = node.from_node[0] if node and node.from_node else name
         aten = base_name(node.original_aten) if node and node.original_aten else op
-        library = [
-            kernel for kernel in self.kernels
-            if kernel.start < 0 and source in kernel.sources and f"aten.{aten}" in kernel.atens
-        ]  # fmt: skip
-        if direct := [kernel for kernel in library if _op_of_call(kernel.name) == op]:
-            line = self._library_calls(view).get(index)
-            return [_use(kernel, sure=True) for kernel in direct if line in (None, kernel.calls[0])]
+        named = [(kernel, call.line) for kernel in self.kernels for call in kernel.calls if call.names(source, aten)]
+        if own := [_use(kernel, line, sure=True) for kernel, line in named if kernel.start >= 0]:
+            return own  # a kernel that is called again for other nodes than those in the comment above it
+        if direct := [(kernel, line) for kernel, line in named if _op_of_call(kernel.name) == op]:
+            known = self._library_calls(view).get(index)
+            return [_use(kernel, line, sure=True) for kernel, line in direct if known in (None, line)]
         fused = [kernel for kernel in self.kernels if kernel.start >= 0 and not kernel.nodes and _has_op(kernel.name, aten)]
         after, before = self._bounds(view, index)
-        placed = [kernel for kernel in fused if any(after < call < before for call in kernel.calls)]
-        nearest = [kernel for kernel in library if kernel.calls[0] == before]
-        return [_use(kernel, sure=False) for kernel in placed or nearest or library]
+        placed = [(kernel, call.line) for kernel in fused for call in kernel.calls if after < call.line < before]
+        nearest = [(kernel, line) for kernel, line in named if line == before]
+        return [_use(kernel, line, sure=False) for kernel, line in placed or nearest or named]
 
     def _bounds(self, view: GraphView, index: int) -> tuple[int, int]:
         """The lines of the last library call that the node needs and of the first that needs it."""
@@ -166,7 +169,7 @@ class Generated:
             lines: dict[str, list[int]] = {}
             for kernel in self.kernels:
                 if kernel.start < 0:
-                    lines.setdefault(_op_of_call(kernel.name), []).append(kernel.calls[0])
+                    lines.setdefault(_op_of_call(kernel.name), []).append(kernel.calls[0].line)
             nodes: dict[str, list[int]] = {}
             for index in range(len(view)):
                 op = base_name(view.target(index))
@@ -191,8 +194,8 @@ def _reached(index: int, step: Callable[[int], list[int]]) -> set[int]:
     return set(found) - {index}
 
 
-def _names(text: str) -> set[str]:
-    return {name.strip() for name in text.split(",")} - {""}
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",")) - {""}
 
 
 def _op_of_call(callee: str) -> str:
@@ -206,5 +209,5 @@ def _has_op(kernel: str, op: str) -> bool:
     return f"_{op}_" in f"{_NUMBER.sub('', kernel).partition('_fused')[2]}_"
 
 
-def _use(kernel: Kernel, *, sure: bool) -> Use:
-    return Use(kernel.name, kernel.start, kernel.end, kernel.calls[0] if kernel.calls else -1, sure)
+def _use(kernel: Kernel, call: int, *, sure: bool) -> Use:
+    return Use(kernel.name, kernel.start, kernel.end, call, sure)
