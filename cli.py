@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "minifier.commands.minify:minify",
         "Shrink a failing graph to the smallest case that fails the same way.",
     ),
+    "steer": ("minifier.commands.steer:steer", "Pause, skip, disable, restart or cancel while a graph is being shrunk."),
     "report": ("minifier.commands.report:report", "Write repro.py, issue.md and artifacts.zip for a failing graph."),
     "tui": ("tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or a browser."),
     "pack": ("dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into."),

@@ -9,6 +9,7 @@ Unfinished(graph='/runs/myrun/0_0/graphs/0_0/forward', options=Options(...), dir
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -44,6 +45,11 @@ def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
     if kept.get("max_time"):
         kept["max_time"] = None
     return Unfinished(str(known.get("graph", "")), replace(options, **kept), str(known.get("directory", "")))
+
+
+def again(out: Path) -> str:
+    """The command that goes on in a folder."""
+    return shlex.join(["graphdbg", "minify", "--resume", "-o", str(out)])
 
 
 def answers(path: Path) -> int:

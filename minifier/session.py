@@ -168,7 +168,7 @@ class Session:
             steering=self.steering,
         )  # fmt: skip
         if self.steering is not None:
-            self.steering.searching = True
+            self.steering.searching, self.steering.whole = True, self.whole.size
         try:
             return self._search(engine)
         except Interrupted as interrupted:

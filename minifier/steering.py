@@ -25,6 +25,7 @@ import msgspec
 from .budget import Cancelled, Restarted, Skipped
 from .control import Order, Orders
 from .events import Follow, Steered
+from .events import Restarted as RestartedEvent
 from .journal import Journal
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Steering:
         self.paused = False
         self.searching = False
         """Whether there are boundaries at all; before that only the process can be interrupted."""
+        self.whole = (0, 0)
+        """The size of the original."""
         self._journal, self._tell, self._abort = journal, tell, abort
         self._orders = Orders(out)
         self._waiting: deque[Order] = deque()
@@ -148,7 +151,10 @@ class Steering:
             case "skip":
                 raise Skipped
             case "restart":
-                raise Restarted(order.number or 0)
+                number = order.number or 0
+                best, size = engine.bests[number], engine.history[number - 1][1:] if number else self.whole
+                self._tell(RestartedEvent(number, engine.queries, best.text() if best else "original", *size))
+                raise Restarted(number)
             case "cancel":
                 self.paused = False
                 raise Cancelled("cancelled")

@@ -19,6 +19,7 @@ from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
 from ..options import CHECKS, HANG_LIMIT_S, Options
+from ..resuming import again as go_on
 from ..resuming import resumed
 from .amounts import SECONDS, SIZE
 
@@ -147,7 +148,7 @@ def _run(
     from ..results import BEST_FILE
 
     code, life = 0, where["life"]
-    again = shlex.join(["graphdbg", "minify", "--resume", "-o", str(out)])
+    again = go_on(out)
     try:
         with following(as_json) as (tell, narrate):
             result = minify_saved(saved, options=options, narrate=narrate, tell=tell, **where)

@@ -12,17 +12,21 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from graphdbg.minifier.events import Follow
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.problem import Answer, Candidate, DoesNotFailError, Verdict
+from graphdbg.minifier.problem import Aborted, Answer, Candidate, DoesNotFailError, Verdict
 from graphdbg.minifier.session import Session
+from graphdbg.minifier.steering import Steering
 from graphdbg.toolkit.signature import Signature
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -39,10 +43,23 @@ class Abstract(Generated):
     signature: Signature | None = None
     log: Path | None = None
     delay_s: float = 0.0
+    on_judging: Callable[[int], None] = lambda number: None
+    """Called when a judgement begins, with its number."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.notes: list[str] = []
+        self.judging = 0
+        self.aborts = 0
+        self.hanging: set[int] = set()
+        """Numbers of judgements that end only by `abort`."""
+        self.at_once: Counter[str] = Counter()
+        self.doubled: list[str] = []
+        """Candidates that two threads asked at the same time."""
+        self.lock = Lock()
+
+    def abort(self) -> None:
+        self.aborts += 1
 
     def prepare(self) -> None:
         pass
@@ -54,9 +71,26 @@ class Abstract(Generated):
         return self._logged(candidate.text(), candidate)
 
     def _logged(self, key: str, candidate: Candidate) -> Answer:
-        if self.delay_s:
-            time.sleep(random.uniform(0, 2 * self.delay_s))
-        answer = super().test(candidate)
+        with self.lock:
+            self.judging += 1
+            number, aborts = self.judging, self.aborts
+            self.at_once[key] += 1
+            if self.at_once[key] > 1 and key not in ("original", "saved"):
+                self.doubled.append(key)
+        try:
+            self.on_judging(number)
+            if self.delay_s:
+                time.sleep(random.uniform(0, 2 * self.delay_s))
+            deadline = time.monotonic() + 20
+            while number in self.hanging and self.aborts == aborts:
+                assert time.monotonic() < deadline, "nobody ended a query in flight"
+                time.sleep(0.002)
+            if self.aborts != aborts:
+                raise Aborted
+            answer = super().test(candidate)
+        finally:
+            with self.lock:
+                self.at_once[key] -= 1
         if self.log is not None:
             with self.log.open("a") as file:
                 file.write(key + "\n")
@@ -99,13 +133,19 @@ class Abstract(Generated):
         return {"name": self.name(atom), "nodes": [f"n{atom}"], "where": f"model.py:{atom}", "code": ""}
 
 
-def run(problem: Abstract, out: Path, *, resume: bool = False, **options: Any) -> Minified:
-    """One session from first to last."""
+def run(
+    problem: Abstract, out: Path, *, resume: bool = False, steered: bool = False, tell: Follow = lambda event: None,
+    **options: Any,
+) -> Minified:  # fmt: skip
+    """One session from first to last; `steered`: it carries out the orders in OUT/control.jsonl."""
     chosen = Options(**options)
     journal = Journal(out / "journal.jsonl", chosen.asked(), resume=resume)
     with ThreadPoolExecutor(max(3, chosen.jobs)) as pool:
         try:
-            return Session(problem, journal, out, chosen).run(pool)
+            if not steered:
+                return Session(problem, journal, out, chosen, tell=tell).run(pool)
+            with Steering(out, journal, tell, without=chosen.without, abort=problem.abort) as steering:
+                return Session(problem, journal, out, chosen, tell=tell, steering=steering).run(pool)
         finally:
             journal.close()
 

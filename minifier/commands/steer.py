@@ -1,0 +1,76 @@
+"""`graphdbg steer`: pause a minification that runs, change its steps, go back to an earlier case, or end it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ...dumps.errors import UsageError
+from ...dumps.output import emit, say
+from ..control import OF_STEPS, STEPS, WHATS
+from ..events import words as step_words
+from ..ordering import give, outcome
+
+WAIT_S = 10.0
+
+
+@click.command()
+@click.argument("out", metavar="OUT")
+@click.argument("what", metavar="ORDER", type=click.Choice(WHATS))
+@click.argument("target", metavar="[STEP|N]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print what became of it as JSON.")
+def steer(out: str, what: str, target: str | None, as_json: bool) -> None:
+    """Change what a minification does while it runs, in any terminal.
+
+    \b
+    pause, resume     ask nothing more for now (the query in flight is asked again later), go on
+    skip              end the step that runs, go on with the next one
+    disable STEP      leave a step out; one that runs ends now. Also from the start: minify --without STEP
+    enable STEP       take it in again
+    raise STEP        make it the next one
+    restart N         search again from case N of the history, 0 is the original; what was found
+                      stays, and the smallest of all is what is kept at the end
+    cancel            end the search; the best case is verified and reported. Twice: as Ctrl-C
+
+    \b
+    What changes the search is in its journal: `graphdbg minify --resume` does it again at the same
+    place. Steps: switches hint windows chunks atoms polish explain outputs together dims values
+    strides; `graphdbg minify --json` tells which one runs.
+
+    Exit code: 0 it was done (or is still waiting for its turn), 1 it was refused, 2 nothing is minified in OUT.
+    """
+    step, number = _target(what, target)
+    folder = Path(out)
+    given = give(folder, what, step=step, number=number)
+    found = outcome(folder, given, WAIT_S)
+    order = given.order
+    if found is None:
+        say(f"{order.words}: not done yet; it will be, before the next query is asked")
+    elif found.state == "refused":
+        say(f"{order.words}: refused, {found.why}")
+    else:
+        about = f" ({step_words(found.step)})" if found.step else ""
+        say(f"{order.words}: done, after {found.queries} queries{about}")
+    if as_json:
+        waiting = {"id": order.id, "what": order.what, "step": order.step, "number": order.number, "state": "waiting"}
+        line = waiting if found is None else {name: value for name, value in found.to_json().items() if name != "event"}
+        emit(line, as_json=True)
+    if found is not None and found.state == "refused":
+        raise SystemExit(1)
+
+
+def _target(what: str, target: str | None) -> tuple[str, int | None]:
+    """The step or the number that an order is about. Raises UsageError where it lacks, or is too much."""
+    if what in OF_STEPS:
+        if target is None:
+            raise UsageError(f"{what} which step?", "", f"name one of {', '.join(STEPS)}")
+        return target, None
+    if what == "restart":
+        if target is None or not target.isdigit():
+            why = "it takes the number of a case in the history, 0 for the original"
+            raise UsageError(f"restart from {target or 'where'}?", why, "for example: restart 0")
+        return "", int(target)
+    if target is not None:
+        raise UsageError(f"{what} takes nothing more, not {target!r}")
+    return "", None
