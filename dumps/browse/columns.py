@@ -80,7 +80,7 @@ def one(word: str) -> Column:
     if key in BY_KEY:
         return BY_KEY[key]
     near = difflib.get_close_matches(key, [*BY_KEY, *ALSO], n=1)
-    fix = f"did you mean {near[0]}?" if near else ""
+    fix = f"did you mean {near[0]}" if near else ""
     raise UsageError(f"there is no column {word!r}", f"there are {', '.join(BY_KEY)}", fix)
 
 

@@ -138,7 +138,7 @@ def _key(word: str, start: int) -> str:
     if key in KEYS:
         return key
     near = difflib.get_close_matches(key, [*KEYS, *ALSO], n=1, cutoff=0.5)
-    fix = f"did you mean {near[0]}?" if near else f'put it in quotes if it is a text: "{word}"'
+    fix = f"did you mean {near[0]}" if near else f'put it in quotes if it is a text: "{word}"'
     raise FilterError(f"there is no {word!r}; there are {', '.join(KEYS)}", fix, start=start, end=start + len(word))
 
 

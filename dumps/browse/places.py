@@ -53,4 +53,4 @@ def _near(view: GraphView, text: str) -> str:
     if len(names) > 5000:
         names = [name for name in names if name[:1] == text[:1]][:5000]
     near = difflib.get_close_matches(text, names, n=NEAR)
-    return f"did you mean {' or '.join(near)}?" if near else ""
+    return f"did you mean {' or '.join(near)}" if near else ""

@@ -54,21 +54,8 @@ class RowTexts:
         return parts[0], parts[1], parts[2], parts[3]
 
     def _of_group(self, key: str, group: int) -> str:
-        groups, view = self.selection.groups, self.selection.view
-        assert groups is not None
-        if key == "index":
-            return str(groups.starts[group])
-        if key == "name":
-            return f"{self.glyphs['folded']} {groups.label(group)}"
-        inside = self.selection.inside(group)
-        if key == "op":
-            return f"{len(inside):,} nodes"
-        if key == "bytes":
-            return size_text(sum(view.table.size_bytes[node] or 0 for node in inside))
-        if key == "flops":
-            total = sum(view.flops(node) or 0 for node in inside)
-            return count_text(total) if total else ""
-        return ""
+        text = group_text(self.selection, key, group)
+        return f"{self.glyphs['folded']} {text}" if key == "name" else text
 
     def heading(self, sort: Sort | None = None) -> str:
         """The titles, with the direction of the column that rows are sorted by."""
@@ -87,3 +74,22 @@ class RowTexts:
             if x < at:
                 return column.key
         return None
+
+
+def group_text(selection: Selection, key: str, group: int) -> str:
+    """The cell of a folded group: how many of its nodes are let through, and what they sum up to."""
+    groups, view = selection.groups, selection.view
+    assert groups is not None
+    if key == "index":
+        return str(groups.starts[group])
+    if key == "name":
+        return groups.label(group)
+    inside = selection.inside(group)
+    if key == "op":
+        return f"{len(inside):,} nodes"
+    if key == "bytes":
+        return size_text(sum(view.table.size_bytes[node] or 0 for node in inside))
+    if key == "flops":
+        total = sum(view.flops(node) or 0 for node in inside)
+        return count_text(total) if total else ""
+    return ""

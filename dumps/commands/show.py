@@ -14,6 +14,7 @@ from ..sidecar import Row, Table, dims_text, dims_value
 from ..store import CodeFile, SavedGraph
 from ..tables import Column, on_terminal, one_line, render
 from .show_node import show_node
+from .show_rows import RowOptions, show_rows
 
 ALL_KERNELS = "*"
 
@@ -34,10 +35,16 @@ WHOLE = "output_code.py"
 @click.option("--stats", is_flag=True, help="How many nodes of which kind, and how many bytes.")
 @click.option("--node", metavar="NAME", help="One node: all that is recorded of it; with --code its kernels.")
 @click.option("--hops", type=click.IntRange(1, 9), metavar="N", help="With --node: draw what lies so many steps around it.")
+@click.option("--filter", metavar="TEXT", help="Only nodes that fit, as on the screen: op:mm shape:*,1024 users>3 -op:view.")
+@click.option("--find", metavar="TEXT", help="Only nodes with this text in name, target, module or line.")
+@click.option("--sort", metavar="COLUMN", help="By a column; bytes:up or bytes:down says which way.")
+@click.option("--columns", metavar="A,B", help="These columns; an unknown one is answered with all there are.")
+@click.option("--fold", type=click.IntRange(0, 99), metavar="DEPTH", help="One row per module; 0: the outermost ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(
-    graph: str, code: bool, kernel: str | None, stats: bool, node: str | None, hops: int | None, as_json: bool
-) -> None:
+    graph: str, code: bool, kernel: str | None, stats: bool, node: str | None, hops: int | None, as_json: bool,
+    **rows: Any,
+) -> None:  # fmt: skip
     """Show a graph: its nodes with dtype, shape, stride and the user's line.
 
     RUN/ID names a graph of a run (graphdbg ls lists them) or a case folder.
@@ -47,6 +54,10 @@ def show(
     if hops is not None and node is None:
         raise UsageError("--hops counts steps from a node", "no node is named", "name it with --node NAME")
     saved = resolve_graph(graph)
+    options = RowOptions(**rows)
+    if options.any and (code or stats or kernel is not None or node is not None):
+        why = "--filter, --find, --sort, --columns and --fold are about all nodes"
+        raise UsageError("two different views were asked for", why, "one at a time")
     if node is not None:
         if stats or kernel is not None or (code and hops is not None):
             raise UsageError("--node shows one node", "the others are views of the whole graph", "one at a time")
@@ -58,6 +69,8 @@ def show(
     elif stats:
         found = statistics.of(saved.table)
         emit({**_head(saved), "stats": found.fixed()} if as_json else statistics.text(found), as_json=as_json)
+    elif options.any:
+        show_rows(saved, options, head=_head(saved), as_json=as_json)
     else:
         _show_nodes(saved, as_json)
 

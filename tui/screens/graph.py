@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from textual.containers import Container
 from textual.widget import Widget
 
+from ...dumps.browse.kernel_column import kernel_column
 from ...dumps.browse.loading import has_sidecar, loading, sidecar_bytes
 from ...dumps.browse.selection import Selection
 from ...dumps.browse.table import GraphView
@@ -184,6 +185,9 @@ class GraphRoom(GraphTabs):
         self.prepare()
         self._mount_tabs()
         self._take_values()
+        saved = self.saved
+        if saved is not None:
+            self.work(lambda: kernel_column(saved, view), self.kernel_column, group="kernels", doing="reading the kernels")
 
     def _take_values(self) -> None:
         """What a replay read of this graph, where it is new."""

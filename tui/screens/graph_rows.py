@@ -213,7 +213,7 @@ class GraphRows(Room):
     def kernel_column(self, kernels: Mapping[int, str]) -> None:
         """Takes the kernel of nodes by their places."""
         self.needed().kernels = kernels
-        if self.selection is not None:
+        if self.selection is not None and kernels:
             self.show_rows(self.selection, self.table.node)
 
     # -- what takes a while, behind the first paint

@@ -1,0 +1,126 @@
+"""`graphdbg show --filter --sort --columns --fold --find`: the rows of the graph screen as text or JSON.
+
+The same modules of `dumps/browse` choose, order and write the rows here and on the screen. Must not import torch.
+
+>>> show_rows(saved, RowOptions(filter="op:mm", sort="bytes"), as_json=False)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..browse import columns as all_columns
+from ..browse.filter import FilterError, parse, pointed
+from ..browse.folding import grouping
+from ..browse.kernel_column import kernel_column
+from ..browse.loading import loading
+from ..browse.matching import hint
+from ..browse.row_texts import group_text
+from ..browse.search import hits_of
+from ..browse.selection import Question, Selection, selecting
+from ..browse.slices import finish
+from ..browse.sorting import Sort, usual
+from ..browse.table import GraphView
+from ..errors import UsageError
+from ..output import emit, say
+from ..sidecar import dims_value
+from ..store import SavedGraph
+from ..tables import Column, on_terminal, render
+
+STYLES = {"index": "dim", "name": "bold", "op": "cyan", "file": "green"}
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """What was asked for; None: not."""
+
+    filter: str | None = None
+    sort: str | None = None
+    columns: str | None = None
+    fold: int | None = None
+    find: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether one of them was."""
+        return any(value is not None for value in (self.filter, self.sort, self.columns, self.fold, self.find))
+
+
+def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], as_json: bool) -> None:
+    """Prints the rows; raises UsageError for a filter, column or depth that does not exist."""
+    chosen = all_columns.named(options.columns) if options.columns is not None else None
+    if any(column.seen for column in chosen or ()):
+        fix = "graphdbg replay RUN/ID --values prints them"
+        raise UsageError("there are no values of nodes here", "values are read by a replay", fix)
+    sort = sort_of(options.sort)
+    if options.fold is not None and sort is not None:
+        why = "a folded module is a stretch of the graph in its order"
+        raise UsageError("--fold and --sort do not go together", why, "leave one out")
+    view = finish(loading(saved))
+    if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):
+        view.kernels = kernel_column(saved, view)
+    selection = _selected(view, options, sort)
+    say(f"{saved.id}: stage {saved.stage}, {selection.told}, {saved.status}")
+    if as_json:
+        emit({**head, "nodes": [_json(selection, row) for row in selection.rows]}, as_json=True)
+        return
+    shown = chosen or all_columns.usual(view)
+    titles = [Column(c.title, right=c.right, style=STYLES.get(c.key, ""), expendable=c.drop) for c in shown]
+    cells = [
+        tuple(all_columns.cell(view, c.key, row) if row >= 0 else group_text(selection, c.key, ~row) for c in shown)
+        for row in selection.rows
+    ]
+    emit(render(titles, cells, terminal=on_terminal()), as_json=False)
+
+
+def sort_of(text: str | None) -> Sort | None:
+    """COLUMN, COLUMN:up or COLUMN:down; numbers fall where nothing is said."""
+    if text is None:
+        return None
+    word, _, way = text.partition(":")
+    key = all_columns.one(word).key
+    if way not in ("", "up", "down"):
+        raise UsageError(f"cannot sort {way!r}", "the direction is up or down", f"--sort {key}:down")
+    return Sort(key, way == "down") if way else usual(key)
+
+
+def _selected(view: GraphView, options: RowOptions, sort: Sort | None) -> Selection:
+    try:
+        terms = parse(options.filter or "")
+        groups = finish(grouping(view)) if options.fold is not None else None
+        folded = groups.to_depth(options.fold) if groups is not None and options.fold is not None else frozenset[int]()
+        selection = finish(selecting(view, Question(terms, sort, folded), groups))
+    except FilterError as error:
+        say(pointed(options.filter or "", error))
+        raise
+    if terms and not selection.matched and (near := hint(view, terms)):
+        say(near)
+    if options.find is None:
+        return selection
+    hits = finish(hits_of(view, options.find, selection.nodes))
+    if not hits:
+        say(f"no {options.find!r} in names, targets, modules and lines")
+    places = sorted({place for hit in hits if (place := selection.place(hit)) >= 0})
+    return Selection(view, selection.question, [selection.rows[place] for place in places], hits, selection.groups)
+
+
+def _json(selection: Selection, row: int) -> dict[str, Any]:
+    view = selection.view
+    if row < 0:
+        assert selection.groups is not None
+        inside = selection.inside(~row)
+        return {
+            "module": selection.groups.label(~row), "first": selection.groups.starts[~row], "nodes": len(inside),
+            "size_bytes": sum(view.table.size_bytes[node] or 0 for node in inside),
+            "flops": sum(view.flops(node) or 0 for node in inside),
+        }  # fmt: skip
+    found = view.table.row(row)
+    made = {
+        "index": row, "name": found.name, "op": found.op, "target": found.target,
+        "inputs": [view.table.name[node] for node in found.inputs], "users": found.users, "dtype": found.dtype,
+        "shape": dims_value(found.shape), "stride": dims_value(found.stride), "contiguous": not view.strided(row),
+        "device": found.device, "size_bytes": found.size_bytes, "flops": view.flops(row), "module": view.module(row),
+        "line": found.where, "code": found.code, "seq_nr": found.seq_nr,
+    }  # fmt: skip
+    return {**made, "kernel": view.kernels.get(row, "")} if view.kernels else made
