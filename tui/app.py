@@ -12,7 +12,7 @@ import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
@@ -26,6 +26,9 @@ from .room import Room
 from .settings import THEMES, Settings
 from .telling import Telling
 from .widgets.trouble import Told, described
+
+if TYPE_CHECKING:
+    from .screens.tour import Tour
 
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""
@@ -63,6 +66,7 @@ class Workbench(Sturdy):
         self.values: dict[str, Mapping[str, Sequence[float | None]]] = {}
         """The values of nodes that were read last, by graph: min, max, NaN, Inf and error, for the columns of Graph."""
         self.settings = Settings.load()
+        self.tour: Tour | None = None
         self.remembers = True
         self.animation_level = "none"
         self.mouse = True
@@ -132,6 +136,8 @@ class Workbench(Sturdy):
             front.set_focus(None)
         elif len(self.screen_stack) > 2:
             self.pop_screen()
+        elif self.tour is not None:
+            self.leave_tour()
         elif len(self.trail) > 1:
             self.trail.pop()
             self._show(self.trail[-1])
@@ -311,10 +317,36 @@ class Workbench(Sturdy):
         self.notify("The mouse works here again." if self.mouse else given, timeout=4)
 
     def do_app_tour(self) -> None:
-        """Two minutes round the workbench."""
+        """Two minutes round the workbench; again: leaves the tour and the rooms that it opened."""
         from .screens.tour import start
 
-        start(self)
+        if self.tour is None:
+            self.tour = start(self)
+        else:
+            self.leave_tour()
+
+    def leave_tour(self) -> None:
+        """Ends the tour: its run is a folder that goes, and the rooms on it go with it."""
+        if self.tour is None:
+            return
+        folder, tour, self.tour = str(self.tour.folder), self.tour, None
+        mine = [room for room in self.visits if folder in f"{room.here.run} {room.here.graph} {room.here.out}"]
+        others = [room for room in self.trail if room not in mine]
+        if others:
+            self._show(others[-1])
+            for room in mine:
+                self._drop(room)
+        tour.leave()
+
+    def did(self, action: str) -> None:
+        """An action was done without an error; the tour waits for some."""
+        if self.tour is not None:
+            self.call_after_refresh(self.tour_goes_on, action)
+
+    def tour_goes_on(self, action: str) -> None:
+        """After the screen has changed to what the action shows."""
+        if self.tour is not None:
+            self.tour.did(action)
 
     def copy(self, text: str, name: str = "text") -> None:
         """Text to the clipboard of the terminal and to a file; says both. `name` is the file's."""
@@ -358,6 +390,8 @@ class Workbench(Sturdy):
             self._leave()
 
     def _leave(self) -> None:
+        if self.tour is not None:
+            self.tour.leave()
         for job in self.jobs:
             if job.passing and job.running:
                 job.kill()

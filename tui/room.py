@@ -102,5 +102,6 @@ class Room(Telling[None]):
             result = method()
             if inspect.isawaitable(result):
                 await result
+            self.workbench.did(action)
         except Exception as error:  # noqa: BLE001 - shown in the panel, the workbench goes on
             self.trouble(error, doing=known.label)

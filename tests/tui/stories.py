@@ -49,7 +49,7 @@ def play(story: Story, first: Room, size: tuple[int, int] = (100, 30)) -> Workbe
     return app
 
 
-async def until(_: object, condition: Callable[[], object], what: str, limit_s: float = 20.0) -> None:
+async def until(_: object, condition: Callable[[], object], what: str, limit_s: float = 10.0) -> None:
     """Waits until something is so; says what did not come."""
     ends = time.monotonic() + limit_s
     while not condition():
