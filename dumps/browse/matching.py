@@ -95,7 +95,7 @@ def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
         return lambda at: any(_shape_fits(shape, dims) for shape in tensors(view.shape_of(at)) for dims in wanted)
     if term.key == "dtype":
         types = [_pattern(DTYPES.get(part.lower(), part)) for part in term.alternatives]
-        return lambda at: any(kind(part) for part in text[at].split("; ") for kind in types)
+        return lambda at: any(kind(part) for part in text[at].split("; ") if part for kind in types)
     if term.key == "module":
         paths = [_dotted(part) for part in term.alternatives]
         return lambda at: any(path(level) for level in view.levels(at)[-1:] for path in paths)
@@ -103,7 +103,7 @@ def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
         names = [_dotted(part) for part in term.alternatives]
         return lambda at: any(name(text[at]) for name in names)
     wholes = [_inside(part) for part in term.alternatives]
-    return lambda at: any(whole(text[at]) for whole in wholes)
+    return lambda at: bool(text[at]) and any(whole(text[at]) for whole in wholes)
 
 
 def _pattern(wanted: str) -> Callable[[str], bool]:
