@@ -21,7 +21,7 @@ from ...dumps.store import load_graph
 from .. import _torch
 from ..blame.departures import departures
 from ..copying import copy_graph
-from ..eager import GraphRunError, draws_from_generator, draws_unrepeatably, recomputes_random
+from ..eager import GraphRunError, draw_like_kernels, draws_from_generator, draws_unrepeatably, recomputes_random
 from ..eager_values import record_values
 from ..imports import import_modules
 from ..isolation.child import mark
@@ -51,8 +51,10 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         spill = Path(payload["work"]) if payload["bytes"] > IN_MEMORY_BYTES else None
         try:
             with _surroundings(case.spec):
+                like_kernels = copy_graph(case.gm)
+                draw_like_kernels(like_kernels)
                 torch.manual_seed(seed)
-                eager = record_values(case.gm, case.inputs, spill)
+                eager = record_values(like_kernels, case.inputs, spill)
         except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
             return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
         found: dict[str, Any] = {"notes": case.notes}

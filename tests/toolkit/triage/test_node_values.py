@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.inductor_prims  # registers the operators
 from click.testing import CliRunner
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -73,6 +74,17 @@ def test_an_overflow_of_eagers_own_is_the_first_bad_node(tmp_path: Path, server:
     assert seen.end["first_bad"]["kind"] == "overflow"
     assert "Inf that float64 does not have (float16)" in seen.sentence()
     assert seen.mark(1) == "FIRST BAD"
+
+
+def test_random_numbers_are_those_of_the_kernels(tmp_path: Path, server: ForkServer) -> None:
+    def drops(x: torch.Tensor) -> list[torch.Tensor]:
+        seeds = torch.ops.prims.inductor_seeds(1, torch.device("cpu"))
+        drawn = torch.ops.prims.inductor_random([4, 8], torch.ops.prims.inductor_lookup_seed(seeds, 0), "rand")
+        return [x * (drawn > 0.5) * 2.5]
+
+    _, seen = read(saved(tmp_path / "case", drops, X), "eager", server)
+    errors = {row["name"]: row["error"] for row in seen.rows if "error" in row}
+    assert max(errors.values()) < 1e-6, errors
 
 
 def test_a_wrong_kernel_is_the_first_bad_node_and_the_failure_is_the_same(tmp_path: Path, server: ForkServer) -> None:
