@@ -17,11 +17,11 @@ WAIT_S = 10.0
 
 @click.command()
 @click.argument("out", metavar="OUT")
-@click.argument("what", metavar="ORDER", type=click.Choice(WHATS))
+@click.argument("what", metavar="[ORDER]", type=click.Choice(WHATS), required=False)
 @click.argument("target", metavar="[STEP|N]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print what became of it as JSON.")
-def steer(out: str, what: str, target: str | None, as_json: bool) -> None:
-    """Change what a minification does while it runs, in any terminal.
+def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None:
+    """Change what a minification does while it runs, in any terminal. Without an order: say how it stands.
 
     \b
     pause, resume     ask nothing more for now (the query in flight is asked again later), go on
@@ -40,6 +40,9 @@ def steer(out: str, what: str, target: str | None, as_json: bool) -> None:
 
     Exit code: 0 it was done (or is still waiting for its turn), 1 it was refused, 2 nothing is minified in OUT.
     """
+    if what is None:
+        _standing(Path(out), as_json)
+        return
     step, number = _target(what, target)
     folder = Path(out)
     given = give(folder, what, step=step, number=number)
@@ -58,6 +61,25 @@ def steer(out: str, what: str, target: str | None, as_json: bool) -> None:
         emit(line, as_json=True)
     if found is not None and found.state == "refused":
         raise SystemExit(1)
+
+
+def _standing(out: Path, as_json: bool) -> None:
+    """How it stands: steps, history, other failures; of an ended one, too."""
+    import time
+
+    from ..progress.telling import told
+    from ..progress.watched import watched
+
+    found = watched(out)
+    while found.read():
+        pass
+    story = found.story
+    facts = {
+        "state": found.state, "step": story.step, "queries": len(story.queries), "best": story.best, "original": story.original,
+        "history": [[item.number, item.queries, item.nodes, item.input_bytes] for item in story.history],
+        "asked": list(found.wishes.values()), "paused": story.paused,
+    }  # fmt: skip
+    emit(facts if as_json else "\n".join(told(found, time.time())), as_json=as_json)
 
 
 def _target(what: str, target: str | None) -> tuple[str, int | None]:

@@ -214,14 +214,22 @@ class Story:
                 self._meet(query)
         elif query.purpose == "sanity" and query.verdict == "same" and not self.original[0]:
             self.original, self.signature = (query.nodes, query.input_bytes), query.signature
-            self._improve(query)
+            self.history.append(Improvement(0, query.number, query.case, *self.original, query.step))
         if query.improved:
             self.best, self.best_case = (query.nodes, query.input_bytes), query.case
-            self._improve(query)
         self.points.append(self.best or self.original)
 
     def _take_best(self, line: Mapping[str, Any]) -> None:
-        self.best, self.best_case = (int(line["nodes"]), int(line["input_bytes"])), str(line["case"])
+        """After a restart also for what was known to fail already, without a query."""
+        size = int(line["nodes"]), int(line["input_bytes"])
+        self.best, self.best_case = size, str(line["case"])
+        number = int(line.get("number") or 0) or len(self.history)
+        after = self._parent if self._parent is not None else number - 1 if number else None
+        self._parent = None
+        if number >= len(self.history):
+            self.history.append(Improvement(number, len(self.queries), self.best_case, *size, self.step, after))
+        if self.points:
+            self.points[-1] = size
 
     def _take_say(self, line: Mapping[str, Any]) -> None:
         self.said.append(str(line.get("text") or line.get("words") or ""))
@@ -269,13 +277,6 @@ class Story:
         seen.count += 1
         if query.nodes < seen.nodes:
             seen.nodes, seen.case = query.nodes, query.case
-
-    def _improve(self, query: Query) -> None:
-        number = len(self.history)
-        after = self._parent if self._parent is not None else number - 1 if number else None
-        self._parent = None
-        size = query.nodes, query.input_bytes
-        self.history.append(Improvement(number, query.number, query.case, *size, query.step, after))
 
     def _steer(self, what: str, step: str) -> None:
         verb, _, rest = what.partition(" ")

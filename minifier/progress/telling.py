@@ -89,7 +89,16 @@ def step_line(step: StepCount, story: Story, *, running: bool) -> tuple[str, str
     if step.name == story.step and running:
         mark = ">"
     numbers = f"{step.asked:>5} {step.accepted:>5} {step.seconds:>7.1f}" if step.asked else f"{'':>19}"
-    return mark, f"{mark} {step.name:<12} {numbers}  {step.words}" + (f" ({step.mark})" if step.mark else "")
+    return mark, f"{mark} {step.name:<12} {numbers}  " + (f"({step.mark}) " if step.mark else "") + step.words
+
+
+def told(watched: Watched, now: float) -> list[str]:
+    """All of it as lines: for a command."""
+    story, running = watched.story, watched.state == "running"
+    lines = [*facts(watched, now), *(f"asked: {words}" for words in watched.wishes.values())]
+    lines += ["", STEP_HEAD, *(step_line(step, story, running=running)[1] for step in steps(watched))]
+    lines += ["", *(history_line(item, story) for item in story.history)]
+    return lines + [other_line(other) for other in story.others.values()]
 
 
 STEP_HEAD = "  step         asked smaller    s"
@@ -113,7 +122,8 @@ def history_line(item: Improvement, story: Story) -> str:
     """`3: query 12   8 nodes  49.3 kB   windows`."""
     size = f"{item.nodes:>7} nodes  {byte_text(item.input_bytes):>12}"
     turned = f"  (from {item.after})" if item.after is not None and item.after != item.number - 1 else ""
-    best = "  best" if story.best == (item.nodes, item.input_bytes) and item.case == story.best_case else ""
+    last = next((other for other in reversed(story.history) if other.case == story.best_case), None)
+    best = "  best" if last is item and item.number else ""
     name = "the original" if not item.number else item.step
     return f"{item.number:>3}  query {item.queries:<5} {size}  {name}{turned}{best}"
 

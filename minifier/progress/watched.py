@@ -213,6 +213,8 @@ def _from_journal(line: dict[str, Any], story: Story) -> Iterator[dict[str, Any]
         if step != story.step:
             yield {"event": "step", "step": step}
         yield {**line, "event": "query", "purpose": purpose, "step": step, "verdict": judged, "improved": improved}
+        if improved:
+            yield {"event": "best", "case": text, "nodes": size[0], "input_bytes": size[1]}
 
 
 def _step_of(case: str) -> str:

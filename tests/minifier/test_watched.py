@@ -77,6 +77,7 @@ def test_every_event_is_there_right_after_it_was_written(tmp_path: Path) -> None
     assert {"start", "step", "asking", "query", "best", "say", "end"} <= kinds
     assert found.state == "ended" and len(story.queries) == done.queries == len(seen)
     assert [(item.queries, item.nodes, item.input_bytes) for item in story.history] == done.history
+    assert [item.number for item in story.history] == list(range(len(done.history)))
     assert story.best == (done.nodes, done.input_bytes) and story.original == done.original
     assert dict(story.asked) == done.asked and dict(story.verdicts) == done.verdicts
     assert sum(step.asked for step in story.steps.values()) == len(story.queries) == len(story.points)
@@ -191,12 +192,18 @@ def test_a_restart_goes_on_from_the_state_it_names_and_keeps_the_others() -> Non
     query = {"event": "query", "purpose": "search", "step": "atoms", "verdict": "same", "improved": True}
     story.take({"event": "start"})
     story.take({"event": "query", "purpose": "sanity", "step": "sanity", "case": "original", "verdict": "same", "nodes": 50})
-    for nodes in (30, 20):
-        story.take({**query, "case": f"0-{nodes}", "nodes": nodes})
+
+    def smaller(case: str, nodes: int, number: int) -> None:
+        story.take({**query, "case": case, "nodes": nodes})
+        story.take({"event": "best", "case": case, "nodes": nodes, "input_bytes": 0, "number": number})
+
+    smaller("0-30", 30, 1)
+    smaller("0-20", 20, 2)
     story.take({"event": "restarted", "number": 1, "queries": 3, "case": "0-30", "nodes": 30, "input_bytes": 0})
     assert story.best == (30, 0) and len(story.history) == 3
-    story.take({**query, "case": "5-30", "nodes": 25})
-    assert [(item.nodes, item.after) for item in story.history] == [(50, None), (30, 0), (20, 1), (25, 1)]
+    story.take({"event": "best", "case": "1-29", "nodes": 29, "input_bytes": 0, "number": 3})  # was known from before
+    smaller("5-30", 25, 4)
+    assert [(item.nodes, item.after) for item in story.history] == [(50, None), (30, 0), (20, 1), (29, 1), (25, 3)]
     assert "(from 1)" in telling.history_line(story.history[3], story)
 
 

@@ -60,6 +60,10 @@ class MinifyRoom(FollowingRoom):
         """Enter in a field starts it, too."""
         self.guarded(self._start, doing="start")
 
+    def on_lines_chosen(self) -> None:
+        """A second click opens, as enter does."""
+        self.guarded(self.do_minify_open, doing="open")
+
     def _look_at(self, case: str, title: str, against: str = "") -> None:
         self.looked.shown, self.looked.title, self.looked.against = case, title, against
         self._to_view(next(number for number, view in enumerate(VIEWS) if view.name == "Candidate"))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.containers import Container, Vertical
@@ -87,9 +88,9 @@ class FollowingRoom(Room):
                 yield lines
 
     def equivalent(self) -> list[str]:
-        """What would start, or what runs; with --resume it goes on."""
+        """What would start it, or says how it stands."""
         if self.watched is not None:
-            return ["minify", "--resume", "-o", str(self.watched.out)]
+            return ["steer", str(self.watched.out)]
         try:
             return self.query_one(MinifyForm).start().words()
         except (GraphdbgError, AssertionError):
@@ -290,12 +291,18 @@ class FollowingRoom(Room):
             full = [f" {name} " for name, _ in names]
         text = Text(no_wrap=True, overflow="ellipsis")
         for number, name in enumerate(full):
-            text.append(name, "bold reverse" if number == self.view else "")
+            chosen = number == self.view
+            style = Style(bold=chosen, reverse=chosen, meta={"@click": f"screen.view({number})"})
+            text.append(f"[{name.strip()}]" if chosen else name, style)
         return text
 
     @property
     def _lines(self) -> Lines:
         return self.query_one("#minify-lines", Lines)
+
+    def action_view(self, number: int) -> None:
+        """A click on the name of a view."""
+        self._to_view(number)
 
     def _to_view(self, number: int) -> None:
         self.view = number % len(VIEWS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.widgets import Static
@@ -123,13 +124,20 @@ class ReadingRoom(Room):
         self.query_one("#report-state", Static).update(self._state(self.shown))
         tabs = Text(no_wrap=True)
         for number, name in enumerate(VIEWS):
-            tabs.append(f" {name} ", "bold reverse" if number == self.view else "")
+            chosen = number == self.view
+            style = Style(bold=chosen, reverse=chosen, meta={"@click": f"screen.view({number})"})
+            tabs.append(f"[{name}]" if chosen else f" {name} ", style)
         self.query_one("#report-tabs", Static).update(tabs, layout=False)
         texts = self._texts(self.shown, VIEWS[self.view])
         lines = self.query_one(Lines)
         if VIEWS[self.view] != "Repro":
             texts = wrapped(texts, lines.scrollable_content_region.width)
         lines.show(texts, keep=keep)
+
+    def action_view(self, number: int) -> None:
+        """A click on the name of a view."""
+        self.view = number
+        self._show(keep=False)
 
     def _state(self, found: Preview) -> Text:
         if self.job is not None and self.job.running:
