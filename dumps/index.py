@@ -9,6 +9,7 @@ Must stay fast for thousands of graphs, and must read what a killed process left
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +26,9 @@ from .process import FILE as PROCESS_FILE
 from .reading import read_record
 from .schema import FORMAT, GraphRecord
 from .sidecar import TABLE, read_table
+
+_SETTLED_NS = 2_000_000_000
+"""A folder that changed so recently may change again without another time of change: clocks of file systems are coarse."""
 
 
 class Process(msgspec.Struct):
@@ -107,6 +111,27 @@ def in_order(found: Iterable[Process]) -> list[Process]:
     return sorted(found, key=lambda p: (p.rank is None, p.rank or 0, p.record.started, p.name))
 
 
+class Folders:
+    """The folders of the graphs of one process: of each compile only what changed since the last look is read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, list[str]]] = {}
+
+    def look(self, path: Path) -> list[tuple[str, list[str]]]:
+        """The names of compiles, each with the names of its stages."""
+        found: dict[str, tuple[int, list[str]]] = {}
+        for name in _folders(path):
+            try:
+                changed = (path / name).stat().st_mtime_ns
+            except OSError:  # it went meanwhile
+                continue
+            known = self._known.get(name)
+            settled = known is not None and known[0] == changed and time.time_ns() - changed > _SETTLED_NS
+            found[name] = known if known is not None and settled else (changed, _folders(path / name))
+        self._known = found
+        return [(name, stages) for name, (_, stages) in found.items()]
+
+
 def _folders(path: Path) -> list[str]:
     try:
         with os.scandir(path) as entries:
@@ -117,8 +142,9 @@ def _folders(path: Path) -> list[str]:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
 
 
-def process_at(path: Path, contents: journal.JournalContents) -> Process:
-    """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised."""
+def process_at(path: Path, contents: journal.JournalContents, folders: Folders | None = None) -> Process:
+    """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised. `folders`:
+    what an earlier look found of its graphs."""
     damage = list(contents.damage)
     try:
         record = read_record(path / PROCESS_FILE, ProcessRecord)
@@ -127,8 +153,8 @@ def process_at(path: Path, contents: journal.JournalContents) -> Process:
         record = ProcessRecord(format=FORMAT, name=path.name, pid=0, host="")
     saved: set[str] = set()
     states = contents.states()
-    for compile_name in _folders(path / GRAPHS_FOLDER):
-        for stage in _folders(path / GRAPHS_FOLDER / compile_name):
+    for compile_name, stages in (folders or Folders()).look(path / GRAPHS_FOLDER):
+        for stage in stages:
             local = f"{compile_name}/{stage}"
             if ids.is_id(local):
                 saved.add(local)

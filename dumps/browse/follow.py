@@ -36,12 +36,30 @@ GRACE_S = 3.0
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
+class _Growing(journal.JournalContents):
+    """A journal whose states are moved on by new events alone."""
+
+    moved: dict[str, journal.GraphState] = {}
+    applied: int = 0
+
+    def states(self) -> dict[str, journal.GraphState]:
+        """Graph id -> its state."""
+        for event in self.events[self.applied :]:
+            if event.graph is not None and event.kind in journal.STATES:
+                self.moved.setdefault(event.graph, journal.GraphState()).apply(event)
+            elif event.graph is not None and event.kind == "left_out":
+                self.moved.pop(event.graph, None)
+        self.applied = len(self.events)
+        return dict(self.moved)
+
+
 class _Journal:
-    """One journal that is read on."""
+    """One journal that is read on, and what is known of the folders beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.contents = journal.JournalContents([], [])
+        self.contents = _Growing([], [])
+        self.folders = index.Folders()
         self._inode, self._offset, self._rest = -1, 0, b""
 
     def read_on(self) -> None:
@@ -51,7 +69,7 @@ class _Journal:
                 now = os.fstat(file.fileno())
                 if now.st_ino != self._inode or now.st_size < self._offset:
                     self._inode, self._offset, self._rest = now.st_ino, 0, b""
-                    self.contents = journal.JournalContents([], [])
+                    self.contents = _Growing([], [])
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
@@ -138,7 +156,7 @@ class Following:
             self._stamps[name] = stamp
             reader = self._journals.setdefault(name, _Journal(folder / JOURNAL_FILE))
             reader.read_on()
-            kept.append(index.process_at(folder, reader.contents))
+            kept.append(index.process_at(folder, reader.contents, reader.folders))
             changed = True
         self.processes = kept
         return changed

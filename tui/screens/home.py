@@ -7,6 +7,7 @@ Everything is read in a thread and painted from `Overview`; the screen keeps the
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,11 @@ from ...dumps.browse.listing import Line, filtered, first_bad, following_text, k
 from ...dumps.errors import UsageError
 from ...dumps.tables import plain
 from ..here import Here
-from ..jobs import Job, ending
-from ..moves import ListMoves
 from ..overview import Overview
 from ..widgets.home_line import Layout
 from ..widgets.note_panel import NotePanel
 from ..widgets.rows import Parts, Rows
+from .home_panels import HomePanels
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -31,7 +31,7 @@ LOOK_S = 1.0
 """Between two looks at the folder, without --follow."""
 
 
-class HomeRoom(ListMoves):
+class HomeRoom(HomePanels):
     """The runs of this folder, or one run."""
 
     ROOM = "home"
@@ -52,10 +52,10 @@ class HomeRoom(ListMoves):
         self.lines: list[Line] = []
         """What is listed now: folded and filtered."""
         self.folded: set[str] = set()
-        self.words = ""
         self.pinned = False
         self.looking = False
         self.looked = False
+        self._rests_until = 0.0
         self._placed = False
         """Whether the cursor was put on what failed; after that only keys move it."""
         self._seen: set[str] = set()
@@ -86,27 +86,29 @@ class HomeRoom(ListMoves):
     # -- reading
 
     def _look(self) -> None:
-        if self.looking or not self.is_current:
+        if self.looking or not self.is_current or time.monotonic() < self._rests_until:
             return
         self.looking = True
         self.work(self._look_in_thread, self._looked_at, group="look", doing="reading runs")
 
     def _look_in_thread(self) -> bool:
+        began = time.monotonic()
         try:
-            return self.overview.look(lambda: self.call_later(self._show))
-        finally:
+            return self.overview.look(lambda: self.call_later(self.show_lines))
+        finally:  # what takes long is done less often, so that keys have the processor
+            self._rests_until = time.monotonic() + 2 * (time.monotonic() - began)
             self.looking = False
 
     def _looked_at(self, changed: bool) -> None:
         first, self.looked = not self.looked, True
         if changed or first:
-            self._show()
+            self.show_lines()
         elif any(line.since for line in self.lines):
             self.rows.refresh_visible()  # seconds in flight
         if self.follow:
             self._advise()
 
-    def _show(self) -> None:
+    def show_lines(self) -> None:
         """Takes over what was read; the cursor stays on its line."""
         at = self.line.key if self.line else None
         lines = self.overview.lines
@@ -245,7 +247,7 @@ class HomeRoom(ListMoves):
         elif line.kind == "out":
             self.workbench.do_app_minify()
         elif line.kind == "job":
-            self._open_job(line)
+            self.open_job(line)
         elif line.key.startswith("packed "):
             self._seen.add(f"run {line.name}")  # it begins unfolded
             self.work(lambda: self.overview.open_packed(line.name), lambda _: self._look(), doing="unpacking")
@@ -259,25 +261,6 @@ class HomeRoom(ListMoves):
             raise UsageError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
         self.workbench.do_app_graph()
 
-    def _open_job(self, line: Line) -> None:
-        """What a job says, as long as the panel is open."""
-        assert line.path is not None
-        job, panel = Job.attach(line.path), self.query_one(NotePanel)
-        panel.show(line.name, "reading ...")
-        told = ""
-
-        def tell() -> None:
-            nonlocal told
-            end = "" if job.code is None else f"\n{ending(job.code)}"
-            text = ("\n".join(job.said) or "it has said nothing so far") + end
-            if not panel.has_class("shown") or panel.title_text != line.name:
-                timer.stop()
-            elif text != told:
-                told = text
-                panel.tell(text)
-
-        timer = self.set_interval(0.2, tell)
-
     def do_home_fold(self) -> None:
         """Folds or unfolds."""
         line = self.line
@@ -289,55 +272,7 @@ class HomeRoom(ListMoves):
                 self.rows.move_to(above[-1])
             return
         self.folded ^= {line.key}
-        self._show()
-
-    def do_home_filter(self) -> None:
-        """Opens the field of the filter."""
-        field = self.query_one("#filter", Input)
-        field.add_class("shown")
-        field.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Filters as you type."""
-        if event.input.id == "filter":
-            self.words = event.value
-            self._show()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Back to the list; the filter stays."""
-        if event.input.id == "filter":
-            self.rows.focus()
-            if not event.value:
-                event.input.remove_class("shown")
-
-    def close_front(self) -> bool:
-        """Closes what is open in front of the list: the panel, the filter's field, the filter; whether there was anything."""
-        if self.query_one(NotePanel).hide():
-            return True
-        field = self.query_one("#filter", Input)
-        if field.has_class("shown"):
-            field.value = ""
-            field.remove_class("shown")
-            self.rows.focus()
-            return True
-        return False
-
-    def do_app_back(self) -> None:
-        """Closes what is open in front, else as everywhere."""
-        shown = self.panel is not None and self.panel.shown
-        if shown or not self.close_front():
-            self.workbench.do_app_back()
-
-    def do_home_why(self) -> None:
-        """Why the graphs of the run, or this graph's compile, exist."""
-        line = self.line
-        if line is None or not line.run:
-            raise UsageError("why of what?", "this line is no run and no graph", "move to one")
-        target = line.target if line.kind == "graph" and line.saved else line.run
-        panel = self.query_one(NotePanel)
-        panel.show(f"why {target}", "reading ...")
-        width = max(40, self.size.width - 6)
-        self.work(lambda: why_text(target, width), lambda text: panel.show(f"why {target}", text), group="why", doing="why")
+        self.show_lines()
 
     def do_home_failed(self) -> None:
         """To the next failed graph."""
@@ -359,16 +294,7 @@ class HomeRoom(ListMoves):
     def do_home_pin(self) -> None:
         """Pins the cursor to the newest graph, or lets go."""
         self.pinned = not self.pinned
-        self._show()
-
-    def do_home_stop(self) -> None:
-        """Stops a job."""
-        line = self.line
-        if line is None or line.kind != "job" or line.path is None:
-            raise UsageError("nothing to stop", "this line is no job", "move to one that runs")
-        if line.status != "running":
-            raise UsageError(f"cannot stop {line.name}", f"it is not running: {line.status}")
-        Job.attach(line.path).stop()
+        self.show_lines()
 
     def do_home_again(self) -> None:
         """Looks now."""
@@ -378,10 +304,3 @@ class HomeRoom(ListMoves):
         """Lets go of the newest graph; nothing but keys moves the cursor from now on."""
         self.pinned = False
         self._placed = True
-
-
-def why_text(target: str, width: int) -> str:
-    """What `ls TARGET --why` prints."""
-    from ...dumps.why.show import text_of
-
-    return text_of(target, width)
