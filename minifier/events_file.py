@@ -67,6 +67,8 @@ class EventsFile:
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         self._descriptor = os.open(self.path, flags, 0o666)
+        if not os.fstat(self._descriptor).st_size:
+            return
         last = b"\n"
         with self.path.open("rb") as file:
             while lines := file.readlines(1 << 20):
