@@ -5,19 +5,39 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 from graphdbg.minifier.events import Ended, Happening, Said, Started
 from graphdbg.minifier.events_file import EventsFile
 from graphdbg.minifier.journal import Journal
+from graphdbg.minifier.life import Life
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.session import Session
+from graphdbg.minifier.steering import Steering
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from abstract import Abstract
 from generated import needs, transformer
+
+
+def steered(out: Path, *, atoms: int = 300, delay_s: float = 0.02) -> Minified:
+    """A slower one that can be steered, as a process of its own would be: run it in a thread."""
+    problem = Abstract(transformer(atoms), needs([30, atoms // 2, atoms - 30]), delay_s=delay_s)
+    options = Options()
+    about = {"graph": "myrun/0_0/forward", "options": options.to_json(), "directory": str(out.parent)}
+    with ExitStack() as stack:
+        life = stack.enter_context(Life(out))
+        journal = Journal(out / "journal.jsonl", {**options.asked(), "case": "abstract"}, about=about)
+        stack.callback(journal.close)
+        life.tell(Started("myrun/0_0/forward", str(out), options.to_json()))
+        pool = stack.enter_context(ThreadPoolExecutor(3))
+        steering = stack.enter_context(Steering(out, journal, life.tell, abort=problem.abort))
+        done = Session(problem, journal, out, options, tell=life.tell, narrate=life.say, steering=steering).run(pool)
+        life.end(Ended("reduced", done.stopped or "", str(done.path), done.nodes, done.input_bytes, done.queries))
+    return done
 
 
 def session(out: Path, *, atoms: int = 60, then: Callable[[Happening], None] = lambda event: None, end: bool = True) -> Minified:

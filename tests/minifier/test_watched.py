@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphdbg.cli import run as cli
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.process import describe
 from graphdbg.dumps.redact import Redactor
@@ -309,6 +310,17 @@ def test_a_preview_counts_what_was_replaced_and_finds_what_was_not(tmp_path: Pat
     again = Preview.of(tmp_path, redactor)
     assert again.leaks and any(told.startswith("STILL THERE") for told in again.sentences())
     assert not Preview.of(tmp_path / "nowhere").is_there
+
+
+def test_a_command_says_how_it_stands(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story = read(out).story
+    assert cli(["steer", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("ended after ") and told.count("query ") >= len(story.history) and "  best\n" in told
+    assert cli(["steer", str(out), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["state"] == "ended" and facts["queries"] == len(story.queries) and tuple(facts["best"]) == story.best
+    assert cli(["steer", str(out.parent)]) == 2
 
 
 def test_following_imports_no_torch() -> None:

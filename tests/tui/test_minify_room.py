@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 import pytest
@@ -15,6 +16,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from graphdbg.dumps.process import describe
+from graphdbg.minifier.minified import Minified
+from graphdbg.minifier.progress.watched import Watched
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.minify import MinifyRoom
@@ -25,7 +28,7 @@ from graphdbg.tui.widgets.minify_form import MinifyForm
 from graphdbg.tui.widgets.minify_views import VIEWS
 
 from ..dumps.graphs import chain, new_run
-from ..minifier.followed import session
+from ..minifier.followed import session, steered
 from .stories import key, play, shown, until
 
 
@@ -146,6 +149,49 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
 
     play(story, room, size=(160, 50))
     file.close()
+
+
+def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path) -> None:
+    """Each order is asked by a short process, seen as asked, and acknowledged by the search."""
+    results: list[Minified] = []
+    search = Thread(target=lambda: results.append(steered(work / "small", delay_s=0.1)), daemon=True)
+    search.start()
+    room = MinifyRoom(Here(graph="myrun/0_0/forward"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        room._follow(Watched(Path("small")))
+        await until(app, lambda: room.watched is not None and room.watched.story.best, "something smaller")
+        assert room.watched is not None
+        steers = room.watched.story.steers
+
+        def acknowledged(what: str) -> bool:
+            assert room.watched is not None
+            return any(one.what.startswith(what) and one.state == "applied" for one in room.watched.story.steers.values())
+
+        await pilot.press("p")
+        assert "asking: pause" in shown(app)
+        await until(app, lambda: acknowledged("pause") and "paused: p goes on" in shown(app), "the pause")
+        await to_view(app, "Steps")
+        names = [row.split()[1] if row[0] != " " else row.split()[0] for row in lines(app)[1:]]
+        room.query_one("#minify-lines", Lines).put(1 + names.index("polish"))
+        await pilot.press("d")
+        await until(app, lambda: acknowledged("disable") and "(disabled)" in shown(app), "that it is left out")
+        assert room.watched.story.steps["polish"].mark == "disabled"
+        room.query_one("#minify-lines", Lines).put(1 + names.index("sanity"))
+        await pilot.press("d")
+        await until(app, lambda: "sanity cannot be steered" in shown(app), "the refusal")
+        await pilot.press("escape", "p")
+        await until(app, lambda: "running: " in shown(app), "that it goes on")
+        await pilot.press("c")
+        await until(app, lambda: "End the search in small?" in shown(app), "the question")
+        await pilot.press("c")
+        await until(app, lambda: room.watched is not None and room.watched.state == "ended", "the end")
+        await until(app, lambda: "ended after" in shown(app) and "cancelled" in shown(app), "why it ended")
+        assert len(steers) <= len(room.watched.story.steers) == 4 and (work / "small" / "case").is_dir()
+
+    play(story, room, size=(100, 40))
+    search.join(20)
+    assert results[0].stopped == "cancelled" and results[0].nodes < results[0].original[0]
 
 
 def test_what_died_says_so_and_r_resumes_it(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
