@@ -59,27 +59,41 @@ class _Item:
 
     def arrange(self, taken: dict[int, int]) -> None:
         """Chooses the columns for what comes in, straight below where it comes from if that can be, and none that another net
-        comes down in (`taken`: column -> net)."""
+        comes down in (`taken`: column -> net); the box grows where there are too few."""
         wanted = sorted(self.above, key=lambda item: item.bottom)
-        count = len(wanted)
         if self.box is None:
             self.ports = {wanted[0].net: self.x}
             return
         mark = len(f"+{self.box.hidden[0]}") if self.box.hidden[0] else 0
-        low, high = self.x + 1, self.x + self.width - 2 - mark
+        while wanted:
+            columns = self._columns(wanted, taken, self.x + self.width - 2 - mark)
+            if columns is not None:
+                self.ports = {item.net: column for item, column in zip(wanted, columns, strict=True)}
+                return
+            self.width += 2
 
-        def columns(start: int) -> list[int]:
-            return [start + 2 * number for number in range(count)]
+    def _columns(self, wanted: list[_Item], taken: dict[int, int], last: int) -> list[int] | None:
+        """A column for each, in order, up to the last one; None where that cannot be."""
+        count, low = len(wanted), self.x + 1
 
-        def clashes(start: int) -> tuple[int, int, int]:
-            pairs = list(zip(wanted, columns(start), strict=True))
-            bad = sum(taken.get(column, item.net) != item.net for item, column in pairs)
-            bent = sum(item.bottom != column for item, column in pairs)
-            return bad, bent, abs(start + count - 1 - self.bottom)
+        def free(column: int, item: _Item) -> bool:
+            return taken.get(column, item.net) == item.net
 
-        if count:
-            best = min(range(low, max(low, high - 2 * (count - 1)) + 1), key=clashes)
-            self.ports = {item.net: column for item, column in zip(wanted, columns(best), strict=True)}
+        even: list[tuple[int, int, list[int]]] = []
+        for start in range(low, last - 2 * (count - 1) + 1):
+            columns = [start + 2 * number for number in range(count)]
+            if all(map(free, columns, wanted)):
+                bent = sum(item.bottom != column for item, column in zip(wanted, columns, strict=True))
+                even.append((bent, abs(start + count - 1 - self.bottom), columns))
+        if even:
+            return min(even)[2]
+        found: list[int] = []
+        for item in wanted:
+            column = next((column for column in range(found[-1] + 2 if found else low, last + 1) if free(column, item)), None)
+            if column is None:
+                return None
+            found.append(column)
+        return found
 
 
 def drawn(boxes: list[Box], width: int) -> tuple[list[Line], int]:
