@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # pytest exits with 5 when a selection holds no test; that is no failure.
 no_tests_is_fine = || test $$? -eq 5
 
-.PHONY: demo test test-full test-gpu lint bench clean
+.PHONY: demo test test-full test-gpu lint bench pictures clean
 
 demo: $(STAMP)
 	$(BIN)/graphdbg demo
@@ -31,6 +31,9 @@ bench: $(STAMP)
 	@set -e; for script in tests/bench/bench_*.py; do \
 	  case $$script in */__init__.py|*/conftest.py) ;; *) echo "== $$script"; $(BIN)/python $$script $(ARGS);; esac; \
 	done
+
+pictures: $(STAMP)
+	$(BIN)/python tests/tui/pictures.py docs/pictures
 
 .venv: $(STAMP)
 

@@ -41,8 +41,8 @@ async def home(pilot: Pilot[None]) -> None:
 
 async def graph(pilot: Pilot[None]) -> None:
     await rest(pilot, "aten.")
-    await pilot.press("slash", *"softmax", "enter")
-    await rest(pilot, "softmax")
+    await pilot.press("slash", *"relu", "enter")
+    await rest(pilot, "aten.relu")
 
 
 async def minify(pilot: Pilot[None]) -> None:

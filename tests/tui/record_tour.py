@@ -34,8 +34,9 @@ def main(demo: Path) -> None:
 
 def scrubbed(data: bytes, demo: Path) -> bytes:
     """Without the folders of this machine."""
-    for path in (str(demo.resolve()), str(Path(sys.prefix).resolve()), str(Path.home()), str(TARGET.parent.parent)):
-        data = data.replace(path.encode(), b"")
+    whole = str(demo.resolve())
+    for path in (whole, whole.replace(tempfile.gettempdir(), "<tmp>"), str(Path(sys.prefix).resolve()), str(Path.home()), str(TARGET.parent.parent)):
+        data = data.replace(path.encode() + b"/", b"").replace(path.encode(), b"")
     return data
 
 

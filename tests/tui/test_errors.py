@@ -63,7 +63,7 @@ def test_an_action_that_raises_opens_the_panel_and_the_next_key_works(
         await until(pilot, lambda: app.screen is not room, "help")
 
     play(story, room)
-    assert len(no_defect) == len(of_room(name))
+    assert {str(told.error) for told in no_defect} == {f"in {action.id}" for action in of_room(name)}
     no_defect.clear()
 
 
