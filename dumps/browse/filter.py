@@ -125,6 +125,18 @@ def _term(word: str, start: int, end: int, quoted_from: int) -> Term:
     return Term(key, relation, value, negated, start, end)
 
 
+def finished(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
+    """The terms without a last word that may still become the name of a column while it is typed: "us" of "users>3".
+
+    >>> finished(parse("op:mm us"), "op:mm us") == parse("op:mm")
+    True
+    """
+    last = terms[-1] if terms else None
+    if last is None or last.key != ANYWHERE or last.quoted or last.negated or last.end < len(text):
+        return terms
+    return terms[:-1] if any(key.startswith(last.value) for key in (*KEYS, *ALSO)) else terms
+
+
 EXAMPLES = {
     "op": "op:mm", "name": "name:view_1", "dtype": "dtype:bf16", "shape": "shape:*,1024", "stride": "stride:noncontiguous",
     "device": "device:cuda", "module": "module:layers.3", "file": "file:model.py:12", "code": "code:relu", "users": "users>3",

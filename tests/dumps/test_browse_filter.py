@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar
-from graphdbg.dumps.browse.filter import FilterError, parse, pointed
+from graphdbg.dumps.browse.filter import FilterError, finished, parse, pointed
 from graphdbg.dumps.browse.matching import hint, matching
 from graphdbg.dumps.browse.slices import finish
 from graphdbg.dumps.browse.table import GraphView
@@ -54,6 +54,11 @@ def test_what_cannot_be_read_is_pointed_at(text: str, start: int, end: int, says
     assert pointed(text, error.value).splitlines()[1] == " " * start + "^" * (end - start)
 
 
+def test_a_word_that_may_become_a_column_waits_while_it_is_typed() -> None:
+    for text, left in (("op:mm us", 1), ("op:mm us ", 2), ("mm", 1), ("o", 0), ("'o'", 1), ("users>3", 1), ("", 0), ("-o", 1)):
+        assert len(finished(parse(text), text)) == left, text
+
+
 @given(st.text(alphabet="opmsu:>-|\"' 3*.,nai", max_size=20))
 def test_anything_typed_is_terms_or_a_sentence(text: str) -> None:
     try:
@@ -87,7 +92,7 @@ def test_the_other_words(view: GraphView) -> None:
     assert names(view, "users>2") == [name for name in every if view.table.users[view.positions[name]] > 2]
     assert set(names(view, "users:0|1")) == {name for name in every if view.table.users[view.positions[name]] < 2}
     assert names(view, "bytes>=8K") == [n for n in every if (view.table.size_bytes[view.positions[n]] or 0) >= 8192]
-    assert names(view, "index<3") == every[:3] and names(view, "seq>2 index<12 -op:placeholder") != []
+    assert names(view, "index<3") == every[:3] and names(view, "seq>2 index<30 -op:placeholder") != []
     assert names(view, "module:blocks.1") == [n for n in every if view.module(view.positions[n]) == "blocks.1"]
     assert names(view, "module:blocks") == names(view, "module:blocks.*") and names(view, "module:block") == []
     assert names(view, "stride:noncontiguous") == [] and "output" not in names(view, "stride:contiguous")
@@ -95,7 +100,7 @@ def test_the_other_words(view: GraphView) -> None:
     assert names(view, "file:model.py:14") == names(view, "line:py:14") == names(view, "code:gelu")
     assert names(view, "flops>1 ") == names(view, "op:mm") == names(view, "flops>0.1M")
     assert names(view, "inputs>1 op:permute") == [] and names(view, "name:mm_*") == names(view, "op:mm")
-    assert names(view, "erf") == names(view, "op:erf") and names(view, "PRIMALS_1") == ["primals_1"]
+    assert names(view, "erf") == names(view, "op:erf") and names(view, "PRIMALS_12") == ["primals_12"]
     assert names(view, "-erf -primals") == [n for n in every if "erf" not in n and "primals" not in n]
     assert names(view, "device:cpu") == names(view, "dtype:*") and names(view, "kernel:x") == []
 

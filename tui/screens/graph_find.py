@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dumps.browse.columns import cell
-from ...dumps.browse.filter import HELP, FilterError, parse
+from ...dumps.browse.filter import HELP, FilterError, finished, parse
 from ...dumps.browse.places import find_place
 from ...dumps.browse.search import hits_of, step
 from ...dumps.errors import UsageError
@@ -64,10 +64,12 @@ class GraphFind(GraphFolds):
         """Keeps what was typed, or (escape) what was before."""
         if event.purpose == "filter" and event.text is not None:
             try:
-                parse(event.text)
+                terms = parse(event.text)
             except FilterError as error:
                 self._wrong(error)
                 return
+            if terms != finished(terms, event.text):
+                self.filter_by(terms, event.text.strip(), self._before[1], on_error=self._wrong)
         if event.purpose == "search" and event.text is not None and self.table.node != self._before[1]:
             self._remember(self._before[1])
         self._close_prompt()
@@ -107,6 +109,7 @@ class GraphFind(GraphFolds):
             return
         if self.prompt.is_open:
             self.prompt.say()
+            terms = finished(terms, text)
         self.status.show(None, "")
         self.filter_by(terms, text.strip(), node, on_error=self._wrong)
 
