@@ -18,11 +18,11 @@ from pathlib import Path
 from ..dumps import index
 from ..dumps.browse.follow import Following
 from ..dumps.browse.listing import Line, age, run_lines
-from ..dumps.errors import GraphdbgError
 from ..dumps.query import resolve
 from ..dumps.store import Run
 from . import job_files
 from .jobs import ending
+from .outs import Outs
 
 PACKED = ".zip"
 PUBLISH_S = 0.3
@@ -40,6 +40,7 @@ class Overview:
         self.lines: list[Line] = []
         self._made: dict[str, list[Line]] = {}
         self._others: list[Line] = []
+        self._outs = Outs()
 
     def look(self, publish: Callable[[], object] = lambda: None) -> bool:
         """Looks again; whether anything changed. `publish` is called now and then while a first look takes its time."""
@@ -94,8 +95,8 @@ class Overview:
     def _other_lines(self) -> list[Line]:
         if self.run is not None:
             return []
-        packed, outs = _packed_and_outs(set(self.runs))
-        return packed + _section("minifications", outs) + _section("jobs", _jobs())
+        packed = _packed(set(self.runs))
+        return packed + _section("minifications", self._outs.lines()) + _section("jobs", _jobs())
 
 
 def _unread(name: str) -> Line:
@@ -106,44 +107,19 @@ def _section(name: str, lines: list[Line]) -> list[Line]:
     return [Line(f"section {name}", "section", name), *lines] if lines else []
 
 
-def _packed_and_outs(known: set[str]) -> tuple[list[Line], list[Line]]:
+def _packed(known: set[str]) -> list[Line]:
     packed: list[Line] = []
-    outs: list[Line] = []
     try:
         entries = sorted(os.scandir(), key=lambda entry: entry.name)
     except OSError:
-        return [], []
+        return []
     for entry in entries:
         name = entry.name
         if name.startswith("."):
             continue
         if name.endswith(PACKED) and entry.is_file() and name not in known:
             packed.append(Line(f"packed {name}", "run", name, text="packed; enter opens it", target=name, path=Path(name)))
-        elif entry.is_dir() and is_out(Path(name)):
-            outs.append(_out_line(name))
-    return packed, outs
-
-
-def is_out(path: Path) -> bool:
-    """Whether the folder is that of a minification."""
-    return not index.is_run(path) and any((path / name).is_file() for name in ("events.jsonl", "journal.jsonl"))
-
-
-def _out_line(name: str) -> Line:
-    line = Line(f"out {name}", "out", name, 1, target=name, path=Path(name))
-    try:
-        from ..dumps.process import FILE, ProcessRecord, liveness
-        from ..dumps.reading import read_record
-
-        done = (Path(name) / "case").is_dir()
-        alive = liveness(read_record(Path(name) / FILE, ProcessRecord), ended=False) if (Path(name) / FILE).exists() else ""
-    except GraphdbgError as error:
-        line.text, line.bad = str(error), True
-        return line
-    line.status = "running" if alive == "alive" else "finished" if done else "stopped"
-    texts = {"running": "enter attaches", "finished": "case/ holds the smallest case"}
-    line.text = texts.get(line.status, "minify --resume goes on")
-    return line
+    return packed
 
 
 def _jobs() -> list[Line]:

@@ -49,7 +49,7 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
 def _is_out(path: Path) -> bool:
     if not path.is_dir():
         return False
-    from .overview import is_out  # late: it knows much that a graph's screen does not need
+    from .outs import is_out  # late: it knows much that a graph's screen does not need
 
     return is_out(path)
 

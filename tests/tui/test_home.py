@@ -171,7 +171,7 @@ def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) ->
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: home.looked and any(line.kind == "job" for line in home.lines), "the list")
-        assert ("out", "out", "stopped") in listed(home)
+        assert ("out", "out", "starting") in listed(home)
         home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.kind == "job"))
         assert "ended with exit code 2" in shown(app)
         await pilot.press("enter")

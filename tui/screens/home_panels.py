@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+
 from textual.widgets import Input
 
 from ...dumps.browse.listing import Line
 from ...dumps.errors import UsageError
+from ..here import Here
+from ..job_files import look
 from ..jobs import Job, ending
 from ..moves import ListMoves
 from ..widgets.note_panel import NotePanel
@@ -78,8 +83,10 @@ class HomePanels(ListMoves):
         self.work(lambda: why_text(target, width), lambda text: panel.show(f"why {target}", text), group="why", doing="why")
 
     def open_job(self, line: Line) -> None:
-        """What a job says, as long as the panel is open."""
+        """The screen that shows jobs of its kind; of others what they say, as long as the panel is open."""
         assert line.path is not None
+        if self._open_its_room(line.path):
+            return
         job, panel = Job.attach(line.path), self.query_one(NotePanel)
         panel.show(line.name, "reading ...")
         told = ""
@@ -95,6 +102,24 @@ class HomePanels(ListMoves):
                 panel.tell(text)
 
         timer = self.set_interval(0.2, tell)
+
+    def _open_its_room(self, folder: Path) -> bool:
+        """Replay and Minify attach by themselves to what runs about their graph, where its names mean the same here."""
+        from .minify import MinifyRoom
+        from .replay import ReplayRoom
+
+        record = look(folder).record
+        command, *words = record.words or [""]
+        if Path(record.cwd) != Path.cwd() or not words or words[0].startswith("-"):
+            return False
+        if command in ("triage", "replay", "localize", "bisect"):
+            self.workbench.go(ReplayRoom, Here(run=self.here.run, graph=words[0]))
+            return True
+        out = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
+        if command == "minify" and out and Path(out).is_dir():
+            self.workbench.go(MinifyRoom, Here(out=out))
+            return True
+        return False
 
     def do_home_stop(self) -> None:
         """Stops a job."""
