@@ -15,6 +15,8 @@ from typing import Any, Literal
 from ..rungs.names import BUILT, NAMES
 from .records import FAILURES
 
+KILLED = "SIGKILL comes from outside (somebody, a limit, the kernel for memory): run it again"
+
 Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
 
@@ -92,7 +94,8 @@ class LadderSeen:
             return RungCells(rung, said="" if built else "skipped, because not built yet", tone="" if built else "dim")
         verdict, reason = str(row.get("verdict", "")), str(row.get("reason") or "")
         notes = [str(note) for note in row.get("notes") or ()]
-        said = "; ".join(part for part in (f"because {reason}" if verdict == "skipped" else reason, *notes) if part)
+        outside = KILLED if (row.get("signature") or {}).get("detail") == "SIGKILL" else ""
+        said = "; ".join(part for part in (f"because {reason}" if verdict == "skipped" else reason, outside, *notes) if part)
         seconds, peak = row.get("seconds"), row.get("peak_bytes")
         return RungCells(
             rung, f"FAIL {verdict}" if verdict in FAILURES else verdict, _size(row.get("error")), _size(row.get("eager_error")),

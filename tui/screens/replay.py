@@ -45,6 +45,8 @@ class ReplayRoom(ReplayJobs):
     ReplayRoom.tall #finding { height: 3; }
     ReplayRoom #views { height: 1; background: $panel; text-wrap: nowrap; }
     ReplayRoom #said { height: 1fr; }
+    ReplayRoom Rows > .rows--cursor { background: $primary 15%; text-style: none; }
+    ReplayRoom Rows:focus > .rows--cursor { background: $primary 40%; text-style: bold; }
     ReplayRoom.alone #rungs, ReplayRoom.alone #rung-head { display: none; }
     """
 
@@ -446,6 +448,11 @@ class ReplayRoom(ReplayJobs):
     def do_replay_end(self) -> None:
         """To the end."""
         self._move(1_000_000_000)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A click or tab chose a list."""
+        if event.widget in (self.rungs, self.nodes):
+            self.upper = event.widget is self.rungs
 
     def on_rows_moved(self, message: Rows.Moved) -> None:
         """A click or a key moved a cursor."""
