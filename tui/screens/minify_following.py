@@ -8,6 +8,7 @@ and `graphdbg tui OUT` comes back to it. Its keys are in `minify`. Decides nothi
 
 from __future__ import annotations
 
+import locale
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -110,15 +111,16 @@ class FollowingRoom(Room):
             self._show_form()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Side by side where there is room."""
+        """Side by side where there is room; lines break elsewhere."""
         self._fit(event.size.width)
+        self.call_after_refresh(lambda: self._show(keep=True))
 
     def _fit(self, width: int) -> None:
         for live in self.query("#minify-live"):
             live.set_class(width >= WIDE, "wide")
 
     def _unicode(self) -> bool:
-        return self.app.console.encoding.lower().startswith("utf")
+        return "utf" in locale.getpreferredencoding(False).lower()
 
     def can(self, action: str) -> bool:
         """Steering needs a search that runs; resuming one that does not."""
@@ -178,8 +180,8 @@ class FollowingRoom(Room):
     # -- following
 
     def _follow(self, found: Watched) -> None:
-        self.watched, self.looked, self._named, self._last_state = found, Looked(), "", "starting"
-        self.view = len(VIEWS) - 1 if found.state in OVER else 0
+        self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=not self._unicode()), "", "starting"
+        self.view = len(VIEWS) - 1 if found.state == "ended" else 0
         self.query_one(MinifyForm).display = False
         self.query_one("#minify-live").display = True
         self._tick()
@@ -225,7 +227,7 @@ class FollowingRoom(Room):
             if before == "running":
                 self.app.bell()
                 self.notify(f"{found.out.name}: {telling.standing(found, time.time())}", markup=False, timeout=10)
-                self._to_view(len(VIEWS) - 1)
+                self._to_view(len(VIEWS) - 1 if found.state == "ended" else self.view)
 
     def _learn_names(self, found: Watched) -> None:
         """The names of the nodes, once the search has told them, and again when it ended."""

@@ -34,6 +34,7 @@ class Looked:
     shown: str | None = None
     """The candidate that was chosen to be seen, in place of the one in flight; `title` says which."""
     title: str = ""
+    ascii_only: bool = False
     against: str = ""
     """What it is compared with; empty: it is shown whole."""
     outcome: Outcome | None = None
@@ -113,16 +114,16 @@ def _line(line: Line) -> Text:
 
 
 def _queries(watched: Watched, looked: Looked) -> list[Text]:
-    return [_query(query) for query in watched.story.queries] or [Text("nothing was asked yet", "dim")]
+    return [_query(query, looked.ascii_only) for query in watched.story.queries] or [Text("nothing was asked yet", "dim")]
 
 
-def _query(query: Query) -> Text:
-    mark, _, style = MARKS.get(query.verdict, ("?", "?", ""))
+def _query(query: Query, ascii_only: bool) -> Text:
+    mark, letter, style = MARKS.get(query.verdict, ("?", "?", ""))
     verdict = VERDICTS.get(query.verdict, query.verdict)
     numbers = f"{query.nodes:>7} nodes {byte_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
     text = Text(f"{query.number:>4} ")
-    text.append(mark, style)
+    text.append(letter if ascii_only else mark, style)
     text.append(f" {numbers}  {query.step:<12} {verdict}{known}", "bold" if query.improved else "")
     if query.verdict not in ("same", "pass") and query.signature:
         text.append(f": {plain(query.signature)}", "dim")
@@ -154,7 +155,7 @@ def _result(watched: Watched, looked: Looked) -> list[Text]:
     lines = [Text(plain(line)) for line in looked.outcome.sentences()]
     lines[0].stylize("bold")
     if looked.outcome.case:
-        lines += [Text(), Text("g its graph · 6 the report · y copies this text", "dim")]
+        lines += [Text(), Text("g: its graph, 6: the report, y: copies this text", "dim")]
     return lines
 
 
