@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..dumps.index import is_run
 
 
 @dataclass(frozen=True)
@@ -24,3 +27,8 @@ class Here:
     def at(self, **changed: str | None) -> Here:
         """The same with some of it changed."""
         return replace(self, **changed)
+
+
+def is_out(path: Path) -> bool:
+    """Whether the folder is that of a minification."""
+    return not is_run(path) and any((path / name).is_file() for name in ("events.jsonl", "journal.jsonl"))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ..dumps.browse.listing import Line, age
 from ..dumps.errors import GraphdbgError
-from ..dumps.index import is_run
 from ..minifier.progress.watched import Watched
+from .here import is_out
 
 _BITES = 8
 """Of each at one look."""
@@ -24,11 +24,6 @@ WORDS = {
     "unknown": "stopped", "gone": "vanished",
 }  # fmt: skip
 """Its state in one word, as Home writes it."""
-
-
-def is_out(path: Path) -> bool:
-    """Whether the folder is that of a minification."""
-    return not is_run(path) and any((path / name).is_file() for name in ("events.jsonl", "journal.jsonl"))
 
 
 class Outs:

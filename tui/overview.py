@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..dumps import index
 from ..dumps.browse.follow import Following
@@ -22,7 +23,9 @@ from ..dumps.query import resolve
 from ..dumps.store import Run
 from . import job_files
 from .jobs import ending
-from .outs import Outs
+
+if TYPE_CHECKING:
+    from .outs import Outs
 
 PACKED = ".zip"
 PUBLISH_S = 0.3
@@ -40,7 +43,7 @@ class Overview:
         self.lines: list[Line] = []
         self._made: dict[str, list[Line]] = {}
         self._others: list[Line] = []
-        self._outs = Outs()
+        self._outs: Outs | None = None
 
     def look(self, publish: Callable[[], object] = lambda: None) -> bool:
         """Looks again; whether anything changed. `publish` is called now and then while a first look takes its time."""
@@ -95,6 +98,10 @@ class Overview:
     def _other_lines(self) -> list[Line]:
         if self.run is not None:
             return []
+        if self._outs is None:
+            from .outs import Outs  # late: the first paint does not need it
+
+            self._outs = Outs()
         packed = _packed(set(self.runs))
         return packed + _section("minifications", self._outs.lines()) + _section("jobs", _jobs())
 

@@ -13,7 +13,7 @@ from ..dumps.errors import UsageError
 from ..dumps.index import is_run
 from ..dumps.query import resolve
 from ..dumps.store import SavedGraph
-from .here import Here
+from .here import Here, is_out
 
 if TYPE_CHECKING:
     from .room import Room
