@@ -31,7 +31,7 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
     if follow:
         _check_followed(target, path)
         return _home(Here(run=target), follow=True)
-    if _is_out(path):
+    if is_out(path):
         from .screens.minify import MinifyRoom
 
         return MinifyRoom(Here(out=target))
@@ -46,14 +46,6 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
     return GraphRoom(Here(run=run, graph=target), found)
 
 
-def _is_out(path: Path) -> bool:
-    if not path.is_dir():
-        return False
-    from .outs import is_out  # late: it knows much that a graph's screen does not need
-
-    return is_out(path)
-
-
 def _home(here: Here, *, follow: bool = False) -> Room:
     from .screens.home import HomeRoom  # late, as all screens: the first paint waits for none that is not shown
 
@@ -63,7 +55,7 @@ def _home(here: Here, *, follow: bool = False) -> Room:
 def _check_followed(target: str, path: Path) -> None:
     if path.is_file():
         raise UsageError(f"cannot follow {target}", "a packed run does not grow", f"graphdbg tui {target}")
-    if _is_out(path):
+    if is_out(path):
         why = "it is the folder of a minification, which is followed anyhow"
         raise UsageError(f"cannot follow {target}", why, f"graphdbg tui {target}")
     if any(is_run(parent) for parent in path.parents):
