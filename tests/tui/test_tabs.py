@@ -185,7 +185,8 @@ def test_o_draws_the_neighbourhood_into_a_file(here: Path, no_defect: Any) -> No
 def test_every_size_has_place_for_the_tabs(here: Path, size: tuple[int, int]) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: getattr(app.room, "tabs", None) is not None, "the tabs")
-        if not tabs_of(app).display or "Detail" not in shown(app):
+        assert app.room is not None
+        if not app.room.query_one("#side").display:
             await pilot.press("tab")
         await seen(app, "detail", "relu")
         await until(app, lambda: "[Detail]" in shown(app), "the tab's name")
