@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")
 @click.option("--preview", "only_look", is_flag=True,
-              help="Of a report that is there: say what it shares, and whether anything of this machine is left in it.")
+              help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
 @click.option("--verify", "again", is_flag=True,
               help="Of a report that is there: run its repro.py three times in fresh processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -85,9 +85,13 @@ def report(
 def _written(folder: Path, again: bool, as_json: bool) -> int:
     """Looks at a report that is there, or runs its program again."""
     from ...dumps.errors import UsageError
-    from ..report.preview import REPRO, Preview, warning
+    from ..report.preview import REPRO, Preview, ahead, warning
 
     found = Preview.of(folder)
+    if not found.is_there and not again:
+        told = ahead(str(folder))
+        emit({"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]), as_json=as_json)
+        return 0
     if not found.is_there:
         why = "it has neither issue.md nor repro.py"
         raise UsageError(f"there is no report in {folder}", why, f"write one: graphdbg report {folder}")

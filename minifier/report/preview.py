@@ -18,7 +18,7 @@ from typing import Any
 
 from ...dumps.redact import Redactor
 from ...dumps.tables import size_text
-from .issue import PRIVACY
+from .issue import PRIVACY, user_lines
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
 MARKERS = {
@@ -112,6 +112,29 @@ class Preview:
             lines.append(f"{ARTIFACTS}: {_count(len(self.members), 'file')}, {size_text(size)} unpacked: "
                          + ", ".join(name for name, _ in self.members))  # fmt: skip
         return lines + ([self.damage] if self.damage else [])
+
+
+def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
+    """What a report of a graph would share, before there is one. Raises GraphdbgError where the graph cannot be read."""
+    from ...dumps.query import resolve_graph
+
+    saved = resolve_graph(graph)
+    record, redactor = saved.record, redactor or Redactor()
+    lines = [redactor.text(line) for line in user_lines(record)]
+    files = list(dict.fromkeys(found["file"] for line in lines if (found := _PLACE.match(line))))
+    operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
+    replaced = Counter(MARKERS[marker] for line in lines for marker in _MARKER.findall(line))
+    kinds = ", ".join(_count(count, kind) for kind, count in sorted(replaced.items()))
+    named = f" ({', '.join(files[:4])})" if files else ""
+    inputs = saved.inputs_record
+    kept = sum(item.stored is not None for item in inputs.inputs) if inputs else 0
+    return [
+        f"what would be shared: {_count(len(lines), 'source line')} of {_count(len(files), 'file')}{named}, "
+        f"{_count(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
+        f"{_count(sum(replaced.values()), 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""),
+        f"{_count(kept, 'input')} with recorded values, which go along where the failure needs them",
+        *lines,
+    ]
 
 
 def warning() -> str:

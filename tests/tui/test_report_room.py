@@ -149,6 +149,17 @@ def test_writing_asks_for_a_new_folder_and_a_failed_job_is_told_with_its_words(w
     play(story, room)
 
 
+def test_before_there_is_a_report_it_says_what_one_would_share(work: Path) -> None:
+    room = ReportRoom(Here(graph="myrun/0_0/forward"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: "what would be shared: 1 source line of 1 file (~/model.py), 1 operation" in shown(app), "it")
+        assert "1 path or name replaced: 1 home folder" in shown(app) and "0 inputs with recorded values" in shown(app)
+        assert "~/model.py:12 in act: return h.sin()" in shown(app)
+
+    play(story, room, size=(160, 40))
+
+
 def test_a_leak_is_said_in_words(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere/ann")
     (out / "issue.md").write_text(ISSUE + "\nsee /somewhere/ann/x.py\n")

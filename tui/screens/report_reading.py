@@ -8,7 +8,7 @@ Reads the report that is there; its keys are in `report`. Writes nothing and sen
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
@@ -47,6 +47,7 @@ class ReadingRoom(Room):
         self.job: Job | None = None
         self.said: list[str] = []
         self._standing = ""
+        self._ahead: list[str] = []
 
     def content(self) -> ComposeResult:
         """How it stands, the views, the text."""
@@ -107,14 +108,32 @@ class ReadingRoom(Room):
         def read() -> Preview:
             places = [folder] if folder else [Path(out)] if out else reports(subject, Path.cwd())
             found = [Preview.of(place) for place in places]
-            return next((preview for preview in found if preview.is_there), found[0] if found else Preview(Path(out or subject)))
+            return next((preview for preview in found if preview.is_there), Preview(Path(out or subject)))
 
         self.work(read, self._take, group="report", doing="read")
 
     def _take(self, found: Preview) -> None:
         self.shown = found
+        if not found.is_there and not self._ahead:
+            self._look_ahead()
         self.refresh_bindings()
         self._show(keep=False)
+
+    def _look_ahead(self) -> None:
+        """What a report would share: told by the command, since a large graph takes a while to read."""
+        self._ahead = ["reading the graph ..."]
+
+        def ended(code: int) -> None:
+            said = [line.removeprefix("graphdbg: ") for line in job.said if line.strip()]
+            self.call_later(lambda: self._tell_ahead(told[-1]["says"] if told else said[-1:]))
+
+        told: list[dict[str, Any]] = []
+        job = Job(["report", self.subject, "--preview", "--json"], on_data=told.append, on_end=ended, passing=True)
+        self.workbench.jobs.add(job)
+
+    def _tell_ahead(self, lines: list[str]) -> None:
+        self._ahead = lines
+        self._show()
 
     # -- showing
 
@@ -158,7 +177,7 @@ class ReadingRoom(Room):
             return [Text(plain(line)) for line in said]
         if not found.is_there:
             holds = "What a report holds: issue.md (the issue text), repro.py (needs torch alone), artifacts.zip."
-            return [Text(warning(), "yellow"), Text(), Text(holds)]
+            return [Text(warning(), "yellow"), Text(), Text(holds), Text(), *(Text(plain(line)) for line in self._ahead)]
         if view == "Shared":
             lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in found.sentences()]
             return [Text(warning(), "yellow"), Text(), *lines, Text(), *(Text(plain(line), "dim") for line in found.source_lines)]
