@@ -231,6 +231,6 @@ def test_the_real_command(work: Path) -> None:
 
     app = play(story, replay)
     assert app.troubles == []
-    assert [row["name"] for row in replay.values.rows] == ["x", "mul", "truediv"]
+    assert [row.name for row in replay.values.rows] == ["x", "mul", "truediv"]
     assert replay.values.end["first_bad"]["kind"] == "overflow"
     assert replay.values.first_bad == 1

@@ -9,8 +9,11 @@ Plain data for a screen: no torch, no widget, no process.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from .words import size_text
 
@@ -22,18 +25,42 @@ STAGES = {
 }  # fmt: skip
 
 
+class NodeValue(msgspec.Struct, gc=False):
+    """What is kept of a "value" line: a graph may have 100,000 of them."""
+
+    index: int = 0
+    name: str = ""
+    line: str = ""
+    reason: str = ""
+    min: float | None = None
+    max: float | None = None
+    nan: int = 0
+    inf: int = 0
+    reference_nan: int = 0
+    error: float | None = None
+    eager_error: float | None = None
+
+    @classmethod
+    def of(cls, event: Row) -> NodeValue:
+        """The line's fields that are known here."""
+        made = cls(**{name: event[name] for name in cls.__struct_fields__ if event.get(name) is not None})
+        made.line, made.reason = sys.intern(made.line), sys.intern(made.reason)
+        return made
+
+
 @dataclass
 class ValuesSeen:
     """What is known so far; `end` is the last line's data, `ended` how it ended where it did not say so itself."""
 
     rung: str = ""
     nodes: int = 0
-    rows: list[Row] = field(default_factory=list)
+    rows: list[NodeValue] = field(default_factory=list)
     stage: str = ""
     plain: str = ""
     end: Row = field(default_factory=dict)
     ended: str = ""
     _places: dict[str, int] = field(default_factory=dict)
+    _wrong: set[int] = field(default_factory=set)
 
     def take(self, event: Row) -> None:
         """One line."""
@@ -45,10 +72,12 @@ class ValuesSeen:
         elif kind == "plain":
             self.plain = str(event.get("verdict", ""))
         elif kind == "value":
-            self._places[str(event.get("name"))] = len(self.rows)
-            self.rows.append(event)
+            row = NodeValue.of(event)
+            self._places[row.name] = len(self.rows)
+            self.rows.append(row)
         elif kind == "end":
             self.stage, self.end = "", event
+            self._wrong = {self._places[name] for name in event.get("wrong") or () if name in self._places}
 
     def lost(self, how: str) -> None:
         """Its process ended without a last line."""
@@ -68,8 +97,7 @@ class ValuesSeen:
     @property
     def bad(self) -> list[int]:
         """The places of all that are bad by themselves, the first one first."""
-        names = list(self.end.get("wrong") or ()) if self.marked else []
-        found = sorted({self._places[name] for name in names if name in self._places})
+        found = sorted(self._wrong) if self.marked else []
         return found or ([] if self.first_bad is None else [self.first_bad])
 
     def place(self, name: str | None) -> int | None:
@@ -90,23 +118,21 @@ class ValuesSeen:
         if place == self.first_bad:
             return "FIRST BAD"
         row = self.rows[place]
-        if self.marked and row.get("name") in (self.end.get("wrong") or ()):
+        if self.marked and place in self._wrong:
             return "bad"
-        return "NaN" if (row.get("nan") or 0) > (row.get("reference_nan") or 0) else ""
+        return "NaN" if row.nan > row.reference_nan else ""
 
     def cells(self, place: int) -> tuple[str, str, str, str, str, str, str]:
         """min, max, nan, inf, error, eager's error, and why there are none."""
         row = self.rows[place]
-        if "reason" in row:
-            return "", "", "", "", "", "", str(row["reason"])
-        nan, inf = (f"{row[key]:,}" if row.get(key) else "" for key in ("nan", "inf"))
-        errors = size_text(row.get("error")), size_text(row.get("eager_error"))
-        return _number(row.get("min")), _number(row.get("max")), nan, inf, *errors, ""
+        if row.reason:
+            return "", "", "", "", "", "", row.reason
+        nan, inf = (f"{count:,}" if count else "" for count in (row.nan, row.inf))
+        return _number(row.min), _number(row.max), nan, inf, size_text(row.error), size_text(row.eager_error), ""
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
         """min, max, nan, inf and error by node, for the columns of another screen."""
-        keys = ("min", "max", "nan", "inf", "error")
-        return {str(row["name"]): tuple(row.get(key) for key in keys) for row in self.rows if "reason" not in row}
+        return {row.name: (row.min, row.max, row.nan, row.inf, row.error) for row in self.rows if not row.reason}
 
 
 def _number(value: float | None) -> str:

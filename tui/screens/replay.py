@@ -346,7 +346,7 @@ class ReplayRoom(ReplayJobs):
         """The node in the graph, with the values as columns."""
         from .graph import GraphRoom
 
-        name = str(self.values.rows[self.nodes.cursor]["name"]) if self.values.rows else self.here.node
+        name = self.values.rows[self.nodes.cursor].name if self.values.rows else self.here.node
         if self.values.rows:
             self.workbench.values[self.graph] = self.values.columns()
         self.workbench.go(GraphRoom, Here(run=self.here.run, graph=self.graph, node=name))

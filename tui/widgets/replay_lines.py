@@ -67,8 +67,8 @@ def value_parts(seen: ValuesSeen, place: int, width: int) -> Parts:
     row, mark = seen.rows[place], seen.mark(place)
     *numbers, reason = seen.cells(place)
     style = "bold red" if mark in ("FIRST BAD", "bad") else "bold yellow" if mark else "" if seen.marked else "dim"
-    name = set_cell_size(middle(plain(str(row["name"])), _name_width(width)), _name_width(width))
-    number = f"{row.get('index', place):>6} " if width >= 76 else ""
+    name = set_cell_size(middle(plain(row.name), _name_width(width)), _name_width(width))
+    number = f"{row.index:>6} " if width >= 76 else ""
     parts: Parts = [(f"{SIGNS.get(mark, ''):<3}{number}{name}", style)]
     if reason:
         return [*parts, (f"  ({plain(reason)})", "dim")]
@@ -76,7 +76,7 @@ def value_parts(seen: ValuesSeen, place: int, width: int) -> Parts:
         if width >= least:
             parts.append((f"  {cell:>{wide}}", "bold yellow" if title in ("NaN", "Inf") and cell else style))
     if width >= _LINE:
-        parts.append((f"  {plain(str(row.get('line') or ''))[-22:]:<22}", "dim"))
+        parts.append((f"  {plain(row.line)[-22:]:<22}", "dim"))
     parts.append((f"  ◀ {mark}" if mark else "", style))
     return parts
 

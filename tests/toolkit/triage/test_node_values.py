@@ -42,6 +42,10 @@ def net(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
     return [h * 2 + torch.topk(h, 2).values.sum()]
 
 
+def rows_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event["event"] == "value"]
+
+
 def read(graph: SavedGraph, rung: str, server: ForkServer, **more: Any) -> tuple[list[dict[str, Any]], ValuesSeen]:
     seen = ValuesSeen()
     events = list(reading.node_values(graph, rung, server=server, limit_s=120.0, **more))
@@ -55,14 +59,15 @@ def test_eagers_values_come_in_graph_order_beside_float64(tmp_path: Path, server
     events, seen = read(graph, "eager", server)
     assert [event["event"] for event in events if event["event"] != "value"] == ["start", "stage", "stage", "end"]
     names = [node.name for node in graph.record.graph.nodes if node.op != "output"]
-    assert [row["name"] for row in seen.rows] == names
-    assert [row["index"] for row in seen.rows] == list(range(len(names)))
-    mm = seen.rows[names.index("mm")]
+    rows = rows_of(events)
+    assert [row["name"] for row in rows] == names == [row.name for row in seen.rows]
+    assert [row["index"] for row in rows] == list(range(len(names)))
+    mm = rows[names.index("mm")]
     assert (mm["min"], mm["max"]) == (pytest.approx((X @ W).min().item()), pytest.approx((X @ W).max().item()))
     assert 0 < mm["error"] == mm["eager_error"] < 1e-6
-    topk = seen.rows[names.index("topk")]  # two tensors: one row for both, the worse error
+    topk = rows[names.index("topk")]  # two tensors: one row for both, the worse error
     assert len(topk["shape"]) == 2
-    assert "error" not in seen.rows[0]  # an input has none
+    assert "error" not in rows[0]  # an input has none
     assert (seen.end["first_bad"], seen.end["failed"]) == (None, False)
     assert seen.columns()["mm"] == (mm["min"], mm["max"], 0, 0, mm["error"])
 
@@ -82,8 +87,8 @@ def test_random_numbers_are_those_of_the_kernels(tmp_path: Path, server: ForkSer
         drawn = torch.ops.prims.inductor_random([4, 8], torch.ops.prims.inductor_lookup_seed(seeds, 0), "rand")
         return [x * (drawn > 0.5) * 2.5]
 
-    _, seen = read(saved(tmp_path / "case", drops, X), "eager", server)
-    errors = {row["name"]: row["error"] for row in seen.rows if "error" in row}
+    events, _ = read(saved(tmp_path / "case", drops, X), "eager", server)
+    errors = {row["name"]: row["error"] for row in rows_of(events) if "error" in row}
     assert max(errors.values()) < 1e-6, errors
 
 
@@ -93,9 +98,9 @@ def test_a_wrong_kernel_is_the_first_bad_node_and_the_failure_is_the_same(tmp_pa
     plain = next(event for event in events if event["event"] == "plain")
     assert (plain["ok"], plain["signature"]["kind"]) == (False, "accuracy")
     assert (seen.end["relation"], seen.end["first_bad"]["name"], seen.end["failed"]) == ("same", "relu", True)
-    relu = next(row for row in seen.rows if row["name"] == "relu")
+    relu = next(row for row in rows_of(events) if row["name"] == "relu")
     assert relu["error"] > 0.1 > 1e-5 > relu["eager_error"]
-    assert next(row for row in seen.rows if row["name"] == "topk")["reason"] == "its parts are read one by one"
+    assert next(row for row in rows_of(events) if row["name"] == "topk")["reason"] == "its parts are read one by one"
     assert seen.end["largest"]["error"] >= relu["error"]
     assert "extra outputs: the compiled program differs; with them the failure is the same" in seen.sentence()
     assert seen.bad[0] == seen.first_bad == seen.place("relu")
@@ -121,17 +126,17 @@ def test_a_program_that_does_not_compile_has_no_values(tmp_path: Path, server: F
 
 def test_batches_give_the_rows_of_one_program(tmp_path: Path, server: ForkServer) -> None:
     graph = saved(tmp_path / "case", net, X, W)
-    _, whole = read(graph, "nop", server)
+    whole, _ = read(graph, "nop", server)
     events, parts = read(graph, "nop", server, batch_bytes=300)
     assert sum(event["event"] == "batch" for event in events) > 2
-    assert parts.rows == whole.rows
+    assert rows_of(events) == rows_of(whole)
     assert (parts.end["relation"], parts.end["failed"]) == ("right", False)
 
 
 def test_the_rows_before_a_kill_stay(tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "TASK", "planted_values_death:task")
     _, seen = read(saved(tmp_path / "case", net, X, W), "eager", server)
-    assert [row["name"] for row in seen.rows] == ["x_1", "w_1"]
+    assert [row.name for row in seen.rows] == ["x_1", "w_1"]
     assert "the process that read the values ended: signal: SIGKILL" in seen.end["stopped"]
     assert seen.end["failed"]
 
