@@ -124,7 +124,7 @@ class DiffRoom(ListMoves):
         self._lay_out()
         self._list()
         if self.starts:
-            self._to(self.starts[0])
+            self.call_after_refresh(self._to, self.starts[0])
         self._say_place()
 
     def _ended(self, job: Job, code: int) -> None:
@@ -186,8 +186,8 @@ class DiffRoom(ListMoves):
         place = ""
         if self.starts:
             number = bisect_right(self.starts, at)
-            place = f"  ·  {number}/{len(self.starts)}" if number else f"  ·  {len(self.starts)}"
-        self.query_one("#summary", Static).update(plain(made.summary) + place)
+            place = f"{number or '-'}/{len(self.starts)}  "
+        self.query_one("#summary", Static).update(place + plain(made.summary))
         if at < 0:
             self.query_one("#hint", Static).update("no line to show: d shows all")
             return
@@ -203,7 +203,7 @@ class DiffRoom(ListMoves):
 
     def _to(self, line: int) -> None:
         """The cursor to a line of `made`, or the nearest that is listed."""
-        self.rows.move_to(bisect_left(self.shown, line))
+        self.rows.move_to(bisect_left(self.shown, line), margin=4)
 
     # -- actions
 

@@ -63,15 +63,15 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         if cursor is not None and self.cursor != before:
             self.call_after_refresh(self._to_cursor)
 
-    def move_to(self, index: int) -> bool:
-        """Moves the cursor to an item, or the nearest there is; whether it moved."""
+    def move_to(self, index: int, *, margin: int = 0) -> bool:
+        """Moves the cursor to an item, or the nearest there is, with so many lines around it seen; whether it moved."""
         index = max(0, min(index, self.count - 1))
         if index == self.cursor or not self.count:
             return False
         old, self.cursor = self.cursor, index
         self.refresh_lines(old)
         self.refresh_lines(index)
-        self._to_cursor()
+        self._to_cursor(margin)
         self.post_message(self.Moved(self, index))
         return True
 
@@ -88,11 +88,15 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         """Paints again what is seen, where the items themselves changed."""
         self.refresh()
 
-    def _to_cursor(self) -> None:
+    def _to_cursor(self, margin: int = 0) -> None:
         top, height = self.scroll_offset.y, max(1, self.size.height)
-        if not top <= self.cursor < top + height:
-            y = self.cursor if self.cursor < top else self.cursor - height + 1
-            self.scroll_to(y=y, animate=False, force=True)
+        margin = min(margin, (height - 1) // 2)
+        if top + margin <= self.cursor < top + height - margin:
+            return
+        far = not top - height <= self.cursor < top + 2 * height
+        above = self.cursor < top + margin
+        y = self.cursor - height // 3 if far else self.cursor - margin if above else self.cursor - height + 1 + margin
+        self.scroll_to(y=max(0, y), animate=False, force=True)
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
@@ -103,6 +107,8 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         if index == self.cursor:
             base = base + self.get_component_rich_style("rows--cursor")
         parts = self._paint(index, width)
+        if index == self.cursor:  # one style: colours of words are hard to read on it, and the words say the same
+            parts = [("".join(text for text, _ in parts), "")]
         segments = [Segment(text, base + style_of(style) if style else base) for text, style in parts if text]
         return Strip(segments).adjust_cell_length(width, base)
 
