@@ -7,17 +7,17 @@ Rooms stay as they were left (cursor, filter, folds, results) while another one 
 
 from __future__ import annotations
 
-import gc
 import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
-from . import clipboard
+from . import clipboard, collecting
 from ._textual import Sturdy, mouse_reports
 from .here import Here
 from .jobs import Job
@@ -33,16 +33,8 @@ if TYPE_CHECKING:
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""
 KEPT_TROUBLES = 50
-COLLECT_S = 3.0
-"""Garbage is not collected while the first screen comes up; see the command."""
 LOOK_S = 1.0
 """How often the first line is written anew for jobs that ended; nothing is painted where it says the same."""
-
-
-def collect_again() -> None:
-    """Garbage is collected again, and what the start made is not looked at: it stays."""
-    gc.freeze()
-    gc.enable()
 
 
 class Workbench(Sturdy):
@@ -55,6 +47,7 @@ class Workbench(Sturdy):
     def __init__(self, first: Room) -> None:
         super().__init__()
         self.first = first
+        self.collector = collecting.Collector()
         self.jobs: set[Job] = set()
         """What was started or attached to here."""
         self.troubles: list[Told] = []
@@ -73,13 +66,24 @@ class Workbench(Sturdy):
 
     def on_mount(self) -> None:
         """Shows the first screen."""
+        self.collector.begin()
         self.theme = THEMES[self.settings.theme]
         self.install_screen(self.first, str(id(self.first)))
         self.visits.append(self.first)
         self.trail.append(self.first)
         self.push_screen(self.first)
         self.set_interval(LOOK_S, self.tell_where)
-        self.set_timer(COLLECT_S, collect_again)
+        self.set_interval(collecting.LOOK_S, self.collector.tick)
+
+    def on_unmount(self) -> None:
+        """Garbage is collected as before."""
+        self.collector.end()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Notes that a user is here."""
+        if isinstance(event, events.InputEvent):
+            self.collector.touched()
+        await super().on_event(event)
 
     @property
     def room(self) -> Room | None:

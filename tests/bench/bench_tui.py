@@ -151,12 +151,12 @@ def own_story(run: str, keys: int) -> tuple[Any, Any]:
         while not (room.view.whole and room.table.lanes and not room.slices.busy()):
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.3)
-        table, times, busy = room.table, {}, []
+        table, times, busy = room.table, {}, {}
 
         async def pressed(name: str, key: str, state: Any) -> None:
             before = state()
             times.setdefault(name, []).append(await watch.press(key, lambda: state() != before))
-            busy.append(watch.busy_s)
+            busy.setdefault(name, []).append(watch.busy_s)
             await asyncio.sleep(0.06)
 
         rounds = range(keys)
@@ -326,11 +326,12 @@ def one_size(run: Path, nodes: int, options: argparse.Namespace) -> bool:
         every = [value for name in KEYS for value in times[name]]
         p99 = percentile(every, 0.99)
         print(f"  {size[0]}x{size[1]}: {len(every)} keys, p50 {1e3 * percentile(every, 0.5):.1f} ms, p99 {1e3 * p99:.1f} ms, "
-              f"CPU p99 {1e3 * percentile(found['busy'], 0.99):.1f} ms"
+              f"CPU p99 {1e3 * percentile([value for name in KEYS for value in found['busy'][name]], 0.99):.1f} ms"
               + bar("bar", p99, KEY_BAR_S, "ms", 1e3))  # fmt: skip
         for name in KEYS:
             low, high = (1e3 * percentile(times[name], part) for part in (0.5, 0.99))
-            print(f"    {name:8} p50 {low:6.1f}  p99 {high:6.1f} ms")
+            busy = [1e3 * percentile(found["busy"][name], part) for part in (0.5, 0.99)]
+            print(f"    {name:8} p50 {low:6.1f}  p99 {high:6.1f} ms   CPU p50 {busy[0]:6.1f}  p99 {busy[1]:6.1f} ms")
         print(f"    filter settled {1e3 * statistics.median(times['settled']):.0f} ms; memory {found['memory'] / 2**20:.0f} MB"
               + bar("bar", found["memory"], MEMORY_BAR, "MB", 1 / 2**20))  # fmt: skip
         if found["torch"]:

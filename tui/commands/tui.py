@@ -36,7 +36,7 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     if not served and not (sys.stdin.isatty() and sys.stdout.isatty()):
         why = "this is no terminal"
         raise EnvironmentLackError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
-    gc.disable()  # until the first screen is there: collecting while modules are made costs a fifth of the start
+    gc.disable()  # a fifth of the start; from then on `collecting` decides
     from ..app import Workbench
     from ..start import first_room
 

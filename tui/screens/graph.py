@@ -7,7 +7,6 @@ What it shows is computed in `dumps/browse`; what each key does lies in `graph_r
 
 from __future__ import annotations
 
-import gc
 import locale
 from importlib import import_module, util
 from threading import Event, Thread
@@ -169,7 +168,6 @@ class GraphRoom(GraphTabs):
     def _take(self, found: tuple[SavedGraph, bytes | None]) -> None:
         self.saved, data = found
         self._early.data = None
-        gc.disable()  # a collection in the middle of reading would look at millions of new objects for nothing
         self.slices.run("reading", loading(self.saved, data), self._whole, self._unreadable, self._first_rows)
 
     def _first_rows(self, view: GraphView) -> None:
@@ -178,8 +176,6 @@ class GraphRoom(GraphTabs):
         self.show_rows(rows, view.position(self.here.node) or 0 if self.here.node else 0)
 
     def _whole(self, view: GraphView) -> None:
-        gc.freeze()
-        gc.enable()
         self.view = view
         self._again()
         self.prepare()
@@ -211,7 +207,6 @@ class GraphRoom(GraphTabs):
             self.value_columns(seen)
 
     def _unreadable(self, error: BaseException) -> None:
-        gc.enable()
         self.status.show("the graph cannot be read")
         self.trouble(error, doing="reading the graph", retry=self.read_again)
 
@@ -223,7 +218,6 @@ class GraphRoom(GraphTabs):
     def on_unmount(self) -> None:
         """Ends what is under way."""
         self.slices.stop()
-        gc.enable()
 
     # -- the tabs
 

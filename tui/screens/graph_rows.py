@@ -166,7 +166,7 @@ class GraphRows(Room):
         view = self.needed()
         shown = {column.key for column in (self.chosen or all_columns.usual(view))}
         answers = {
-            letter: all_columns.BY_KEY[key].help if key else "the order of the graph"
+            letter: f"{all_columns.BY_KEY[key].title:<10} {all_columns.BY_KEY[key].help}" if key else "the order of the graph"
             for letter, key in SORT_KEYS.items()
             if not key or key in shown
         }
@@ -225,7 +225,7 @@ class GraphRows(Room):
         def laid(lanes: Lanes) -> None:
             self.lanes = lanes
             self._again()
-            self.slices.run("prepare", _warm(view), lambda _: None)
+            self.grouped(lambda _: self.slices.run("prepare", _warm(view), lambda _: None))
 
         self.slices.run("lanes", laying(view), laid)
 

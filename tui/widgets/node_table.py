@@ -205,8 +205,8 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
         """A style of the theme, found once."""
         style = self._styles.get(name)
         if style is None:
-            part = self.get_component_rich_style(f"nodes--{name}", partial=name != "head") if name != "base" else Style.null()
-            style = self._styles[name] = self.rich_style + part
+            style = self.rich_style if name == "base" else self.get_component_rich_style(f"nodes--{name}")
+            self._styles[name] = style
         return style
 
     def render_line(self, y: int) -> Strip:

@@ -1,0 +1,55 @@
+"""When garbage is collected: while nobody presses a key. A collection among millions of nodes takes a quarter of a second.
+
+Automatic collection is off while the workbench runs; what is not in a cycle is freed at once anyhow. Knows no screen.
+
+>>> collector = Collector()
+>>> collector.begin()
+>>> collector.touched(); collector.tick()      # a key was pressed just now: nothing happens
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+LOOK_S = 2.0
+"""So often `tick` is to be called."""
+REST_S = 1.5
+"""Nothing is collected so long after a key."""
+LONG_REST_S, BETWEEN_S = 60.0, 600.0
+"""All of memory is looked at only after so long a rest, and not more often than that."""
+YOUNG = 20_000
+"""Objects made since the last time; fewer are not worth a look."""
+
+
+class Collector:
+    """Collects young garbage in short rests, all of it in long ones."""
+
+    def __init__(self) -> None:
+        self._touched = self._last = time.monotonic()
+
+    @staticmethod
+    def begin() -> None:
+        """From now on only `tick` collects."""
+        gc.disable()
+
+    def touched(self) -> None:
+        """A key or the mouse."""
+        self._touched = time.monotonic()
+
+    def tick(self) -> None:
+        """Collects, where it disturbs nobody."""
+        now = time.monotonic()
+        rest = now - self._touched
+        if rest < REST_S:
+            return
+        if rest > LONG_REST_S and now - self._last > BETWEEN_S:
+            self._last = now
+            gc.collect()
+        elif gc.get_count()[0] > YOUNG:
+            gc.collect(1)
+
+    @staticmethod
+    def end() -> None:
+        """As it was before the workbench."""
+        gc.enable()
