@@ -167,8 +167,8 @@ class NodeTabs(Vertical):
         self._work(lambda: self.about().sheet(tab, node, number), lambda sheet: self._show(wanted, sheet), NAMES[tab])
 
     def _show(self, wanted: tuple[str, int | None, int], sheet: Sheet) -> None:
-        if wanted != (self.tab, self.node, self.numbers.get(self.tab, 0)):
-            return
+        if wanted != (self.tab, self.node, self.numbers.get(self.tab, 0)) or not self.children:
+            return  # asked for something else meanwhile, or taken down
         stay = wanted[0] == self.shown[0] == CODE and sheet.top == self.sheet.top and sheet.lines is self.sheet.lines
         self.shown = wanted
         self._tell(sheet.title, sheet.choice)
