@@ -124,7 +124,7 @@ class DiffRoom(ListMoves):
         self._lay_out()
         self._list()
         if self.starts:
-            self.call_after_refresh(self._to, self.starts[0])
+            self._to(self.starts[0])
         self._say_place()
 
     def _ended(self, job: Job, code: int) -> None:
