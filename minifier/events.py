@@ -39,6 +39,7 @@ WORDS = {
     "dims": "smaller shapes",
     "values": "simpler values",
     "strides": "plainer strides",
+    "inputs": "one input in place of several",
     "together": "smaller shapes, simpler values, plainer strides at once",
     "axes": "smaller shapes, simpler values, plainer strides",
     "explain": "checking that each part is needed",
@@ -161,6 +162,15 @@ class Steered:
     step: str = ""
     number: int | None = None
     queries: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        about = self.step if self.step and self.what != "skip" else "" if self.number is None else str(self.number)
+        order = f"{self.what} {about}".strip()
+        if self.state == "refused":
+            return f"{order}: refused, {self.why}"
+        return f"{order}: done, after {self.queries} queries" + (f" ({words(self.step)})" if self.step else "")
 
     def to_json(self) -> dict[str, Any]:
         """The line of --json."""

@@ -49,7 +49,7 @@ class Steering:
         self.paused = False
         self.searching = False
         """Whether there are boundaries at all; before that only the process can be interrupted."""
-        self.whole = (0, 0)
+        self.whole: tuple[int, int] = (0, 0)
         """The size of the original."""
         self._journal, self._tell, self._abort = journal, tell, abort
         self._orders = Orders(out)

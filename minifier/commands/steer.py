@@ -9,7 +9,6 @@ import click
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ..control import OF_STEPS, STEPS, WHATS
-from ..events import words as step_words
 from ..ordering import give, outcome
 
 WAIT_S = 10.0
@@ -35,8 +34,8 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
 
     \b
     What changes the search is in its journal: `graphdbg minify --resume` does it again at the same
-    place. Steps: switches hint windows chunks atoms polish explain outputs together dims values
-    strides; `graphdbg minify --json` tells which one runs.
+    place. `graphdbg minify --help` lists the steps; `--json`, or `graphdbg tui OUT`, tells which one
+    runs, and the numbers of the history.
 
     Exit code: 0 it was done (or is still waiting for its turn), 1 it was refused, 2 nothing is minified in OUT.
     """
@@ -50,11 +49,8 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
     order = given.order
     if found is None:
         say(f"{order.words}: not done yet; it will be, before the next query is asked")
-    elif found.state == "refused":
-        say(f"{order.words}: refused, {found.why}")
     else:
-        about = f" ({step_words(found.step)})" if found.step else ""
-        say(f"{order.words}: done, after {found.queries} queries{about}")
+        say(found.sentence)
     if as_json:
         waiting = {"id": order.id, "what": order.what, "step": order.step, "number": order.number, "state": "waiting"}
         line = waiting if found is None else {name: value for name, value in found.to_json().items() if name != "event"}

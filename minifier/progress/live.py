@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ..events import Happening
+from ..events import Happening, Steered
 from ..problem import Verdict
 from .model import State, span
 
@@ -51,6 +51,8 @@ class LiveView:
     def take(self, event: Happening) -> None:
         """Takes in one event; it shows with the next drawing."""
         self.state.take(event)
+        if isinstance(event, Steered):
+            self.say(event.sentence)
 
     def say(self, text: str) -> None:
         """A sentence that stays."""

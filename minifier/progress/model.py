@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import log2
 
-from ..events import PURPOSES, Asked, Best, Happening, Started, Stepped, words
+from ..events import PURPOSES, Asked, Best, Happening, Started, Steered, Stepped, words
 from ..problem import Verdict
 
 RECENT = 8
@@ -49,6 +49,7 @@ class State:
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
     points: list[tuple[int, int, Verdict]] = field(default_factory=list[tuple[int, int, Verdict]])
     signature: str = ""
+    paused: bool = False
     recent: list[float] = field(default_factory=list[float])
 
     def __post_init__(self) -> None:
@@ -67,6 +68,10 @@ class State:
                 self.best = event.nodes, event.input_bytes
             case Asked():
                 self._count(event)
+            case Steered() if event.state == "applied" and event.what in ("pause", "resume", "cancel"):
+                self.paused = event.what == "pause"
+            case _:
+                pass
 
     def _count(self, event: Asked) -> None:
         answer = event.answer
@@ -114,7 +119,7 @@ class State:
 
     def doing(self) -> str:
         """The current step in plain words."""
-        return words(self.step)
+        return f"paused: {words(self.step)}" if self.paused else words(self.step)
 
     def size(self) -> str:
         """The best case so far against the original."""

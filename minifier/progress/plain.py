@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from ..events import Asked, Happening, Started
+from ..events import Asked, Happening, Started, Steered
 from .model import State, byte_text, span
 
 QUIET_S = 9.5
@@ -48,6 +48,8 @@ class PlainLines:
         if isinstance(event, Started):
             known = f"; {event.known} answers are known from before" if event.known else ""
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
+        elif isinstance(event, Steered):
+            self.say(event.sentence)
         elif isinstance(event, Asked) and event.improved:
             self.say(
                 f"query {event.queries}: {event.answer.nodes} of {self.state.nodes} nodes, "

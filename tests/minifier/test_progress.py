@@ -124,6 +124,22 @@ def test_plain_lines_begin_at_once_and_never_fall_silent() -> None:
     assert len(said) == ended
 
 
+def test_orders_are_told_and_a_pause_shows() -> None:
+    seen = state()
+    seen.take(Steered("1", "pause", "applied", queries=6))
+    assert seen.doing() == "paused: checking the saved case in fresh processes"
+    said: list[str] = []
+    with PlainLines(said.append, seen) as lines:
+        lines.take(Steered("2", "resume", "applied", queries=6))
+        lines.take(Steered("3", "skip", "applied", step="windows", queries=7))
+        lines.take(Steered("4", "restart", "refused", "the history has 0 (the original) to 2", number=9))
+    assert not seen.doing().startswith("paused")
+    assert said == [
+        "resume: done, after 6 queries", "skip: done, after 7 queries (looking for the place: windows of neighbouring nodes)",
+        "restart 9: refused, the history has 0 (the original) to 2",
+    ]  # fmt: skip
+
+
 def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     told = (checkout / "docs" / "minify-events.md").read_text()
     more = [
