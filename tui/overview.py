@@ -136,7 +136,7 @@ def _jobs() -> list[Line]:
         if kept.state == "running":
             line.text, line.since = "", kept.record.started
         else:
-            line.bad = kept.code not in (0, None)
+            line.bad = kept.state == "gone" or kept.code not in (0, None)
             how = "" if kept.code is None else f", {ending(kept.code).removeprefix('it ')}"
             line.text = f"{age(kept.age_s())} ago{how}"
         lines.append(line)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from pathlib import Path
 
 from textual.pilot import Pilot
 
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
+from graphdbg.tui.job_files import look
 from graphdbg.tui.jobs import Job
 from graphdbg.tui.screens.home import HomeRoom
 from graphdbg.tui.screens.minify import MinifyRoom
@@ -193,6 +196,29 @@ def pack_here() -> None:
 
     done = click.testing.CliRunner().invoke(command, ["myrun", "-o", "bug.zip"])
     assert done.exit_code == 0, done.output
+
+
+def test_a_running_job_is_stopped_and_a_killed_one_says_so(work: Path) -> None:
+    jobs = [Job(["ls", name, "--follow"]) for name in ("never", "nowhere")]
+    home = HomeRoom(Here())
+
+    def stands_on(name: str) -> bool:
+        place = next((place for place, line in enumerate(home.lines) if line.kind == "job" and name in line.name), None)
+        if place is not None:
+            home.rows.move_to(place)
+        return place is not None and home.line is not None and home.line.status == "running"
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: all(job.said for job in jobs) and stands_on("never"), "the running job")
+        await pilot.press("x")
+        await until(app, lambda: not jobs[0].running, "its end")
+        process = look(jobs[1].folder).record.process
+        assert process is not None
+        os.killpg(process.pid, signal.SIGKILL)
+        await until(app, lambda: any(line.status == "gone" and line.bad for line in home.lines), "that the other one is gone")
+        assert not app.troubles
+
+    play(story, home)
 
 
 def test_what_target_may_be(work: Path) -> None:
