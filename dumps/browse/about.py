@@ -33,6 +33,8 @@ DETAIL, SOURCE, CODE, STAGES, NEAR = "detail", "source", "code", "stages", "near
 VIEWS = (DETAIL, SOURCE, CODE, STAGES, NEAR)
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "metal": "cpp"}
 _KEPT = 64
+MOST_WITH_KERNELS = 1000
+"""Nodes; finding the place of each between the library calls walks the whole graph."""
 
 
 class About:
@@ -139,6 +141,18 @@ class About:
                 uses = code.uses(self._view_of(graphs[other.graph]), Recorded(graphs[other.graph]), other.index)
                 found += [(graphs[other.graph], use) for use in uses]
         return list({(graph.id, use): (graph, use) for graph, use in found}.values())
+
+    def kernels(self) -> dict[int, str]:
+        """The kernel of each node, by position, for the column of a table; only of graphs small enough to look at every node."""
+        if len(self.view) > MOST_WITH_KERNELS or self._code(self.saved) is None:
+            return {}
+        found: dict[int, str] = {}
+        for index in range(len(self.view)):
+            with self.lock:
+                uses = self.uses(index)
+            if uses:
+                found[index] = uses[0][1].kernel + (f" +{len(uses) - 1}" if len(uses) > 1 else "")
+        return found
 
     def _view_of(self, graph: SavedGraph) -> GraphView:
         found = self._views.get(graph.id)

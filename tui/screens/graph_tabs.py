@@ -103,6 +103,10 @@ class GraphTabs(GraphFind):
             return None
         return self.saved.run.path if self.saved.run is not None else self.saved.path
 
+    def on_node_tabs_kernels(self, event: NodeTabs.Kernels) -> None:
+        """The table has a column for them."""
+        self.kernel_column(event.names)
+
     # -- jumps
 
     def on_node_tabs_jump(self, event: NodeTabs.Jump) -> None:
