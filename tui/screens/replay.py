@@ -1,213 +1,28 @@
 """Replay: the ladder of rungs as they end, the value of each node as it comes, localize and bisect; everything as jobs.
 
-The screen starts commands and paints what they print; what a line means is known below. It holds ticks, seed and device.
+What can be done on the screen, and the commands that do it; how it looks is `replay_view`, what runs `replay_jobs`.
 
 >>> ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rich.text import Text
-from textual import events
-from textual.widgets import Static
-
 from ...dumps.errors import UsageError
-from ...dumps.tables import plain
-from ...toolkit.occupied import occupied
 from ...toolkit.rungs.names import BUILT, NAMES
 from ..here import Here
 from ..sheet import Ask
-from ..widgets.lines import Lines, wrapped
-from ..widgets.replay_lines import rung_head, rung_parts, tabs, value_head, value_parts
-from ..widgets.rows import Parts, Rows
-from .replay_jobs import KINDS, ReplayJobs, Slot
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-TITLES = {"values": "Values", "localize": "Localize", "bisect": "Bisect", "triage": "Ladder"}
+from ..widgets.lines import Lines
+from ..widgets.replay_lines import value_head, value_parts
+from ..widgets.rows import Rows
+from .replay_jobs import KINDS
+from .replay_view import ReplayView
 
 
-class ReplayRoom(ReplayJobs):
+class ReplayRoom(ReplayView):
     """One graph under the rungs."""
 
     ROOM = "replay"
     TITLE_WORDS = "replay"
-    AUTO_FOCUS = ""
-
-    DEFAULT_CSS = """
-    ReplayRoom .replay-head { height: 1; color: $text-muted; text-style: bold; text-wrap: nowrap; }
-    ReplayRoom #rungs { height: 11; }
-    ReplayRoom #facts { height: 1; padding: 0 1; color: $text-muted; }
-    ReplayRoom #finding { height: 2; padding: 0 1; background: $boost; }
-    ReplayRoom.tall #finding { height: 3; }
-    ReplayRoom #views { height: 1; background: $panel; text-wrap: nowrap; }
-    ReplayRoom #said { height: 1fr; }
-    ReplayRoom Rows > .rows--cursor { background: $primary 15%; text-style: none; }
-    ReplayRoom Rows:focus > .rows--cursor { background: $primary 40%; text-style: bold; }
-    ReplayRoom.alone #rungs, ReplayRoom.alone #rung-head { display: none; }
-    """
-
-    def __init__(self, here: Here) -> None:
-        super().__init__(here)
-        self.ticked = set(BUILT)
-        self.seed, self.device, self.imports = 0, "", ""
-        self.view = 0
-        self.busy = ""
-        self.upper = True
-        """Whether keys move in the rungs, and not in the view below."""
-        self.about = "triage"
-        """Whose finding is told: what was started last, or has the keys."""
-        self._moved = False
-        self._width = 80
-
-    def content(self) -> ComposeResult:
-        """The rungs; what is found and chosen; the views."""
-        yield Static(id="rung-head", classes="replay-head", markup=False)
-        yield Rows(self._paint_rung, id="rungs")
-        yield Static(id="facts", markup=False)
-        yield Static(id="finding", markup=False)
-        yield Static(id="views", markup=False)
-        yield Static(id="value-head", classes="replay-head", markup=False)
-        yield Rows(self._paint_value, id="values")
-        lines = Lines(id="said")
-        lines.can_focus = False
-        yield lines
-
-    def on_mount(self) -> None:
-        """Shows the rungs, and what was found the last time."""
-        super().on_mount()
-        self.rungs.show(len(NAMES), cursor=NAMES.index("inductor"))
-        self.rungs.focus()
-        self._fit()
-        self._show()
-        self.find_last()
-        self._look_at_gpus()
-        self.set_interval(10.0, self._tell)
-
-    @property
-    def rungs(self) -> Rows:
-        """The upper list."""
-        return self.query_one("#rungs", Rows)
-
-    @property
-    def nodes(self) -> Rows:
-        """The list of values."""
-        return self.query_one("#values", Rows)
-
-    @property
-    def rung(self) -> str:
-        """The rung under the cursor."""
-        return NAMES[self.rungs.cursor]
-
-    @property
-    def kind(self) -> str:
-        """What the lower view is about."""
-        return KINDS[self.view]
-
-    def _look_at_gpus(self) -> None:
-        def seen(busy: str) -> None:
-            self.busy = busy
-            self._tell()
-
-        self.work(occupied, seen, group="gpu", doing="nvidia-smi")
-
-    # -- painting
-
-    def _paint_rung(self, index: int, width: int) -> Parts:
-        name = NAMES[index]
-        return rung_parts(self.ladder.cells(name), ticked=name in self.ticked, width=width)
-
-    def _paint_value(self, index: int, width: int) -> Parts:
-        return value_parts(self.values, index, width)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Fewer rungs are seen on a low screen, fewer columns on a narrow one."""
-        self._fit()
-
-    def _fit(self) -> None:
-        width, height = self.app.size
-        self._width = width
-        self.rungs.styles.height = max(3, min(len(NAMES), (height - 8) // 2))
-        self.set_class(height >= 30, "tall")
-        self.query_one("#rung-head", Static).update(rung_head(width))
-        self.query_one("#value-head", Static).update(value_head(width))
-        self._show_said()
-
-    def changed(self, kind: str, *, ended: bool = False) -> None:
-        """Paints what came; at its end the cursor goes to the first bad node, if no key has moved it."""
-        if not self.is_mounted:
-            return
-        if kind == "triage":
-            self.rungs.refresh_visible()
-        elif kind == "values":
-            bad = self.values.first_bad if ended and not self._moved else None
-            self.nodes.show(len(self.values.rows), cursor=bad)
-        if kind == self.kind and kind != "values":
-            self._show_said()
-        self._tell()
-        if ended:
-            self.refresh_bindings()
-
-    def _show(self) -> None:
-        values = self.kind == "values"
-        self.query_one("#value-head").display = values
-        self.nodes.display = values
-        self.query_one("#said").display = not values
-        self._show_said(keep=False)
-        self._tell()
-
-    def _tell(self) -> None:
-        """The finding of what is looked at, what is chosen, and the state of each view."""
-        chosen = [f"seed {self.seed}", self.device or "device as recorded", *([f"import {self.imports}"] if self.imports else [])]
-        facts = " · ".join([f"{len(self.ticked)} of {len(NAMES)} rungs", *chosen, *([self.busy] if self.busy else [])])
-        self.query_one("#finding", Static).update(Text(plain(self._finding())))
-        self.query_one("#facts", Static).update(Text(plain(facts), no_wrap=True, overflow="ellipsis"))
-        line = Text(no_wrap=True, end="")
-        for text, style in tabs([(TITLES[kind], self._state(kind)) for kind in KINDS], self.view):
-            line.append(text, style)
-        self.query_one("#views", Static).update(line)
-
-    def _state(self, kind: str) -> str:
-        slot = self.slots.get(kind)
-        if slot is None:
-            return ""
-        rung = f"of {self.values.rung} " if kind == "values" and self.values.rung else ""
-        return rung + slot.state()
-
-    def _finding(self) -> str:
-        if self.about == "values" and "values" in self.slots:
-            return self.values.sentence()
-        if "triage" in self.slots:
-            return self.ladder.sentence()
-        if "values" in self.slots:
-            return self.values.sentence()
-        return "enter runs the ticked rungs; v reads the values under the one below the cursor"
-
-    def _show_said(self, *, keep: bool = True) -> None:
-        lines = wrapped([Text(text) for text in self._said_lines()], self._width - 2)
-        self.query_one("#said", Lines).show(lines, keep=keep)
-
-    def _said_lines(self) -> list[str]:
-        slot = self.slots.get(self.kind)
-        if slot is None:
-            return [f"Nothing yet. {'L' if self.kind == 'localize' else 'B' if self.kind == 'bisect' else 'enter'} starts it."]
-        told = [] if slot.kind == "triage" else slot.said[-500:]
-        if slot.kind == "triage":
-            rungs = [self.ladder.cells(name) for name in NAMES]
-            told = [plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs if cells.verdict] + slot.said[-20:]
-        return [f"$ {slot.line}", *told, "", *self._conclusion(slot)]
-
-    def _conclusion(self, slot: Slot) -> list[str]:
-        if slot.kind == "triage":
-            found = [self.ladder.sentence(), str(self.ladder.end.get("next") or "")]
-        else:
-            found = [str(slot.document.get(key) or "") for key in ("sentence", "meaning", "next")]
-        lines = [plain(found[0]), *(plain(text) for text in found[1:-1] if text)]
-        lines += [f"Next: {found[-1]}"] * bool(found[-1])
-        return [line for line in lines if line] or [slot.state()]
 
     # -- the words of commands
 
@@ -380,12 +195,6 @@ class ReplayRoom(ReplayJobs):
             self.rungs.focus()
             self._tell()
 
-    def _use_lower(self) -> None:
-        self.upper, self.about = False, self.kind
-        if self.kind == "values":
-            self.nodes.focus()
-        self._tell()
-
     def do_replay_next_view(self) -> None:
         """The next view."""
         self._to_view(KINDS[(self.view + 1) % len(KINDS)])
@@ -393,10 +202,6 @@ class ReplayRoom(ReplayJobs):
     def do_replay_previous_view(self) -> None:
         """The view before."""
         self._to_view(KINDS[(self.view - 1) % len(KINDS)])
-
-    def _to_view(self, kind: str) -> None:
-        self.view = KINDS.index(kind)
-        self._show()
 
     def do_replay_maximise(self) -> None:
         """The lower view alone, or with the rungs."""
@@ -449,23 +254,7 @@ class ReplayRoom(ReplayJobs):
         """To the end."""
         self._move(1_000_000_000)
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """A click or tab chose a list."""
-        if event.widget in (self.rungs, self.nodes):
-            self.upper = event.widget is self.rungs
-
-    def on_rows_moved(self, message: Rows.Moved) -> None:
-        """A click or a key moved a cursor."""
-        self.upper = message.rows is self.rungs
-        if not self.upper:
-            self._moved = True
-
     async def on_rows_opened(self, message: Rows.Opened) -> None:
         """A double click: ticks a rung, opens a node."""
         self.upper = message.rows is self.rungs
         await self.perform("replay.tick" if self.upper else "replay.graph")
-
-    def on_screen_resume(self) -> None:
-        """Back from another screen: a list has the keys."""
-        super().on_screen_resume()
-        (self.rungs if self.upper or self.kind != "values" else self.nodes).focus()
