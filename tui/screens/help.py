@@ -82,7 +82,9 @@ class Help(Sheet[None]):
 
     def inside(self) -> ComposeResult:
         """The line to type in, then the keys."""
-        yield Input(placeholder="type to find; ↑ ↓ move", id="words", compact=True)
+        words = Input(placeholder="type to find; ↑ ↓ move", id="words", compact=True)
+        words.cursor_blink = False  # a picture of it stays the same, and a slow line is not written to for nothing
+        yield words
         with VerticalScroll(id="scroll", can_focus=False):
             yield Static(id="keys-table", markup=False)
 
