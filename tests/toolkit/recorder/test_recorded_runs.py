@@ -63,6 +63,12 @@ def test_every_stage_of_a_training_step_is_there(cold):
     assert {f"0_1/{stage}" for stage in inference} <= graphs
 
 
+def test_the_users_file_is_kept_as_it_was_and_nobody_elses(cold):
+    for saved in graphdbg.open_run(cold.run).graphs()[:3]:
+        assert list(saved.sources.records) == [str(_script())]
+        assert saved.sources.text(str(_script())) == _script().read_text()
+
+
 def test_every_status_is_settled(cold):
     statuses = Counter(saved.status for saved in graphdbg.open_run(cold.run).graphs())
     assert set(statuses) <= {"ran", "compiled", "skipped"}, statuses
