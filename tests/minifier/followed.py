@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,9 +24,19 @@ from abstract import Abstract
 from generated import needs, transformer
 
 
-def steered(out: Path, *, atoms: int = 300, delay_s: float = 0.02) -> Minified:
-    """A slower one that can be steered, as a process of its own would be: run it in a thread."""
-    problem = Abstract(transformer(atoms), needs([30, atoms // 2, atoms - 30]), delay_s=delay_s)
+def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300) -> Minified:
+    """One that can be steered, as a process of its own would be: run it in a thread.
+
+    From judgement `held_from` on each lasts until an order ends it; after `until` such orders they go on freely.
+    """
+    problem = Abstract(transformer(atoms), needs([30, atoms // 2, atoms - 30]))
+
+    def hold(number: int) -> None:
+        before = problem.aborts
+        while number >= held_from and before == problem.aborts < until:
+            time.sleep(0.005)
+
+    problem.on_judging = hold
     options = Options()
     about = {"graph": "myrun/0_0/forward", "options": options.to_json(), "directory": str(out.parent)}
     with ExitStack() as stack:

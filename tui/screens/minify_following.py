@@ -61,7 +61,7 @@ class FollowingRoom(Room):
     FollowingRoom .alone #minify-top { display: none; }
     FollowingRoom #minify-facts { height: 5; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     FollowingRoom .wide #minify-facts { height: 12; text-wrap: wrap; }
-    FollowingRoom #minify-tabs { height: 1; background: $panel; }
+    FollowingRoom #minify-tabs { height: 1; background: $panel; link-style: none; link-style-hover: bold; }
     """
 
     def __init__(self, here: Here) -> None:
@@ -212,8 +212,10 @@ class FollowingRoom(Room):
         if found.state != self._last_state:
             self._turned(found)
         self._learn_names(found)
-        if changed or found.state == "running":
+        if changed:
             self._show(keep=True)
+        elif found.state == "running":
+            self._show_facts(found)
         if bite.more:
             self._tick()
 
@@ -254,6 +256,19 @@ class FollowingRoom(Room):
         if found is None or not self.is_mounted:
             return
         self.query_one(Plot).show(picture(found, ascii_only=not self._unicode()))
+        self._show_facts(found)
+        self.query_one("#minify-tabs", Static).update(self._tabs(found), layout=False)
+        view = VIEWS[self.view]
+        if view.name == "Candidate":
+            self._show_candidate(found, view, keep)
+        else:
+            texts = view.lines(found, self.looked)
+            if not view.chooses:
+                texts = wrapped(texts, self._lines.scrollable_content_region.width)
+            self._lines.show(texts, cursor=view.chooses, first=view.first, keep=keep)
+
+    def _show_facts(self, found: Watched) -> None:
+        """What also changes with the time."""
         facts = telling.facts(found, time.time())
         if self._asked:
             facts.insert(1, self._asked)
@@ -264,15 +279,6 @@ class FollowingRoom(Room):
         told = self.query_one("#minify-facts", Static)
         told.update(text, layout=False)
         told.styles.height = None if self.query_one("#minify-live").has_class("wide") else len(facts)
-        self.query_one("#minify-tabs", Static).update(self._tabs(found), layout=False)
-        view = VIEWS[self.view]
-        if view.name == "Candidate":
-            self._show_candidate(found, view, keep)
-        else:
-            texts = view.lines(found, self.looked)
-            if not view.chooses:
-                texts = wrapped(texts, self._lines.scrollable_content_region.width)
-            self._lines.show(texts, cursor=view.chooses, first=view.first, keep=keep)
 
     def _show_candidate(self, found: Watched, view: View, keep: bool) -> None:
         if len(self.looked.atoms.nodes) < MANY:

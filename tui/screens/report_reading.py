@@ -37,7 +37,7 @@ class ReadingRoom(Room):
     AUTO_FOCUS = ""
     DEFAULT_CSS: ClassVar[str] = """
     ReadingRoom #report-state { height: auto; max-height: 4; padding: 0 1; }
-    ReadingRoom #report-tabs { height: 1; background: $panel; }
+    ReadingRoom #report-tabs { height: 1; background: $panel; link-style: none; link-style-hover: bold; }
     """
 
     def __init__(self, here: Here) -> None:

@@ -10,7 +10,8 @@ Knows textual and no file. Lines are rich Text made once by whoever shows them, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,6 +21,23 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+
+
+class Made(Sequence[Text]):
+    """Lines that are made when they are seen; `width` is what the widest may have."""
+
+    def __init__(self, count: int, make: Callable[[int], Text], width: int) -> None:
+        self._count, self._make, self.width = count, make, width
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._make(one) for one in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        return self._make(index % self._count)
 
 
 def _over(base: Style, tone: Style) -> Style:
@@ -89,7 +107,7 @@ class Lines(ScrollView):
         self.first = first
         last = len(texts) - 1
         self.cursor = min(max(self.cursor if keep else first, first), last) if self.chooses and last >= first else -1
-        width = max((text.cell_len for text in texts), default=0)
+        width = texts.width if isinstance(texts, Made) else max((text.cell_len for text in texts), default=0)
         size = Size(width, len(texts))
         if size != self.virtual_size:
             self.virtual_size = size

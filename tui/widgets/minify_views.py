@@ -18,10 +18,13 @@ from ...minifier.progress.model import byte_text
 from ...minifier.progress.outcome import Outcome, others_on_disk, outcome_of
 from ...minifier.progress.story import VERDICTS, OtherSeen, Query, Story
 from ...minifier.progress.watched import Watched
+from .lines import Made
 
 MARKS = {"same": ("●", "o", "green"), "pass": ("·", ".", ""), "other": ("x", "x", "yellow"), "invalid": ("-", "-", ""),
          "timeout": ("t", "t", "red"), "infra": ("!", "!", "red")}  # fmt: skip
 """Verdict -> its mark, the same in ASCII, its colour."""
+QUERY_WIDTH = 200
+"""Of the widest line of a query."""
 SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
 
 
@@ -113,8 +116,11 @@ def _line(line: Line) -> Text:
     return Text(f"{line.sign} {plain(line.text)}", SIGNS.get(line.sign, ""))
 
 
-def _queries(watched: Watched, looked: Looked) -> list[Text]:
-    return [_query(query, looked.ascii_only) for query in watched.story.queries] or [Text("nothing was asked yet", "dim")]
+def _queries(watched: Watched, looked: Looked) -> Sequence[Text]:
+    queries, ascii_only = watched.story.queries, looked.ascii_only
+    if not queries:
+        return [Text("nothing was asked yet", "dim")]
+    return Made(len(queries), lambda index: _query(queries[index], ascii_only), QUERY_WIDTH)
 
 
 def _query(query: Query, ascii_only: bool) -> Text:
