@@ -28,6 +28,7 @@ import termios
 import time
 import traceback
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 BEGAN = time.perf_counter()
@@ -109,7 +110,15 @@ def watch_said(error: Exception) -> str:
 
 
 def in_terminal(run: str, size: tuple[int, int], keys: int, peer: bool, out: Path) -> None:
-    """Runs the workbench (or the peer) and writes what was measured."""
+    """Runs the workbench (or the peer) and writes what was measured; ends with the parent."""
+    parent = os.getppid()
+
+    def watch_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    Thread(target=watch_parent, daemon=True).start()
     app, story = (peer_story if peer else own_story)(run, keys)
     found: dict[str, Any] = {}
 
