@@ -112,7 +112,10 @@ def test_from_the_run_to_the_report(terminal: Terminal, recorded: Path) -> None:
     terminal.keys("Enter")
     terminal.until("graph › myrun/0_0/forward", "aten.")
 
-    terminal.keys("/", "relu", "Enter")
+    before = terminal.screen()
+    terminal.keys("/")
+    terminal.changed(before)
+    terminal.keys("relu", "Enter")
     terminal.until("graph › myrun/0_0/forward › relu")
     terminal.keys("p")
     terminal.until("graph › myrun/0_0/backward")
