@@ -1,7 +1,7 @@
 """`graphdbg tui --web`: the same workbench in a browser on this machine, behind a token. Shows nothing of its own.
 
-Each page runs `graphdbg tui` as a process that textual-serve talks to. The token stays in this server and the browser's cookie: it
-is in no command line, no environment and no log. Only names of this machine are answered (another site cannot point its own
+Each page runs `graphdbg tui` as a process that textual-serve talks to. The token stays in this server and the browser's cookie:
+it is in no command line, no environment and no log. Only names of this machine are answered (another site cannot point its own
 name here), pages and websocket alike, and the page loads nothing from elsewhere.
 
 >>> serve("myrun", follow=False, port=8765)

@@ -35,7 +35,8 @@ def main(demo: Path) -> None:
 def scrubbed(data: bytes, demo: Path) -> bytes:
     """Without the folders of this machine."""
     whole = str(demo.resolve())
-    for path in (whole, whole.replace(tempfile.gettempdir(), "<tmp>"), str(Path(sys.prefix).resolve()), str(Path.home()), str(TARGET.parent.parent)):
+    short = whole.replace(tempfile.gettempdir(), "<tmp>")
+    for path in (whole, short, str(Path(sys.prefix).resolve()), str(Path.home()), str(TARGET.parent.parent)):
         data = data.replace(path.encode() + b"/", b"").replace(path.encode(), b"")
     return data
 

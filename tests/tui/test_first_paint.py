@@ -30,7 +30,8 @@ async def main():
         print(text)
         assert not app.troubles, app.troubles[0].text
 asyncio.run(main())
-for name in ("textual_serve", "aiohttp", "graphdbg.tui.screens.tour", "graphdbg.tui.screens.report"): assert name not in sys.modules, name
+late = "textual_serve", "aiohttp", "graphdbg.tui.screens.tour", "graphdbg.tui.screens.report"
+for name in late: assert name not in sys.modules, name
 """
 
 

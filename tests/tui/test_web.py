@@ -24,10 +24,10 @@ TOKEN = "a-token"
 
 
 async def _served(story: Any) -> None:
-    """Runs a story on a server whose pages run a program that echoes nothing."""
+    """Runs a story on a server whose pages run a program that ends when it is told anything."""
     with listening(0) as found:
         port = found.getsockname()[1]
-        server = Guarded(f"{sys.executable} -c 'import sys; sys.stdin.read()'", port, TOKEN)
+        server = Guarded(f"{sys.executable} -c 'import sys; sys.stdin.buffer.read(5)'", port, TOKEN)
         runner = web.AppRunner(await server._make_app())
         await runner.setup()
         await web.SockSite(runner, found).start()

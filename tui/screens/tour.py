@@ -24,7 +24,6 @@ from ..here import Here
 
 if TYPE_CHECKING:
     from ..app import Workbench
-    from ..room import Room
 
 RECORDED = Path(__file__).parent.parent / "tour.zip"
 RUN, OUT = "gpt.packed", "small"
@@ -47,7 +46,7 @@ def _to_finished(app: Workbench, folder: Path) -> None:
 
 
 STEPS = (
-    Step("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, with its error beside it.",
+    Step("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, its error beside it.",
          "home.open"),
     Step("Graph: a line for each node, in the order in which they run, with shape, type, module and the line of your program. "
          "The strokes on the left lead to users.", "graph.down"),
@@ -59,7 +58,7 @@ STEPS = (
          "app.replay"),
     Step("Nothing runs before you ask for it. The next screen shrinks a graph for as long as it fails the same way; here is one "
          "that has ended.", "app.minify", _to_finished),
-    Step("This is how it became small, query by query; every step can be looked at. The last screen writes it down.", "app.report"),
+    Step("This is how it became small, query by query; every step can be looked at. The last one writes it down.", "app.report"),
     Step("A repro of a few lines and the text of an issue. All that you see here a command prints, too.", "app.command"),
     Step("y would copy the line. Close this, then look at all keys of a screen.", "app.help"),
 )  # fmt: skip
