@@ -180,6 +180,8 @@ def edit_words(edit: str) -> str:
             return f"input {number} filled with {kind}"
         case ["strides", number]:
             return f"input {number} laid out plainly"
+        case ["inputs", gone, into]:
+            return f"{into} in place of {gone}"
         case _:
             return repr(edit)
 

@@ -31,12 +31,12 @@ class Case:
 
 
 def _passes() -> dict[str, ModuleType]:
-    from . import dims, strides, switches, values
+    from . import dims, inputs, strides, switches, values
 
-    return {"dims": dims, "values": values, "strides": strides, "switches": switches}
+    return {"dims": dims, "values": values, "strides": strides, "inputs": inputs, "switches": switches}
 
 
-NAMES = ("dims", "values", "strides", "switches")
+NAMES = ("dims", "values", "strides", "inputs", "switches")
 """The passes in the order in which they run."""
 
 

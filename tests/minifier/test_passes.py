@@ -160,7 +160,7 @@ def test_several_axes_at_once_leave_nothing_to_propose() -> None:
     given = Case(make_fx(f)(*inputs), inputs)
     edits, left = together(given)
     assert [edit.split()[0] for edit in edits] == ["dims"] * 3 + ["values"] * 2
-    assert left == []
+    assert left == ["inputs"]  # both are one number now
     for edit in edits:
         given = PASSES[edit.split()[0]].apply(given, edit)
     assert [one.shape for one in given.inputs] == [(1, 1), (1, 1)]
@@ -173,3 +173,24 @@ def test_what_is_plain_already_has_no_edits() -> None:
 
     inputs = [torch.ones(1)]
     assert together(Case(make_fx(lambda x: [x + 1])(*inputs), inputs)) == ([], [])
+
+
+def test_one_input_stands_in_for_those_that_are_alike() -> None:
+    x, y, z, other = torch.randn(3, 4), torch.randn(3, 4), torch.randn(3, 4), torch.randn(4, 3).t()
+    given = case(lambda x, y, other, z: (x + y) * other - z, x, y, other, z)
+    given.spec.compile_kwargs["static_input_idxs"] = [0, 2, 3]
+    first, second = (node.name for node in list(given.gm.graph.nodes)[:2])
+    (edits,) = PASSES["inputs"].propose(given)
+    assert [edit.split()[2] for edit in edits] == [first, first]
+    small = applied("inputs", given, edits)
+    assert (len(small.inputs), small.inputs[0] is x, small.inputs[1] is other) == (2, True, True)
+    assert small.spec.compile_kwargs["static_input_idxs"] == [0, 1]
+    assert torch.equal(small.gm(*small.inputs), (x + x) * other - x)
+    assert len(given.inputs) == 4
+    assert f"inputs {second} {first}" in edits
+    assert PASSES["inputs"].propose(small) == []
+
+
+def test_inputs_that_share_memory_are_left_alone() -> None:
+    x = torch.randn(4, 4)
+    assert PASSES["inputs"].propose(case(lambda a, b: a + b, x, x.view(4, 4))) == []

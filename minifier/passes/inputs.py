@@ -1,0 +1,79 @@
+# pyright: basic
+"""Inputs: one input stands in for others of the same shape, dtype, strides and device.
+
+What a cut leaves behind is an input for each edge that was cut; most failures need no two of them to differ.
+
+>>> propose(case)
+[['inputs mul_3 primals_1', 'inputs tanh_2 primals_1']]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from ...toolkit.copying import copy_graph
+from ...toolkit.subspec import candidate_spec
+from . import Case
+
+if TYPE_CHECKING:
+    from torch import fx
+
+
+def propose(case: Case) -> list[list[str]]:
+    """Each input that is like an earlier one, to be replaced by it. Inputs that share memory with another stay as they are."""
+    first: dict[Hashable, str] = {}
+    memory = [_memory(value) for value in case.inputs]
+    edits: list[str] = []
+    for node, value, place in zip(_placeholders(case.gm), case.inputs, memory, strict=True):
+        kind = _kind(node, value) if place is not None and memory.count(place) == 1 else None
+        if kind is None:
+            continue
+        if kind in first:
+            edits.append(f"inputs {node.name} {first[kind]}")
+        else:
+            first[kind] = node.name
+    return [edits] if edits else []
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with one input fewer: its users take the other one."""
+    _, gone, into = edit.split(" ")
+    gm = copy_graph(case.gm)
+    nodes = _placeholders(gm)
+    names = [node.name for node in nodes]
+    at, to = names.index(gone), names.index(into)
+    if to > at:
+        raise ValueError(f"{into} comes after {gone}")
+    nodes[at].replace_all_uses_with(nodes[to])
+    gm.graph.erase_node(nodes[at])
+    gm.recompile()
+    inputs = [value for position, value in enumerate(case.inputs) if position != at]
+    return Case(gm, inputs, candidate_spec(case.spec, names, gm))
+
+
+def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in gm.graph.nodes if node.op == "placeholder"]
+
+
+def _kind(node: fx.Node, value: torch.Tensor) -> Hashable:
+    """What two inputs must have in common; symbolic sizes count as the symbols that they are."""
+    known: Any = next((node.meta[key] for key in ("val", "example_value") if key in node.meta), None)
+    symbols = str(tuple(known.shape)) if isinstance(known, torch.Tensor) else ""
+    return (
+        tuple(value.shape), value.stride(), value.storage_offset(), value.dtype, value.device, value.requires_grad, type(value),
+        symbols, "tangents" in node.name,
+    )  # fmt: skip
+
+
+def _memory(value: Any) -> int | None:
+    """Which memory a plain tensor lies in; None for what is no plain tensor, or has none."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
+        return None
+    try:
+        return StorageWeakRef(value.untyped_storage()).cdata
+    except (RuntimeError, NotImplementedError):
+        return None
