@@ -25,6 +25,7 @@ from .places import state_folder, writable
 from .room import Room
 from .settings import THEMES, Settings
 from .telling import Telling
+from .typed import InTurn
 from .widgets.trouble import Told, described
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ LOOK_S = 1.0
 """How often the first line is written anew for jobs that ended; nothing is painted where it says the same."""
 
 
-class Workbench(Sturdy):
+class Workbench(InTurn, Sturdy):
     """The terminal workbench."""
 
     TITLE = "graphdbg"
@@ -83,6 +84,8 @@ class Workbench(Sturdy):
         """Notes that a user is here."""
         if isinstance(event, events.InputEvent):
             self.collector.touched()
+            if self.collector.much():
+                self.set_timer(collecting.AFTER_KEY_S, self.collector.young)
         await super().on_event(event)
 
     @property

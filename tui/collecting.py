@@ -1,6 +1,7 @@
 """When garbage is collected: while nobody presses a key. A collection among millions of nodes takes a quarter of a second.
 
-Automatic collection is off while the workbench runs; what is not in a cycle is freed at once anyhow. Knows no screen.
+Automatic collection is off while the workbench runs; what is not in a cycle is freed at once anyhow. What a screen has loaded
+is set apart (`gc.freeze`), so that between two keys only what came since is looked at. Knows no screen.
 
 >>> collector = Collector()
 >>> collector.begin()
@@ -20,6 +21,8 @@ LONG_REST_S, BETWEEN_S = 60.0, 600.0
 """All of memory is looked at only after so long a rest, and not more often than that."""
 YOUNG = 20_000
 """Objects made since the last time; fewer are not worth a look."""
+MANY, AFTER_KEY_S = 60_000, 0.1
+"""So many are looked at while keys are pressed, too, when a key is painted: some milliseconds, every twenty keys or so."""
 
 
 class Collector:
@@ -37,6 +40,21 @@ class Collector:
         """A key or the mouse."""
         self._touched = time.monotonic()
 
+    @staticmethod
+    def much() -> bool:
+        """Whether there is so much that it cannot wait for a rest."""
+        return gc.get_count()[0] > MANY
+
+    @staticmethod
+    def young() -> None:
+        """Collects what came last."""
+        gc.collect(0)
+
+    @staticmethod
+    def loaded() -> None:
+        """What is there now stays: it is not looked at again before a long rest."""
+        gc.freeze()
+
     def tick(self) -> None:
         """Collects, where it disturbs nobody."""
         now = time.monotonic()
@@ -45,7 +63,9 @@ class Collector:
             return
         if rest > LONG_REST_S and now - self._last > BETWEEN_S:
             self._last = now
+            gc.unfreeze()
             gc.collect()
+            gc.freeze()
         elif gc.get_count()[0] > YOUNG:
             gc.collect(1)
 

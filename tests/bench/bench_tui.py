@@ -170,7 +170,10 @@ def own_story(run: str, keys: int) -> tuple[Any, Any]:
 
         rounds = range(keys)
         for name, key in (("row", "j"), ("page", "pagedown"), ("row", "k"), ("page", "pageup")):
+            down = key in ("j", "pagedown")
             for _ in rounds[: keys // 2]:
+                if table.cursor == (len(table.selection) - 1 if down else 0):  # a small graph ends before the keys do
+                    await watch.press("g" if down else "G", lambda before=table.cursor: table.cursor != before)
                 await pressed(name, key, lambda: (table.cursor, round(table.scroll_y)))
             if name == "page":
                 await pressed("ends", "G" if key == "pagedown" else "g", lambda: table.cursor)

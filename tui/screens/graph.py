@@ -78,6 +78,8 @@ class GraphRoom(GraphTabs):
     TITLE_WORDS = "graph"
 
     DEFAULT_CSS = """
+    GraphRoom { layers: base front; }
+    GraphRoom Prompt { layer: front; dock: bottom; }
     GraphRoom #both { height: 1fr; layout: vertical; }
     GraphRoom #rows { height: 1fr; width: 1fr; }
     GraphRoom #side { height: 40%; width: 1fr; }
@@ -102,7 +104,7 @@ class GraphRoom(GraphTabs):
     # -- what a room says
 
     def content(self) -> ComposeResult:
-        """Table and tabs, the line that says what is shown, the line that is typed into."""
+        """Table and tabs, the line that says what is shown; what is typed lies over it and the keys, so that nothing moves."""
         with Container(id="both"):
             yield NodeTable(id="rows", ascii_only="utf" not in locale.getpreferredencoding(False).lower())
             yield Container(id="side")
@@ -181,6 +183,7 @@ class GraphRoom(GraphTabs):
         self.prepare()
         self._mount_tabs()
         self._take_values()
+        self.call_after_refresh(self.workbench.collector.loaded)
         saved = self.saved
         if saved is not None:
             self.work(lambda: kernel_column(saved, view), self.kernel_column, group="kernels", doing="reading the kernels")

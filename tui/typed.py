@@ -1,0 +1,58 @@
+"""Keys one after the other: the next one is taken when the one before has done what it does.
+
+Textual hands a key to the widget that has the focus at that moment. Keys that arrive together (a paste, a slow line) would all go
+there, though the first of them opens a line for the others. Knows no key and no screen.
+
+>>> class Workbench(InTurn, Sturdy): ...
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+from textual import events
+from textual.app import App
+from textual.dom import DOMNode
+
+PATIENCE_S = 0.5
+"""A key whose widget went away, or takes its time, holds up the next ones no longer than this."""
+
+
+class InTurn(App[None]):
+    """An app that hands on one key at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._typed: deque[events.Key] = deque()
+        self._turn = 0
+        self._under_way = False
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keeps a key back while an earlier one is under way."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._under_way:
+            self._typed.append(event)
+            self.set_timer(PATIENCE_S, partial(self._next, self._turn))
+        else:
+            await self._hand_on(event)
+
+    async def _hand_on(self, event: events.Key) -> None:
+        self._under_way, self._turn = True, self._turn + 1
+        await super().on_event(event)
+        self._follow(self.focused or self.screen, self._turn)
+
+    def _follow(self, node: DOMNode | None, turn: int) -> None:
+        """Goes the way of the key, from queue to queue: from the widget up to the app, which looks for its action."""
+        if node is None or node is self:
+            # What the action asked for "later", as the focus, comes before the next key.
+            self.call_later(self.call_later, self._next, turn)
+        elif not node.call_later(self._follow, node.parent, turn):
+            self._follow(None, turn)
+
+    async def _next(self, turn: int) -> None:
+        if turn == self._turn and self._under_way:
+            self._under_way = False
+            if self._typed:
+                await self._hand_on(self._typed.popleft())
