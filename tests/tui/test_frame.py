@@ -85,6 +85,16 @@ def test_the_palette_finds_an_action_by_letters_of_its_name_and_does_it(work: An
     play(story, ROOMS["home"]())
 
 
+def test_the_palette_without_a_hit_takes_the_keys_of_a_page(work: Any) -> None:
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await key(app, "ctrl+p", lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press(*"zzqq", "pageup", "pagedown", "escape")
+        await until(app, lambda: app.screen is app.room, "the room again")
+        assert not app.troubles
+
+    play(story, ROOMS["home"]())
+
+
 @pytest.mark.parametrize("name", ROOMS)
 def test_the_command_line_of_every_room_is_one_that_graphdbg_takes(name: str, work: Any) -> None:
     import shlex

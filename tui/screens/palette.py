@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Provider
 
 from ..actions import of_room
 from ..actions.keys import shown
@@ -53,6 +53,14 @@ def named(action: Action) -> str:
     return f"{action.label}  ({shown(action.keys[0])})"
 
 
+class Palette(CommandPalette):
+    """Textual's own, which fails at page up and page down where nothing is like the typed text."""
+
+    def _action_command_list(self, action: str) -> None:
+        if self.query_one(CommandList).option_count:
+            super()._action_command_list(action)
+
+
 def palette() -> CommandPalette:
     """The palette for the room in front."""
-    return CommandPalette(providers=[Actions], placeholder="what to do…")
+    return Palette(providers=[Actions], placeholder="what to do…")
