@@ -60,8 +60,8 @@ class Outs:
         if story.best is not None:
             far = "so far" if watched.state == "running" else "left"
             parts.append(f"{story.best[0]:,} nodes of {story.original[0]:,} {far}")
-        if watched.state == "running" and story.step:
-            parts.append(story.step)
+        if watched.state == "running" and (story.paused or story.step):
+            parts.append("paused" if story.paused else story.step)
         elif story.last:
             parts.append(f"{age(time.time() - story.last)} ago")
         line.text = ", ".join(parts) or "enter shows it"

@@ -192,7 +192,7 @@ class HomeRoom(HomePanels):
         line = self.line
         if self.follow and line is not None:
             return self._following(line)
-        if line is None:
+        if line is None or line.kind == "section":
             return ""
         if line.kind == "run" and not line.bad:
             return f"{line.name}: enter shows or hides its graphs" if line.folds else f"{line.name}: {line.text}"
