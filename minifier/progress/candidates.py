@@ -139,7 +139,9 @@ def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
 
 
 def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
-    """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is counted."""
+    """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is counted.
+
+    A node is told as it was in the original: what both change, like a smaller size, comes last."""
     lines: list[Line] = [Line("-", edit_words(edit)) for edit in best.edits if edit not in other.edits]
     lines += [Line("+", edit_words(edit)) for edit in other.edits if edit not in best.edits]
     if other.returned != best.returned:
@@ -156,7 +158,10 @@ def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
             lines.append(Line("@", f"{skipped} more that both keep"))
             skipped = 0
         lines += [Line(sign, text) for text in atoms.text(atom)]
-    return [*lines, Line("@", f"{skipped} more that both keep")] if skipped else lines
+    if skipped:
+        lines.append(Line("@", f"{skipped} more that both keep"))
+    shared = [edit_words(edit) for edit in other.edits if edit in best.edits]
+    return [*lines, Line("@", f"both: {'; '.join(shared)}")] if shared else lines
 
 
 def _sign(atom: int, best: Candidate, other: Candidate) -> str:

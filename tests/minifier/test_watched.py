@@ -259,6 +259,8 @@ def test_nodes_are_named_and_far_ones_counted() -> None:
     ]
     edited = replace(everything.keeping([3]), edits=("dims 4 1",))
     assert [line.text for line in state(edited, atoms)][-1] == "sizes of 4 made 1"
+    assert [line.text for line in difference(edited, edited, atoms)][-1] == "both: sizes of 4 made 1"
+    assert "both" not in "".join(line.text for line in difference(everything, edited, atoms))
     assert atoms.agrees(edited, {"sin_3"}) and not atoms.agrees(edited, {"sin_4"})
 
 
