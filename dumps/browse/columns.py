@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from ..errors import UsageError
@@ -103,12 +104,14 @@ def widths(view: GraphView, columns: Sequence[Column]) -> dict[str, int]:
             made["index"] = max(column.least, len(str(max(count - 1, 0))))
             continue
         lengths = sorted(len(cell(view, column.key, index)) for index in sample)
-        long = lengths[int(ENOUGH * (len(lengths) - 1))] if lengths else 0
+        long = lengths[ceil(ENOUGH * (len(lengths) - 1))] if lengths else 0
         made[column.key] = min(max(long, len(column.title), column.least if column.right else 0), column.most)
     return made
 
 
 GAP = 2
+ROOMY_OP = 18
+"""An op of so many letters is worth more than further columns behind the type."""
 GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
 """Who gets what is left of the width, in turn."""
 
@@ -124,11 +127,13 @@ def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> l
     def needed(sizes: Mapping[str, int]) -> int:
         return sum(sizes[column.key] + GAP for column in kept) - GAP
 
+    roomy = {**least, "op": min(wide["op"], ROOMY_OP)} if "op" in least else least
     for column in sorted(kept, key=lambda column: -column.drop):
-        if not column.drop or needed(least) <= width:
+        if not column.drop or needed(roomy if column.drop > 1 else least) <= width:
             break
         kept.remove(column)
-    sizes = {column.key: least[column.key] for column in kept}
+    wanted = roomy if needed(roomy) <= width else least
+    sizes = {column.key: wanted[column.key] for column in kept}
     spare = width - needed(sizes)
     for key in GROW:
         if key in sizes and spare > 0:

@@ -66,7 +66,7 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
     if wanted not in graphs:  # a second backward of one forward
         wanted = re.sub(r"\.\d+$", "", wanted)
     if wanted not in graphs:
-        raise UsageError(f"{saved.id} has no partner", f"{saved.run.path} holds no {wanted}")
+        raise UsageError(f"{saved.id} has no partner", f"its run, {saved.run.path.name}, holds no {wanted}")
     return graphs[wanted]
 
 

@@ -1,6 +1,7 @@
-"""Finding text in names, targets, modules, user lines and their code, and stepping from hit to hit.
+"""Finding text in names, targets, modules and file:line, or else in the code of user lines, and stepping from hit to hit.
 
-Capital letters count only where the text that is looked for has some. Must not change what is shown.
+One line of code makes many nodes: who looks for `relu` and has nodes of that name means these. Capital letters count only where
+the text that is looked for has some. Must not change what is shown.
 
 >>> hits = finish(hits_of(view, "attention"))
 >>> step(hits, at=57, forward=True)
@@ -16,7 +17,8 @@ from typing import NamedTuple
 from .slices import Steps, pieces
 from .table import GraphView
 
-COLUMNS = ("target", "module", "where", "code")
+COLUMNS = (("target", "module", "where"), ("code",))
+"""The later ones count only where the earlier ones, and the names, have no hit."""
 
 
 class Hit(NamedTuple):
@@ -34,20 +36,23 @@ def hits_of(view: GraphView, text: str, nodes: Sequence[int] | None = None) -> S
     exact = text != text.lower()
     names = view.table.name if exact else view.lower_names
     yield
-    checks: list[tuple[Sequence[int], set[int]]] = []
-    for column in COLUMNS if view.whole else COLUMNS[:-1]:
-        found = {at for at in view.distinct(column) if text in (view.text[at] if exact else view.text[at].lower())}
-        if found:
-            checks.append((view.column(column), found))
-        yield
-    hits: list[int] = []
-    for piece in pieces(range(len(view)) if nodes is None else nodes):
-        found = {node for node in piece if text in names[node]}
-        for values, wanted in checks:
-            found.update(node for node in piece if values[node] in wanted)
-        hits.extend(sorted(found))
-        yield
-    return hits
+    for round_, columns in enumerate(COLUMNS if view.whole else COLUMNS[:1]):
+        checks: list[tuple[Sequence[int], set[int]]] = []
+        for column in columns:
+            texts = {at for at in view.distinct(column) if text in (view.text[at] if exact else view.text[at].lower())}
+            if texts:
+                checks.append((view.column(column), texts))
+            yield
+        hits: list[int] = []
+        for piece in pieces(range(len(view)) if nodes is None else nodes):
+            found: set[int] = set() if round_ else {node for node in piece if text in names[node]}
+            for values, wanted in checks:
+                found.update(node for node in piece if values[node] in wanted)
+            hits.extend(sorted(found))
+            yield
+        if hits:
+            return hits
+    return []
 
 
 def step(hits: Sequence[int], at: int, forward: bool) -> Hit | None:

@@ -36,7 +36,7 @@ WHOLE = "output_code.py"
 @click.option("--node", metavar="NAME", help="One node: all that is recorded of it; with --code its kernels.")
 @click.option("--hops", type=click.IntRange(1, 9), metavar="N", help="With --node: draw what lies so many steps around it.")
 @click.option("--filter", metavar="TEXT", help="Only nodes that fit, as on the screen: op:mm shape:*,1024 users>3 -op:view.")
-@click.option("--find", metavar="TEXT", help="Only nodes with this text in name, target, module or line.")
+@click.option("--find", metavar="TEXT", help="Only nodes with this text in name, target, module, file:line or else their code.")
 @click.option("--sort", metavar="COLUMN", help="By a column; bytes:up or bytes:down says which way.")
 @click.option("--columns", metavar="A,B", help="These columns; an unknown one is answered with all there are.")
 @click.option("--fold", type=click.IntRange(0, 99), metavar="DEPTH", help="One row per module; 0: the outermost ones.")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar
 from graphdbg.dumps.browse import columns as all_columns
-from graphdbg.dumps.browse.columns import COLUMNS, cell, cut, fitted, fitting, named, widths
+from graphdbg.dumps.browse.columns import COLUMNS, ROOMY_OP, cell, cut, fitted, fitting, named, widths
 from graphdbg.dumps.browse.filter import parse
 from graphdbg.dumps.browse.folding import Groups, grouping
 from graphdbg.dumps.browse.lanes import ASCII, FAR, MOST, laying
@@ -28,6 +28,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT
 
+from .graphs import chain
 from .layered import layered
 
 MODULES = ["", "a: A", "a: A\na.x: X", "a: A\na.y: Y", "b: B", "a: A\na.x: X\na.x.k: K"]
@@ -135,6 +136,14 @@ def test_search_goes_round(view: GraphView) -> None:
     assert module and all("blocks.1" in view.text[view.table.module[node]] for node in module)
 
 
+def test_a_line_of_code_counts_only_where_no_node_has_the_text() -> None:
+    made = chain(nodes=4)
+    other, last = made.graph.nodes[2:]
+    other.name, other.target, last.args = "other", "aten.cos.default", []  # of the line "return h.sin()", as sin_0
+    small = GraphView(sidecar.build(made))
+    assert [finish(hits_of(small, text)) for text in ("sin", "h.sin", "nowhere")] == [[1], [1, 2], []]
+
+
 @given(st.integers(1, 120), st.integers(0, 2**32))
 def test_lanes_hold_one_value_at_a_time(count: int, seed: int) -> None:
     view = random_view(count, seed)
@@ -168,6 +177,16 @@ def test_columns_give_way_in_their_order(view: GraphView) -> None:
         before = keys
     assert len(before) == 12
     assert [column.key for column, _ in fitting(COLUMNS[:12], wide, 50)] == ["index", "name", "op", "dtype", "shape"]
+    for width in range(70, 200, 5):  # no stride costs an op its letters
+        sizes = {column.key: size for column, size in fitting(COLUMNS[:12], wide, width)}
+        assert sizes["op"] >= min(wide["op"], ROOMY_OP)
+
+
+def test_the_longest_text_of_a_small_graph_is_whole() -> None:
+    small = GraphView(sidecar.build(chain()))
+    shown = fitting(COLUMNS[:12], widths(small, COLUMNS[:12]), 90)
+    name, op = (next(size for column, size in shown if column.key == key) for key in ("name", "op"))
+    assert name == len("output") and op == len("placeholder")
 
 
 def test_columns_by_name() -> None:

@@ -49,7 +49,7 @@ class GraphFind(GraphFolds):
         """Opens the line; the cursor goes to the first hit as it is typed."""
         self.needed()
         self._before = (self.sought, self.table.node)
-        self.prompt.open("search", "", "text in names, targets, modules, lines · enter stays there, n and N go on, esc goes back")
+        self.prompt.open("search", "", "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code")
 
     def on_prompt_typed(self, event: Prompt.Typed) -> None:
         """Filters or searches with what there is so far."""
