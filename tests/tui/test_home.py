@@ -7,8 +7,10 @@ import shutil
 import signal
 from pathlib import Path
 
+from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from graphdbg.dumps.browse.listing import Line
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.job_files import look
@@ -16,6 +18,7 @@ from graphdbg.tui.jobs import Job
 from graphdbg.tui.screens.home import HomeRoom
 from graphdbg.tui.screens.minify import MinifyRoom
 from graphdbg.tui.start import first_room
+from graphdbg.tui.widgets.home_line import Layout
 from graphdbg.tui.widgets.note_panel import NotePanel
 
 from ..dumps.graphs import chain, new_run
@@ -177,6 +180,9 @@ def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) ->
         assert ("out", "out", "starting") in listed(home)
         home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.kind == "job"))
         assert "ended with exit code 2" in shown(app)
+        home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.kind == "section"))
+        assert "shows its nodes" not in shown(app)
+        home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.kind == "job"))
         await pilot.press("enter")
         await until(pilot, lambda: "neither a run" in home.query_one(NotePanel).text, "what the job said")
         await pilot.press("escape", "x")
@@ -187,6 +193,16 @@ def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) ->
         await until(pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's graphs")
 
     play(story, home)
+
+
+def test_what_became_of_a_job_is_seen_behind_a_long_command_line() -> None:
+    words = "graphdbg replay myrun/0_0_a1/forward --values --rung inductor --device cpu --json-lines"
+    line = Line("job 1", "job", words, 1, status="ended", text="2 min ago, ended with exit code 1", bad=True)
+    for width in (60, 80, 250):
+        text = "".join(part for part, _ in Layout.of([line], width).parts(line, folded=False))
+        assert cell_len(text) < width or width == 60
+        assert "✗ ended  2 min ago" in text[:width]
+        assert ("…" in text) == (width < 250)
 
 
 def pack_here() -> None:

@@ -33,6 +33,7 @@ class Layout:
     status: int
     kernels: bool
     seconds: bool
+    width: int = 80
 
     @classmethod
     def of(cls, lines: Sequence[Line], width: int) -> Layout:
@@ -42,7 +43,9 @@ class Layout:
         name = max((2 * line.depth + len(line.name) + 1 for line in graphs), default=12)
         stage = 0 if "stage" in gone else max((len(line.stage) for line in graphs), default=5)
         status = max((len(line.status_text()) for line in graphs), default=0) + 2
-        return cls(min(name, max(16, width // 3)), stage, max(12, min(status, 20)), "kernels" not in gone, "seconds" not in gone)
+        return cls(
+            min(name, max(16, width // 3)), stage, max(12, min(status, 20)), "kernels" not in gone, "seconds" not in gone, width
+        )
 
     def head(self) -> str:
         """The titles."""
@@ -65,9 +68,10 @@ class Layout:
         mark = MARKS.get(line.status, "✗" if line.bad else "")
         status = f" {mark} {line.status_text()}".replace("  ", " ") if line.status or mark else ""
         style = "bold red" if line.bad else "green" if line.status == "running" else "cyan"
-        return [
-            ("  " * line.depth + sign, ""), (plain(line.name), "bold"), (status, style), ("  " + plain(line.text), "dim"),
-        ]  # fmt: skip
+        name, text = plain(line.name), "  " + plain(line.text)
+        if line.kind == "job":  # what became of it comes after a long command line, and must be seen
+            name = middle(name, max(20, self.width - 2 * line.depth - cell_len(sign + status + text) - 1))
+        return [("  " * line.depth + sign, ""), (name, "bold"), (status, style), (text, "dim")]
 
     def _graph(self, line: Line, kernels: int | None) -> list[tuple[str, str]]:
         mark = "✗" if line.bad else MARKS.get(line.status.partition(",")[0], "·")
