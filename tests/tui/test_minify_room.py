@@ -294,6 +294,7 @@ def test_nothing_of_what_matters_is_cut_off_at_any_size(out: Path) -> None:
     play(story, room)
 
 
+@pytest.mark.slow
 def test_a_real_one_is_begun_left_attached_to_and_reported(work: Path) -> None:
     """The form starts a process; the workbench is left, another one follows it to its end and shows its report."""
     _, process = new_run(Path("long"))

@@ -16,6 +16,8 @@ from graphdbg.tui.app import Workbench
 from .stories import ROOMS, shown
 
 TAKEN_WITH = "8.2.8"
+WITH_JOB = ("diff", "report")
+"""Rooms that have a process work before they rest."""
 
 pytestmark = pytest.mark.skipif(
     textual.__version__ != TAKEN_WITH, reason=f"pictures are taken with textual {TAKEN_WITH}, this is {textual.__version__}"
@@ -28,13 +30,14 @@ async def rest(pilot: Pilot[None], keys: list[str], wanted: str = "") -> None:
     for name in keys:
         if name:
             await pilot.press(name)
-        last, ends, same = "", time.monotonic() + 20, 0
+        last, ends, same = "", time.monotonic() + 60, 0
         while same < 3:
             assert time.monotonic() < ends, "the screen never rests"
             await asyncio.sleep(0.03)
             assert isinstance(pilot.app, Workbench)
             now = shown(pilot.app)
             busy = any(not worker.is_finished for worker in pilot.app.workers)
+            busy = busy or any(job.running for job in pilot.app.jobs)
             there = wanted in now or name != keys[-1]
             same = same + 1 if now == last and not busy and there else 0
             last = now
@@ -47,7 +50,7 @@ def picture(snap_compare: Any, name: str, size: tuple[int, int], keys: list[str]
     assert snap_compare(Workbench(ROOMS[name]()), terminal_size=size, run_before=before)
 
 
-@pytest.mark.parametrize("name", ROOMS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS])
 def test_80_by_24(name: str, work: Path, snap_compare: Any) -> None:
     picture(snap_compare, name, (80, 24), [])
 

@@ -30,7 +30,10 @@ class CommandLine(Sheet[None]):
         Binding("j", "move(1)", show=False),
         Binding("k", "move(-1)", show=False),
     ]
-    DEFAULT_CSS = "CommandLine OptionList { border: none; height: auto; max-height: 16; background: $surface; }"
+    DEFAULT_CSS = """
+    CommandLine OptionList { height: auto; max-height: 16; background: $surface; }
+    CommandLine OptionList, CommandLine OptionList:focus { border: none; }
+    """
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ MARKS = {
 }  # fmt: skip
 """A glyph beside the word of a status, so that neither needs a colour."""
 
-_DROPPED = ((100, "stage"), (84, "kernels"), (70, "seconds"))
+_DROPPED = ((124, "stage"), (104, "kernels"), (70, "seconds"))
 """Below so many columns of the terminal these are left out."""
 
 

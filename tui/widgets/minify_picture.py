@@ -21,7 +21,7 @@ def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
     nodes, sizes = [point[0] for point in story.points], [point[1] for point in story.points]
     series = [Series(nodes, "bold cyan", "*", (f"{max(nodes)} nodes", "1"))]
     if max(sizes) > 1:
-        series.append(Series(sizes, "yellow", "+", (f"{short(max(sizes))}B", "1")))
+        series.append(Series(sizes, "yellow", "+", (f"{short(max(sizes))}B", "1 B")))
     return Picture(series, Marks([_mark(query.verdict, ascii_only) for query in story.queries], _turns(story)))
 
 
@@ -35,8 +35,8 @@ def _mark(verdict: str, ascii_only: bool) -> tuple[str, str]:
 
 
 def short(count: int) -> str:
-    """`111k`, `2.1M`."""
+    """`111 k`, `2.1 M`, before a unit."""
     for size, unit in UNITS:
         if count >= size:
-            return f"{count / size:.3g}{unit}"
-    return str(count)
+            return f"{count / size:.3g} {unit}"
+    return f"{count} "
