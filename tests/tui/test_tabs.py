@@ -158,6 +158,11 @@ def test_the_editor_gets_a_copy_at_the_line_and_a_panel_says_where_it_has_none(
         await pilot.press("e")
         await until(app, lambda: len(opened) == 2, "the editor on the file itself")
         assert opened[1] == (here / "model.py", 6)
+        await pilot.press("home")
+        await seen(app, "detail", "primals_1")
+        await pilot.press("e")
+        await until(app, lambda: app.troubles, "the panel of a node that has no line")
+        assert "no line of the user's code" in app.troubles[-1].text and len(opened) == 2
 
     play(story, GraphRoom(FORWARD), size=(160, 50))
 

@@ -179,7 +179,10 @@ class GraphTabs(GraphFind):
     def _open(self, sheet: Sheet, stack: list[Frame], number: int) -> None:
         line = sheet.first + sheet.top
         if not sheet.language:
-            place = f"{stack[0].file}:{stack[0].line}" if stack else "the node"
+            if not stack:
+                fix = "move to a node that has a file:line; the tab Code opens the generated code"
+                raise EnvironmentLackError("there is no file to open", "no line of the user's code was recorded for this node", fix)
+            place = f"{stack[0].file}:{stack[0].line}"
             why = "the run keeps no copy of the file"
             raise EnvironmentLackError(f"{place} cannot be opened", why, "see the lines on the tab Source")
         whole = "\n".join(str(one) for one in sheet.lines) + "\n"
