@@ -7,7 +7,10 @@ Rooms stay as they were left (cursor, filter, folds, results) while another one 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import shlex
+import signal
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""
 KEPT_TROUBLES = 50
+LEAVING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that end the workbench; the terminal is given back first."""
 LOOK_S = 1.0
 """How often the first line is written anew for jobs that ended; nothing is painted where it says the same."""
 
@@ -75,6 +80,9 @@ class Workbench(InTurn, Sturdy):
         self.push_screen(self.first)
         self.set_interval(LOOK_S, self.tell_where)
         self.set_interval(collecting.LOOK_S, self.collector.tick)
+        for number in LEAVING:
+            with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):  # only the main thread can
+                asyncio.get_running_loop().add_signal_handler(number, self._leave_for, number)
 
     def on_unmount(self) -> None:
         """Garbage is collected as before."""
@@ -396,13 +404,18 @@ class Workbench(InTurn, Sturdy):
         if answer is not None:
             self._leave()
 
-    def _leave(self) -> None:
+    def _leave_for(self, number: signal.Signals) -> None:
+        """A kill, or the terminal went away: leaves as `q` does, jobs go on; the same signal again ends it at once."""
+        asyncio.get_running_loop().remove_signal_handler(number)
+        self._leave(128 + number)
+
+    def _leave(self, code: int = 0) -> None:
         if self.tour is not None:
             self.tour.leave()
         for job in self.jobs:
             if job.passing and job.running:
                 job.kill()
-        self.exit()
+        self.exit(return_code=code)
 
     async def action_quit(self) -> None:
         """ctrl+q: as q, from anywhere."""
