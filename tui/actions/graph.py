@@ -10,7 +10,7 @@ TABLE: tuple[Action, ...] = (
     Action("graph.filter", ("f",), "filter",
            "Show only what fits: op:mm shape:*,1024 dtype:bf16 users>3 module:layers.3 -op:view.", _ROOM,
            "show RUN/ID --filter TEXT", footer=True),
-    Action("graph.search", ("slash",), "search", "Find text in names, targets, modules and lines.", _ROOM,
+    Action("graph.search", ("slash",), "search", "Find text in names, targets, modules and lines, or else in code.", _ROOM,
            "show RUN/ID --find TEXT", footer=True),
     Action("graph.users", ("u",), "users", "To a node that uses this one.", _ROOM, footer=True),
     Action("graph.inputs", ("i",), "inputs", "To a node that this one uses.", _ROOM, footer=True),
