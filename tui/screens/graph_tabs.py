@@ -181,7 +181,8 @@ class GraphTabs(GraphFind):
         if not sheet.language:
             if not stack:
                 fix = "move to a node that has a file:line; the tab Code opens the generated code"
-                raise EnvironmentLackError("there is no file to open", "no line of the user's code was recorded for this node", fix)
+                why = "no line of the user's code was recorded for this node"
+                raise EnvironmentLackError("there is no file to open", why, fix)
             place = f"{stack[0].file}:{stack[0].line}"
             why = "the run keeps no copy of the file"
             raise EnvironmentLackError(f"{place} cannot be opened", why, "see the lines on the tab Source")
