@@ -24,6 +24,7 @@ from . import clipboard, collecting
 from ._textual import Sturdy, mouse_reports
 from .here import Here
 from .jobs import Job
+from .light import READABLE
 from .places import state_folder, writable
 from .room import Room
 from .settings import THEMES, Settings
@@ -73,6 +74,7 @@ class Workbench(InTurn, Sturdy):
     def on_mount(self) -> None:
         """Shows the first screen."""
         self.collector.begin()
+        self.ansi_theme_light = READABLE
         self.theme = THEMES[self.settings.theme]
         self.install_screen(self.first, str(id(self.first)))
         self.visits.append(self.first)
@@ -384,7 +386,7 @@ class Workbench(InTurn, Sturdy):
         edit(self, path, line)
 
     def do_app_quit(self) -> None:
-        """Leaves; where jobs run it asks what becomes of them."""
+        """Leaves; where jobs run it asks what becomes of them, and leaves as well once they have ended meanwhile."""
         from .sheet import Choose
 
         running = self.running()
@@ -395,7 +397,7 @@ class Workbench(InTurn, Sturdy):
             return
         lines = "\n".join(job.line for job in running)
         answers = {"b": "leave them running; `graphdbg tui` finds them again", "s": "stop them"}
-        self.push_screen(Choose(f"{len(running)} running:\n{lines}", answers), self._answered)
+        self.push_screen(Choose(f"{len(running)} running:\n{lines}", answers, lambda: not self.running()), self._answered)
 
     def _answered(self, answer: str | None) -> None:
         if answer == "s":

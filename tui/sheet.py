@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 R = TypeVar("R")
+LOOK_S = 0.25
+"""How often a question looks whether it still is one."""
 
 
 class Sheet(Telling[R], ModalScreen[R]):
@@ -63,11 +65,14 @@ class Sheet(Telling[R], ModalScreen[R]):
 
 
 class Choose(Sheet[str]):
-    """A question that is answered with one key; the answer is the key, None for esc."""
+    """A question that is answered with one key; the answer is the key, None for esc.
 
-    def __init__(self, question: str, answers: Mapping[str, str]) -> None:
+    `moot`: once it says so there is nothing left to ask, and the first answer holds.
+    """
+
+    def __init__(self, question: str, answers: Mapping[str, str], moot: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
-        self.question, self.answers = question, answers
+        self.question, self.answers, self.moot = question, answers, moot
 
     def inside(self) -> ComposeResult:
         """The question, then the keys."""
@@ -80,6 +85,11 @@ class Choose(Sheet[str]):
     def on_mount(self) -> None:
         """Writes the frame."""
         self.entitle("?")
+        self.set_interval(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if self.is_current and self.moot():
+            self.dismiss(next(iter(self.answers)))
 
     def on_key(self, event: events.Key) -> None:
         """Answers."""

@@ -220,6 +220,21 @@ class Asleep:
         monkeypatch.setattr("graphdbg.tui.jobs.command_of", lambda words: [sys.executable, "-c", "import time; time.sleep(60)"])
 
 
+def test_a_job_that_ends_while_it_is_asked_about_lets_us_leave(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a minification that is done and only tidies up."""
+    Asleep(monkeypatch)
+    job = Job(["ls", "myrun", "--follow"])
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        app.jobs.add(job)
+        await key(app, "q", lambda: isinstance(app.screen, Choose))
+        job.stop()
+        await until(app, lambda: not app.is_running, "the end", limit_s=30)
+
+    play(story, room_of("home", Here(run="myrun")))
+    assert job.wait(20)
+
+
 @pytest.mark.parametrize("leave", ["q", "ctrl+q", "ctrl+c"])
 def test_leaving_asks_what_becomes_of_jobs(leave: str, work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     Asleep(monkeypatch)
