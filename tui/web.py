@@ -28,6 +28,8 @@ from ..dumps.output import emit, say
 HOST = "127.0.0.1"
 NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
 """What a browser here, or at the other end of `ssh -L`, calls this machine; the port there may be another one."""
+SHUTDOWN_S = 1.0
+"""So long may an open page keep the server from ending; without it, it would be a minute."""
 POLICY = "; ".join((
     "default-src 'self'", "style-src 'self' 'unsafe-inline'", "script-src 'self' 'unsafe-inline'", "img-src 'self' data:",
     "connect-src 'self'", "frame-ancestors 'none'",
@@ -138,4 +140,4 @@ def serve(target: str | None, *, follow: bool, port: int) -> None:
         say(f"from another machine: ssh -L {port}:{HOST}:{port} {socket.gethostname()}   and then that address there")
         say("Ctrl-C ends it; jobs go on.")
         server = Guarded(command_line(target, follow), port, token)
-        web.run_app(server._make_app(), sock=found, print=lambda *_: None, access_log=None)
+        web.run_app(server._make_app(), sock=found, print=lambda *_: None, access_log=None, shutdown_timeout=SHUTDOWN_S)
