@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..dumps import index
 from ..dumps.browse.follow import Following
-from ..dumps.browse.listing import Line, age, run_lines
+from ..dumps.browse.listing import Line, age, aged, run_lines
 from ..dumps.query import resolve
 from ..dumps.store import Run
 from . import job_files
@@ -53,6 +53,9 @@ class Overview:
             fresh = run.poll()
             if fresh or name not in self._made:
                 self._made[name] = run_lines(name, run)
+                changed = True
+            elif (older := aged(self._made[name], run)) is not self._made[name]:
+                self._made[name] = older
                 changed = True
             if time.monotonic() - last > PUBLISH_S:
                 self._join()

@@ -92,6 +92,14 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
     return lines + _notes(key, name, run, depth + 1)
 
 
+def aged(lines: list[Line], run: Following) -> list[Line]:
+    """The lines of a run that did not change, with its age as of now; the same list where that reads the same."""
+    text, status, bad = _run_text(run)
+    if (lines[0].text, lines[0].status, lines[0].bad) == (text, status, bad):
+        return lines
+    return [msgspec.structs.replace(lines[0], text=text, status=status, bad=bad), *lines[1:]]
+
+
 def visible(lines: Sequence[Line], folded: set[str]) -> list[Line]:
     """The lines without what is below of a folded one."""
     kept: list[Line] = []

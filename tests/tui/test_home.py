@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
+import msgspec
+import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
@@ -15,6 +18,7 @@ from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.job_files import look
 from graphdbg.tui.jobs import Job
+from graphdbg.tui.overview import Overview
 from graphdbg.tui.screens.home import HomeRoom
 from graphdbg.tui.screens.minify import MinifyRoom
 from graphdbg.tui.start import first_room
@@ -203,6 +207,21 @@ def test_what_became_of_a_job_is_seen_behind_a_long_command_line() -> None:
         assert cell_len(text) < width or width == 60
         assert "✗ ended  2 min ago" in text[:width]
         assert ("…" in text) == (width < 250)
+
+
+def test_the_age_of_a_run_that_does_not_change_goes_on(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overview = Overview("myrun")
+    assert overview.look()
+    record = overview.runs["myrun"].record
+    assert record is not None
+    msgspec.structs.force_setattr(record, "started", time.time())
+    assert overview.look()
+    before = overview.lines
+    later = time.time() + 3 * 86400
+    monkeypatch.setattr("graphdbg.dumps.browse.listing.time.time", lambda: later)
+    assert overview.look()
+    assert overview.lines[0].text != before[0].text and overview.lines[1:] == before[1:]
+    assert not overview.look()
 
 
 def pack_here() -> None:
