@@ -28,7 +28,7 @@ from ..dumps.output import emit, say
 HOST = "127.0.0.1"
 NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
 """What a browser here, or at the other end of `ssh -L`, calls this machine; the port there may be another one."""
-SHUTDOWN_S = 1.0
+SHUTDOWN_S = 5.0
 """So long may an open page keep the server from ending; without it, it would be a minute."""
 POLICY = "; ".join((
     "default-src 'self'", "style-src 'self' 'unsafe-inline'", "script-src 'self' 'unsafe-inline'", "img-src 'self' data:",
