@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,10 +63,14 @@ class Terminal:
             assert time.monotonic() < ends, f"never came: {wanted}\n{seen}"
             time.sleep(0.1)
 
-    def changed(self, before: str, limit_s: float = 30.0) -> None:
-        """Waits until something else is seen."""
+    def below(self) -> str:
+        """The last lines."""
+        return "\n".join(self.screen().rstrip().split("\n")[-3:])
+
+    def changed(self, before: str, seen: Callable[[], str] | None = None, limit_s: float = 30.0) -> None:
+        """Waits until something else is seen (there)."""
         ends = time.monotonic() + limit_s
-        while self.screen() == before:
+        while (seen or self.screen)() == before:
             assert time.monotonic() < ends, f"nothing changed\n{before}"
             time.sleep(0.1)
 
@@ -104,11 +108,11 @@ def test_from_the_run_to_the_report(terminal: Terminal, recorded: Path) -> None:
     terminal.until("home", "myrun", "0_0/forward", "0_0/backward", "? all")
 
     for _ in range(12):
-        if " 0_0/forward" in "\n".join(terminal.screen().rstrip().split("\n")[-3:]):  # what Home says of the row of the cursor
+        before = terminal.below()  # what Home says of the row of the cursor; ages of runs change elsewhere
+        if " 0_0/forward" in before:
             break
-        before = terminal.screen()
         terminal.keys("j")
-        terminal.changed(before)
+        terminal.changed(before, terminal.below)
     terminal.keys("Enter")
     terminal.until("graph › myrun/0_0/forward", "aten.")
 
