@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from ..dumps.graphs import chain, new_run
 def own_homes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Settings, copies and jobs of a test lie in a folder of its own, which it returns; no editor, no tmux, colours."""
     home = tmp_path_factory.mktemp("home")
+    (home / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(home / "tmp"))  # where jobs go that find no other place
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     for name in ("VISUAL", "EDITOR", "TMUX", "NO_COLOR"):

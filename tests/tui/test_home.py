@@ -55,7 +55,7 @@ def test_home_begins_at_the_failed_graph_and_says_what_to_do(work: Path) -> None
         assert app.room is not None
         assert (app.room.ROOM, app.room.here.graph) == ("graph", "myrun/0_0/forward")
 
-    play(story, home)
+    play(story, home, size=(120, 30))
 
 
 def test_filter_fold_and_why(work: Path) -> None:
