@@ -28,6 +28,8 @@ from ..dumps.output import emit, say
 HOST = "127.0.0.1"
 NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
 """What a browser here, or at the other end of `ssh -L`, calls this machine; the port there may be another one."""
+LARGEST = 1000
+"""Columns and lines of a page."""
 SHUTDOWN_S = 5.0
 """So long may an open page keep the server from ending; without it, it would be a minute."""
 POLICY = "; ".join((
@@ -73,6 +75,8 @@ class Guarded(Server):
             raise opened
         if not self._is_token(request.cookies.get(self._cookie, "")):
             raise web.HTTPForbidden(text=REFUSED)
+        if any(not is_size(request.query.get(name, "80")) for name in ("width", "height")):
+            raise web.HTTPBadRequest(text=f"graphdbg: a page has at most {LARGEST} columns and lines.\n")
         return await handler(request)
 
     def _is_token(self, given: str) -> bool:
@@ -109,6 +113,15 @@ def is_ours(host: str) -> bool:
         return urlsplit(f"//{host}").hostname in NAMES
     except ValueError:
         return False
+
+
+def is_size(text: str) -> bool:
+    """Whether a page may have so many columns or lines: the process that draws it holds them all.
+
+    >>> is_size("120"), is_size("999999")
+    (True, False)
+    """
+    return text.isascii() and text.isdigit() and int(text[:6]) <= LARGEST
 
 
 def command_line(target: str | None, follow: bool) -> str:

@@ -67,6 +67,9 @@ def test_the_token_opens_once_and_the_cookie_from_then_on() -> None:
         async with client.ws_connect(f"{base}/ws", origin=base) as socket_:
             await socket_.send_json(["ping", "1"])
             assert await socket_.receive_json() == ["pong", "1"]
+        for size in ("width=999999&height=24", "width=80&height=-1"):
+            async with client.get(f"{base}/ws?{size}", headers={"Origin": base}) as answer:
+                assert answer.status == 400, size
 
     asyncio.run(_served(story))
 
