@@ -51,6 +51,7 @@ def test_leaf_modules_and_constants(tmp_path: Path) -> None:
     assert same(graph(*own), gm(*inputs))
 
 
+@pytest.mark.slow
 def test_it_runs_by_itself_without_graphdbg(tmp_path: Path) -> None:
     stage, gm, _ = caught(Block(), torch.randn(4, 8, requires_grad=True), dynamic=True)[1]
     live.save_graph(gm, live.inputs(live.encode(gm, id="0_0/forward", stage=stage), None, None, 0), tmp_path / "case")

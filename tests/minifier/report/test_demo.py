@@ -91,6 +91,7 @@ def test_the_noise_of_compilers_is_left_out() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train_gpt", "train_convnet"])
 def test_examples_train_and_repeat_themselves(name: str, tmp_path: Path) -> None:
     import subprocess

@@ -39,6 +39,7 @@ def test_wrong_numbers(entry: str, tmp_path: Path, seed: Path | None) -> None:
     assert "BUG: output 0: error to float64" in trial.output
 
 
+@pytest.mark.slow
 def test_gone_without_the_bug_and_unsure_of_another_failure(tmp_path: Path, seed: Path | None) -> None:
     gone = laid(tmp_path, scripts(relu_record(None), ACCURACY)["torch.compile"])
     assert verify.run_once(gone, seed=seed).code == verify.GONE
@@ -49,6 +50,7 @@ def test_gone_without_the_bug_and_unsure_of_another_failure(tmp_path: Path, seed
     assert "it fails in another way" in trial.output
 
 
+@pytest.mark.slow
 def test_a_compile_error_and_its_layer(tmp_path: Path, seed: Path | None) -> None:
     program = laid(tmp_path, scripts(relu_record("compile_error"), CRASH)["torch.compile"])
     trial = verify.run_once(program, seed=seed)

@@ -190,6 +190,7 @@ def users_cache(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_touches_nothing_of_the_users(recorded: Path, tmp_path: Path) -> None:
     cache = users_cache(tmp_path / "cache")
     before = digest(cache)
