@@ -58,7 +58,8 @@ def compile_live(function: Any, *args: Any, dynamic: bool) -> Saved:
     return found
 
 
-@pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["static", "dynamic"])
+@pytest.mark.slow
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_the_same_code(dynamic: bool, device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():

@@ -55,7 +55,7 @@ async def seen(app: Workbench, tab: str, node: str) -> NodeTabs:
 def test_each_tab_shows_the_node_under_the_cursor(here: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         tabs = await seen(app, "detail", "relu")
-        assert "aten.relu.default(mm)" in shown(app)
+        await until(app, lambda: "aten.relu.default(mm)" in shown(app), "the call")
         await pilot.press("right_square_bracket")
         await seen(app, "source", "relu")
         await until(app, lambda: "▸6" in shown(app), "the marked line")
@@ -126,6 +126,7 @@ def test_a_node_without_partner_says_why(here: Path) -> None:
 def test_a_click_on_a_node_jumps_there(here: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         tabs = await seen(app, "detail", "relu")
+        await until(app, lambda: "aten.relu.default(mm)" in shown(app), "the call")
         lines = shown(app).split("\n")
         y = next(number for number, line in enumerate(lines) if "aten.relu.default(mm)" in line)
         x = lines[y].index("(mm)") + 1
@@ -195,7 +196,7 @@ def test_every_size_has_place_for_the_tabs(here: Path, size: tuple[int, int]) ->
             await pilot.press("tab")
         await seen(app, "detail", "relu")
         await until(app, lambda: "[Detail]" in shown(app), "the tab's name")
-        assert "aten.relu.default" in shown(app)
+        await until(app, lambda: "aten.relu.default" in shown(app), "the call")
         assert app.troubles == []
 
     play(story, GraphRoom(FORWARD), size=size)

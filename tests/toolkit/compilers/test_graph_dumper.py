@@ -164,7 +164,7 @@ def test_two_threads_write_one_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "stages"),
     [
-        pytest.param(LIGHT_PROGRAM, ["forward"], id="one graph"),
+        pytest.param(LIGHT_PROGRAM, ["forward"], id="one graph", marks=pytest.mark.slow),
         pytest.param(PROGRAM, ["backward", "forward", "joint"], id="a training step", marks=pytest.mark.slow),
     ],
 )

@@ -143,6 +143,7 @@ def test_a_journal_counts_what_came_back_as_kept(tmp_path: Path) -> None:
     assert list(contents.states()) == ["0_1/forward"]
 
 
+@pytest.mark.slow
 def test_after_a_step_what_still_runs_is_recorded_with_its_inputs(runner: Runner) -> None:
     done = runner.dump("late", "--after-step", "5", "--inputs", "first", "--", str(SCRIPTS / "limits.py"), "1")
     assert done.code == 0, done.stderr
