@@ -43,6 +43,7 @@ def test_the_first_paint_imports_no_torch(target: str, seen: str, work: Path) ->
     assert set(heavy) <= {"textual"}
 
 
+@pytest.mark.slow
 def test_in_a_terminal_it_paints_and_gives_the_screen_back(work: Path) -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))

@@ -153,6 +153,7 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
     file.close()
 
 
+@pytest.mark.slow
 def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path) -> None:
     """Each order is asked by a short process, seen as asked, and acknowledged by the search."""
     results: list[Minified] = []
