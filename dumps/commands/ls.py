@@ -60,9 +60,10 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
     if as_json or words or explain:
         option = "--json" if as_json else "--filter" if words else "--why"
         why_not = "a document has an end, and a run that is followed has none yet" if as_json else "it needs all of the run"
-        raise UsageError(f"--follow and {option} exclude each other", why_not, f"graphdbg ls {shlex.quote(text)} {option}")
+        instead = f"leave --follow out: graphdbg ls {shlex.quote(text)} {option}"
+        raise UsageError(f"--follow and {option} exclude each other", why_not, instead)
     if Path(text).is_file():
-        raise UsageError(f"cannot follow {text}", "a packed run does not grow", f"graphdbg ls {shlex.quote(text)}")
+        raise UsageError(f"cannot follow {text}", "a packed run does not grow", f"list it: graphdbg ls {shlex.quote(text)}")
     run = Following(Path(text))
     try:
         for line in told(run, time.sleep):
