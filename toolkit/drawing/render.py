@@ -20,6 +20,7 @@ from pathlib import Path
 from ...dumps.atomic import write_file
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.tables import one_line
+from .centring import centred
 
 FORMATS = ("svg", "png", "pdf", "dot")
 LIMIT_S = 60.0
@@ -93,7 +94,7 @@ def rendered(text: str, wanted: str, limit_s: float = LIMIT_S) -> tuple[bytes, s
             failures.append(f"{renderer} could not be started: {error}")
             continue
         if done.returncode == 0 and done.stdout:
-            return done.stdout, renderer
+            return centred(done.stdout) if wanted == "svg" else done.stdout, renderer
         failures.append(f"{renderer} {_end(done)}")
     raise EnvironmentLackError(
         f"cannot draw a {wanted}", "; ".join(failures), "ask for a .dot file, which needs no Graphviz"
