@@ -28,6 +28,19 @@ BACKENDS = {
 """Backend -> the module here whose `backend_arguments(**options)` it uses."""
 
 
+def graphdbg_triton(
+    gm: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """Inductor through our own compile path (`toolkit/compile_fx/`): the same code as backend "inductor", every stage visible.
+
+    `options` are Inductor's configuration, as for `torch.compile(options=...)`, and `mode` its modes; two more options are ours:
+    `skip`, names of stages, and `observers`. Raises UsageError for an option that neither knows.
+    """
+    from ..compile_fx.backend import compile_graph
+
+    return compile_graph(gm, example_inputs, options, mode)
+
+
 class Backend:
     """A backend of torch.compile, made of one compiler: `options` of torch.compile are the compiler's own."""
 

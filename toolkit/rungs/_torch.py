@@ -93,14 +93,20 @@ def compile_inner_with_strides(
     """The same, with the strides that the compiled graph's outputs will have (None where it does not say)."""
     from torch._guards import TracingContext
     from torch._inductor.compile_fx import compile_fx_inner
+
+    with compiling(mode, kwargs.get("bw_donated_idxs")), TracingContext.report_output_strides() as strides:
+        compiled = compile_fx_inner(gm, list(fakes), **inner_arguments(kwargs))
+    return compiled, list(strides or ())
+
+
+def inner_arguments(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Recorded arguments as the inner compiler takes them. Checked: 2.13.0."""
     from torch._inductor.utils import BoxedBool
 
     given = {name: kwargs[name] for name in _INNER_KWARGS if name in kwargs}
     if isinstance(kwargs.get("cudagraphs"), bool):
         given["cudagraphs"] = BoxedBool(kwargs["cudagraphs"])
-    with compiling(mode, kwargs.get("bw_donated_idxs")), TracingContext.report_output_strides() as strides:
-        compiled = compile_fx_inner(gm, list(fakes), **given)
-    return compiled, list(strides or ())
+    return given
 
 
 def restrided(fake: Any, stride: Any) -> Any:
@@ -174,13 +180,13 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
     import torch._inductor.config as inductor_config
     from torch._inductor.compile_fx import compile_fx
 
-    _mark_as_dynamos(gm)
+    mark_as_dynamos(gm)
     with compiling(mode), inductor_config.patch(use_pre_grad_passes=pre_grad and inductor_config.use_pre_grad_passes):
         compiled: Any = compile_fx(gm, list(fakes))
     return compiled
 
 
-def _mark_as_dynamos(gm: fx.GraphModule) -> None:
+def mark_as_dynamos(gm: fx.GraphModule) -> None:
     """Restores what AOTAutograd knows a Dynamo graph by: then it reads from placeholders which inputs are static parameters."""
     from torch._dynamo.source import LocalSource
     from torch._guards import CompileId
@@ -385,7 +391,7 @@ def run_decomposed(
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor.decomposition import select_decomp_table
 
-    _mark_as_dynamos(gm)
+    mark_as_dynamos(gm)
     with compiling(mode), functorch_config.patch(unlift_effect_tokens=True):
         compiled: Any = aot_autograd(
             fw_compiler=inner, bw_compiler=inner, decompositions=select_decomp_table,

@@ -52,7 +52,7 @@ class Inductor(Rung):
         if needs_decomposing(gm, spec):
             gm = decomposed_copy(gm, fake_inputs, mode)
         if spec.stage not in FULL_STAGES:
-            _flatten_outputs(gm)
+            flatten_outputs(gm)
         if spec.training_joint:
             return run_joint(gm, fake_inputs, mode, spec, _torch.compile_inner_with_strides)
         return _ENTRIES.get(spec.stage, _inner)(gm, fake_inputs, mode, spec)
@@ -60,19 +60,19 @@ class Inductor(Rung):
 
 def _inner(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
     kwargs = {"is_backward": spec.stage.endswith("backward"), **spec.compile_kwargs}
-    return _flat(_torch.compile_inner(gm, fakes, mode, kwargs))
+    return flat(_torch.compile_inner(gm, fakes, mode, kwargs))
 
 
 def _inference(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
     _torch.propagate(gm, fakes, mode)
     gm = _torch.joint_passes(gm, fakes, mode)
-    _show_outputs(gm, spec)
-    return _flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
+    show_outputs(gm, spec)
+    return flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
 
 
 def _joint_passed(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    _show_outputs(gm, spec)
-    return _flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
+    show_outputs(gm, spec)
+    return flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
 
 
 def _post_grad(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
@@ -82,15 +82,18 @@ def _post_grad(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: Replay
 
 def _whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
     compiled = _torch.compile_whole(gm, fakes, mode, pre_grad=spec.stage == "dynamo")
-    return _flat(lambda inputs: compiled(*inputs))
+    return flat(lambda inputs: compiled(*inputs))
 
 
-def run_joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, compile_half: Half) -> Compiled:
+def run_joint(
+    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, compile_half: Half,
+    partition: Callable[..., tuple[Any, Any]] = _torch.partition,
+) -> Compiled:  # fmt: skip
     """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     kwargs = spec.compile_kwargs
     _torch.propagate(gm, fakes, mode)
-    forward, backward = _torch.partition(gm, fakes, mode, kwargs, passes=spec.stage == "joint")
+    forward, backward = partition(gm, fakes, mode, kwargs, passes=spec.stage == "joint")
     kept = int(kwargs["num_fwd_outputs"])
     made = [getattr(node, "name", None) for node in _output_args(forward)]
     first = int(kwargs.get("num_mutated_inp_runtime_indices", 0))
@@ -103,7 +106,7 @@ def run_joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplayS
     asked = {name: kwargs[name] for name in ("cpp_wrapper", "cudagraphs") if name in kwargs}
     static_forward = {"static_input_idxs": list(static), **asked}
     compiled, strides = compile_half(forward, _values(forward), mode, static_forward)
-    run_forward = _flat(compiled)
+    run_forward = flat(compiled)
     laid_out = dict(zip(made, strides, strict=False))
     fakes_backward = [
         _torch.restrided(value, laid_out.get(name)) for name, value in zip(wanted, _values(backward), strict=True)
@@ -116,7 +119,7 @@ def run_joint(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplayS
         "bw_donated_idxs": donated,
         **asked,
     }
-    run_backward = _flat(compile_half(backward, fakes_backward, mode, static_backward)[0])
+    run_backward = flat(compile_half(backward, fakes_backward, mode, static_backward)[0])
 
     def run(inputs: list[Any]) -> list[Any]:
         known = dict(zip(names, inputs, strict=True))
@@ -137,7 +140,7 @@ def _saved_names(wanted: list[str], saved: list[str | None], inputs: list[str]) 
     return [name if name in known else next(unclaimed, name) for name in wanted]
 
 
-def _flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
+def flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
     return lambda inputs: tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
 
 
@@ -149,7 +152,7 @@ def _output_args(gm: fx.GraphModule) -> Sequence[Any]:
     return next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0]
 
 
-def _flatten_outputs(gm: fx.GraphModule) -> None:
+def flatten_outputs(gm: fx.GraphModule) -> None:
     """The inner compiler takes a flat tuple of outputs; a graph of the caller's own may return one value or a nested one."""
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     made = output.args[0]
@@ -164,7 +167,7 @@ def _set_visible(gm: fx.GraphModule, indices: Sequence[int]) -> None:
     output.meta["user_visible_output_idxs"] = [index for index in indices if isinstance(output.args[0][index], fx.Node)]
 
 
-def _show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
+def show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
     """An inference graph's outputs are all the user's, unless the record says otherwise."""
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     if "user_visible_output_idxs" not in output.meta:

@@ -1,0 +1,37 @@
+"""The compile path: graph in, callable out, as a visible list of stages over Inductor's own passes, lowering and code generation.
+
+`compile_fx` is what `torch._inductor.compile_fx.compile_fx` is, orchestrated here, so that each stage can be watched, timed, skipped,
+replaced and stopped after. Torch's passes, lowering, scheduler and code generation are called, never rewritten. Importing this
+package imports no torch; the first compile does.
+
+>>> pipeline = Pipeline()
+>>> compiled = compile_fx(gm, inputs, pipeline=pipeline)
+>>> [(report.part, report.stage, report.nodes_after) for report in pipeline.reports]
+[('dynamo', 'pre_grad', 5), ('inference', 'joint', 4), ...]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .pipeline import Observer, Pipeline, StageReport
+from .stage import NAMES, STAGES, Stage
+
+if TYPE_CHECKING:
+    from .entry import compile_fx
+    from .inner import compile_inner
+
+
+def __getattr__(name: str) -> Any:
+    if name == "compile_fx":
+        from .entry import compile_fx
+
+        return compile_fx
+    if name == "compile_inner":
+        from .inner import compile_inner
+
+        return compile_inner
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["NAMES", "STAGES", "Observer", "Pipeline", "Stage", "StageReport", "compile_fx", "compile_inner"]

@@ -1,0 +1,155 @@
+# pyright: basic
+"""The private names of Inductor that the compile path calls, and nowhere else in this package.
+
+There is no public way into any of it: `torch.compile` and `torch._inductor.compile` do the whole at once. All were read and run on
+2.11.0 and 2.13.0; where these differ, the difference is here. Importing this module imports Inductor (5-10 s).
+
+>>> from . import _torch as t
+>>> t.JOINT_TAKES_DEVICE
+True
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch._inductor.async_compile
+import torch._inductor.debug
+from torch import fx
+from torch._dynamo import config as dynamo_config
+from torch._dynamo import logging as dynamo_logging
+from torch._dynamo.utils import (
+    CompileEventLogger,
+    dynamo_timed,
+)  # fmt: skip
+from torch._functorch.aot_autograd import (
+    aot_module_simplified,
+)  # fmt: skip
+from torch._inductor import compile_fx as stock
+from torch._inductor import config
+from torch._inductor.debug import DebugContext
+from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+from torch._inductor.graph import GraphLowering
+from torch._inductor.output_code import (
+    CompiledFxGraph,
+)  # fmt: skip
+from torch._logging import trace_structured
+
+CHECKED = ("2.11.0", "2.13.0")
+
+try:
+    from torch._inductor import distributed_autotune
+except ImportError:  # not in every torch
+    distributed_autotune = None
+try:
+    from torch._inductor.utils import ValueWithLineMap
+except ImportError:
+    pass  # type: ignore[no-redef]
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(function).parameters
+
+
+AOT_RUNS_PRE_GRAD = _takes(aot_module_simplified, "pre_grad_passes")
+"""Whether AOTAutograd calls the pre-grad passes itself, behind its cache (2.13), or they come before it (2.11)."""
+AOT_TAKES_EXTRA = _takes(aot_module_simplified, "compiler_config_extra")
+AOT_TAKES_REGION = _takes(aot_module_simplified, "compile_region_name")
+JOINT_TAKES_DEVICE = _takes(joint_graph_passes, "input_device")
+INNER_TAKES_DECOMPOSITIONS = _takes(GraphLowering.__init__, "get_decomp_fn")
+OUTPUT_TAKES_REGION = _takes(CompiledFxGraph.__init__, "compile_region_name")
+PATCHES_CPP_WRAPPER = _takes(stock.get_cpp_wrapper_config, "log_cudagraph_skip")
+"""Whether the inner compiler sets the C++ wrapper's configuration again, for backwards that are compiled later."""
+
+
+def config_extra(gm: Any) -> Any:
+    """What the compiles of one graph share: the cudagraphs box, the graph's number, the forward's device."""
+    make = stock.create_compiler_config_extra
+    return make(gm) if _takes(make, "gm") else make(config)
+
+
+@contextlib.contextmanager
+def around_whole() -> Iterator[None]:
+    """The context of a whole compile, as stock's."""
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+    with (
+        _use_lazy_graph_module(dynamo_config.use_lazy_graph_module),
+        enable_python_dispatcher(),
+        torch.fx.traceback.preserve_node_meta(config.trace.provenance_tracking_level == 1),
+        torch._inductor.debug.reset_provenance_globals(),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def around_inner(kwargs: dict[str, Any]) -> Iterator[None]:
+    """The context of one inner compile, as stock's; a backward may enter it long after the whole compile has ended."""
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with contextlib.ExitStack() as stack:
+        if kwargs["cpp_wrapper"] and PATCHES_CPP_WRAPPER:
+            stack.enter_context(config.patch(stock.get_cpp_wrapper_config(log_cudagraph_skip=False)))
+        stack.enter_context(_disable_current_modes())
+        stack.enter_context(_use_lazy_graph_module(dynamo_config.use_lazy_graph_module))
+        stack.enter_context(
+            dynamo_timed(
+                "compile_fx_inner", phase_name="inductor_compile", log_pt2_compile_event=True, log_waitcounter=True,
+                waitcounter_name_override="compile_inductor",
+                dynamo_compile_column_us="inductor_cumulative_compile_time_us",
+            )
+        )  # fmt: skip
+        stack.enter_context(stock.with_fresh_cache_if_config())
+        stack.enter_context(DebugContext())
+        CompileEventLogger.pt2_compile("inductor_compile", is_backward=kwargs["is_backward"])
+        yield
+
+
+def subgraph_names(gm: fx.GraphModule, skip_invoke_subgraph: bool = False) -> list[str]:
+    """Graphs inside a graph that one of its nodes refers to."""
+    return list(stock._get_subgraph_names(gm, skip_invoke_subgraph))
+
+
+def text_of(gm: fx.GraphModule, **options: Any) -> str:
+    """Readable code of a graph with strides and devices."""
+    return gm.print_readable(print_output=False, include_stride=True, include_device=True, **options)
+
+
+def trace_text(name: str, make: Callable[[], str], encoding: str = "string") -> None:
+    """One artifact of torch's structured trace."""
+    trace_structured("artifact", metadata_fn=lambda: {"name": name, "encoding": encoding}, payload_fn=make)
+
+
+@contextlib.contextmanager
+def on_device_of(gm: fx.GraphModule) -> Iterator[None]:
+    """The CUDA device of a graph that has one."""
+    with stock.get_cuda_device_context(gm):
+        yield
+
+
+def deeper_recursion() -> None:
+    """Deep models need it; never lowered."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 2000))
+
+
+@functools.cache
+def step_log() -> Callable[..., None]:
+    """Torch's numbered log of a compile's steps."""
+    return dynamo_logging.get_step_logger(stock.log)
+
+
+def is_tensor_or(value: Any, *others: type) -> bool:
+    return isinstance(value, (torch.Tensor, *others))
+
+
+def static_of_forward(fixed: int) -> Sequence[int]:
+    """Indices of inputs whose memory stays where it is: parameters and buffers."""
+    return stock.get_static_input_idxs(fixed)

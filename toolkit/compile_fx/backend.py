@@ -1,0 +1,44 @@
+"""The backend `graphdbg_triton` of torch.compile: this path with torch.compile's modes and options.
+
+>>> torch.compile(model, backend="graphdbg_triton", options={"skip": ("joint",), "max_autotune": True})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dumps.errors import UsageError
+from .pipeline import Pipeline
+
+
+def compile_graph(
+    gm: Any, example_inputs: Sequence[Any], options: dict[str, Any] | None, mode: str | None
+) -> Callable[..., Any]:
+    """Compiles one Dynamo graph. `options` are Inductor's settings, `skip`, `observers` and `pipeline`; `mode` is torch.compile's."""
+    import torch._inductor.config as inductor_config
+
+    from .entry import compile_fx
+
+    settings = dict(options or {})
+    pipeline = settings.pop("pipeline", None) or Pipeline(settings.pop("observers", ()), settings.pop("skip", ()))
+    patches = _mode(mode) | settings
+    known = set(inductor_config.get_config_copy())
+    if unknown := sorted(set(patches) - known):
+        raise UsageError(
+            f"the backend graphdbg_triton has no option {', '.join(map(repr, unknown))}",
+            "it takes skip, observers, pipeline, and the settings of Inductor",
+            "python -c 'import torch._inductor; print(torch._inductor.list_options())' lists those",
+        )
+    return compile_fx(gm, example_inputs, config_patches=patches or None, pipeline=pipeline)
+
+
+def _mode(mode: str | None) -> dict[str, Any]:
+    import torch._inductor
+
+    if mode is None or mode == "default":
+        return {}
+    try:
+        return dict(torch._inductor.list_mode_options(mode))
+    except RuntimeError as error:
+        raise UsageError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None

@@ -1,0 +1,135 @@
+"""A saved graph enters the path at the stage where it was recorded, with the recorded arguments.
+
+What lies before that stage is not run again: a forward graph starts at post_grad, a joint graph at joint, a post-grad graph at
+lower. The same entries as rung `inductor`, with our stages for torch's.
+
+>>> compiled = enter(gm, fakes, spec, pipeline)
+>>> first_stage("forward")
+'post_grad'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..spec import FULL_STAGES, ReplaySpec
+from .pipeline import Pipeline, Stopped, Unfinished
+from .work import Work
+
+if TYPE_CHECKING:
+    from ..rungs.base import Compiled
+
+_FIRST = {
+    "dynamo": "pre_grad", "pre_grad": "capture", "compiled_autograd": "capture", "joint": "joint", "inference": "joint",
+    "joint_passed": "post_grad", "forward": "post_grad", "backward": "post_grad",
+}  # fmt: skip
+
+
+def first_stage(recorded: str, *, training_joint: bool = False) -> str:
+    """The first stage that runs for a graph recorded at `recorded`."""
+    if recorded == "joint_passed" and training_joint:
+        return "partition"
+    return _FIRST.get(recorded, "lower")
+
+
+def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
+    """Compiles a graph that it may change; returns what takes the flat inputs, an Unfinished where the pipeline stops."""
+    from .._torch import mode_of
+    from ..rungs.inductor import flatten_outputs
+    from ..rungs.undecomposed import decomposed_copy, needs_decomposing
+
+    mode = mode_of(gm, fakes)
+    if needs_decomposing(gm, spec):
+        gm = decomposed_copy(gm, fakes, mode)
+    if spec.stage not in FULL_STAGES:
+        flatten_outputs(gm)
+    try:
+        return _entered(gm, fakes, mode, spec, pipeline)
+    except Stopped:
+        return Unfinished(pipeline.until or "")
+
+
+def _entered(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
+    from ..rungs import _torch as entries
+    from ..rungs.inductor import flat, run_joint, show_outputs
+
+    compile_one = _compiler(pipeline)
+    if spec.stage in FULL_STAGES:
+        return _whole(gm, fakes, mode, spec, pipeline)
+    if spec.training_joint:
+        return run_joint(gm, fakes, mode, spec, compile_one, _partitioner(pipeline))
+    kwargs = {"is_backward": spec.stage.endswith("backward"), **spec.compile_kwargs}
+    if spec.stage in ("inference", "joint_passed"):
+        kwargs = {"is_inference": True, **spec.compile_kwargs}
+        if spec.stage == "inference":
+            entries.propagate(gm, fakes, mode)
+            gm = _run("joint", Work("inference", gm, fakes), mode, pipeline).gm
+        show_outputs(gm, spec)
+    if spec.stage.startswith("post_grad"):
+        with entries.without_post_grad_passes():
+            return flat(compile_one(gm, fakes, mode, kwargs)[0])
+    return flat(compile_one(gm, fakes, mode, kwargs)[0])
+
+
+def _run(stage: str, work: Work, mode: Any, pipeline: Pipeline) -> Work:
+    from ..rungs import _torch as entries
+
+    with entries.compiling(mode):
+        pipeline.run(stage, work)
+    return work
+
+
+def _compiler(pipeline: Pipeline) -> Callable[..., tuple[Any, Sequence[Any]]]:
+    """Our inner compiler with the arguments of `rungs._torch.compile_inner_with_strides`."""
+
+    def compile_one(gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+        from torch._guards import TracingContext
+
+        from ..rungs import _torch as entries
+        from .inner import compile_inner
+
+        given = entries.inner_arguments(kwargs)
+        with entries.compiling(mode, kwargs.get("bw_donated_idxs")), TracingContext.report_output_strides() as strides:
+            compiled = compile_inner(gm, list(fakes), pipeline=pipeline, **given)
+        return compiled, list(strides or ())
+
+    return compile_one
+
+
+def _partitioner(pipeline: Pipeline) -> Callable[..., tuple[Any, Any]]:
+    """Our joint and partition stages with the arguments of `rungs._torch.partition`."""
+
+    def partition(
+        gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool
+    ) -> tuple[Any, Any]:
+        names = ("num_fwd_outputs", "static_lifetime_input_indices")
+        given = {name: kwargs[name] for name in names if name in kwargs}
+        work = Work("joint", gm, list(fakes), given, skip_invoke_subgraph=True)
+        if passes:
+            _run("joint", work, mode, pipeline)
+        _run("partition", work, mode, pipeline)
+        assert work.halves is not None
+        return work.halves
+
+    return partition
+
+
+def _whole(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
+    """Dynamo's graphs go through all of it. The backward is compiled at once, so that its stages are seen."""
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    from ..rungs import _torch as entries
+    from ..rungs.inductor import flat
+    from .entry import compile_fx
+
+    entries.mark_as_dynamos(gm)
+    passes = spec.stage == "dynamo" and inductor_config.use_pre_grad_passes
+    with (
+        entries.compiling(mode),
+        inductor_config.patch(use_pre_grad_passes=passes),
+        functorch_config.patch(force_non_lazy_backward_lowering=True),
+    ):
+        compiled = compile_fx(gm, list(fakes), pipeline=pipeline)
+    return compiled if isinstance(compiled, Unfinished) else flat(lambda inputs: compiled(*inputs))

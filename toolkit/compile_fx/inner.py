@@ -1,0 +1,169 @@
+"""The inner compile: one ATen graph in, one boxed callable out, through post_grad .. cudagraphs.
+
+What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the same configuration
+gets the same code and the same cache key. Must not compile in another process (torch's experimental modes for that are refused).
+
+>>> compiled = compile_inner(gm, fakes, is_inference=True)
+>>> compiled([x, y])
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from ...dumps.errors import UsageError
+from . import _torch as t
+from . import caching
+from .alignment import inputs_to_check
+from .pipeline import Pipeline, Stopped, Unfinished
+from .work import Work
+
+_DEFAULTS: dict[str, Any] = {
+    "cudagraphs": None, "static_input_idxs": (), "is_backward": False, "graph_id": None, "cpp_wrapper": False,
+    "fx_wrapper": False, "is_inference": False, "boxed_forward_device_index": None, "layout_opt": None,
+    "extern_node_serializer": None,
+}  # fmt: skip
+
+
+def compile_inner(
+    gm: Any, example_inputs: Sequence[Any], compile_region_name: str | None = None, *, pipeline: Pipeline | None = None,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """Compiles a graph that returns a tuple, and takes ownership of it. `kwargs` are those of Inductor's inner compiler.
+
+    Returns torch's object for a compiled graph, which takes one list (ahead of time: with the library's path); an `Unfinished` where
+    the pipeline stops. Raises what a stage raises, wrapped in torch's InductorError as stock does.
+    """
+    pipeline = pipeline or Pipeline()
+    for name, value in _DEFAULTS.items():
+        kwargs.setdefault(name, value)
+    if t.stock.fx_compile_mode.name != "NORMAL" or t.stock.fx_compile_async or t.stock.fx_compile_progressive:
+        raise UsageError(
+            "the compile path cannot run", "TORCHINDUCTOR_FX_COMPILE_MODE asks for another process", "unset it"
+        )
+    with t.around_inner(kwargs), caching.apart(pipeline):
+        compile_one = functools.partial(_compile, pipeline=pipeline)
+        try:
+            return t.wrap_compiler_debug(compile_one, compiler_name="inductor")(
+                gm, example_inputs, compile_region_name=compile_region_name, **kwargs
+            )
+        except Stopped:
+            return Unfinished(pipeline.until or "")
+
+
+def _compile(
+    gm: Any, example_inputs: Sequence[Any], compile_region_name: str | None = None, *, pipeline: Pipeline, **kwargs: Any
+) -> Any:
+    clear = t.torch._inductor.async_compile.CompiledTritonKernels.cache_clear
+    _warm_up_autotuning()
+    clear()  # futures of a former compile may not be valid any more
+    if _is_empty(gm):
+        from torch.fx._lazy_graph_module import _LazyGraphModule
+
+        _LazyGraphModule.force_recompile(gm)
+        return t.make_boxed_func(gm.forward)
+    part = "backward" if kwargs["is_backward"] else "inference" if kwargs["is_inference"] else "forward"
+    work = Work(part, gm, example_inputs, kwargs, compile_region_name=compile_region_name)
+    work.inputs_to_check = inputs_to_check(example_inputs, kwargs["static_input_idxs"])
+    _refuse_single_output(gm)
+    if kwargs["cudagraphs"] is None:
+        kwargs["cudagraphs"] = t.BoxedBool(t.config.triton.cudagraphs)
+    if t.config.save_args:
+        region = {"compile_region_name": compile_region_name} if t.OUTPUT_TAKES_REGION else {}
+        t.save_args_for_compile_fx_inner(gm, example_inputs, **region, **kwargs)
+    work.constants = t.CompiledFxGraphConstantsWithGm(gm)
+    with t.dynamo_timed("fx_codegen_and_compile", log_pt2_compile_event=True, log_waitcounter=True):
+        caching.load_or(work, pipeline, _generate)
+        if isinstance(work.compiled, t.CompiledFxGraph) and t.OUTPUT_TAKES_REGION:
+            work.compiled.compile_region_name = compile_region_name
+        pipeline.run("align", work)
+        pipeline.run("cudagraphs", work)
+        policy = getattr(t.config, "cudagraph_policy", None)
+        if policy is not None:
+            work.compiled = policy.wrap_output(work.compiled)
+    clear()
+    _log(f"torchinductor done compiling {_direction(kwargs)} graph {kwargs['graph_id']}")
+    return work.compiled
+
+
+def _generate(work: Work, pipeline: Pipeline) -> None:
+    """From the graph to loaded code, without caches; sets `work.compiled`."""
+    with t.preserve_rng_state(), work.open:
+        _log(f"torchinductor compiling {_direction(work.kwargs)} graph {work.kwargs['graph_id']}")
+        work.counters_before = t.counters["inductor"].copy()
+        pipeline.run("post_grad", work)
+        if work.fake_mode is None:
+            _prepare_without_passes(work)
+        pipeline.run("lower", work)
+        with t.dynamo_timed("GraphLowering.compile_to_fn", log_pt2_compile_event=True):
+            _write_code(work, pipeline)
+            pipeline.run("load", work)
+
+
+def _prepare_without_passes(work: Work) -> None:
+    """Where post_grad was skipped or replaced: lowering needs fake values and sizes all the same."""
+    from .stages import post_grad
+
+    post_grad.prepare(work)
+    with t.V.set_fake_mode(work.fake_mode):
+        post_grad.keep_text(work)
+
+
+def _write_code(work: Work, pipeline: Pipeline) -> None:
+    """Schedule and codegen. Ahead of time on a GPU torch writes the code twice, so its own function is called, with ours inside."""
+    lowering = work.lowering
+
+    def codegen() -> tuple[Any, Any]:
+        with t.dynamo_timed("GraphLowering.codegen", log_pt2_compile_event=True):
+            pipeline.run("schedule", work)
+            pipeline.run("codegen", work)
+        return work.wrapper_code, work.kernel_code
+
+    lowering.codegen = codegen
+    try:
+        if lowering.cpp_wrapper:
+            lowering.codegen_with_cpp_wrapper()
+        else:
+            codegen()
+    finally:
+        del lowering.codegen  # it would keep the whole compile alive
+
+
+def _is_empty(gm: Any) -> bool:
+    from torch._functorch import config as functorch_config
+
+    return (
+        t.dynamo_utils.count_calls(gm.graph) == 0
+        and not t.V.aot_compilation
+        and not functorch_config.bundled_autograd_cache
+    )
+
+
+def _refuse_single_output(gm: Any) -> None:
+    made = t.output_node(gm).args[0]
+    if not isinstance(made, (tuple, list)):
+        raise UsageError(
+            "the graph cannot be compiled as it is", f"it returns {made} and not a tuple",
+            "return a tuple, or call compile_fx, which wraps such graphs",
+        )  # fmt: skip
+
+
+def _warm_up_autotuning() -> None:
+    try:
+        from torch._inductor.autotune_process import AutotuneProcessPool, use_pipelined_autotuning
+    except ImportError:  # torch 2.11 has no pool
+        return
+    if use_pipelined_autotuning():
+        AutotuneProcessPool.get_instance().warm_up()
+
+
+def _direction(kwargs: dict[str, Any]) -> str:
+    return "BACKWARDS" if kwargs["is_backward"] else "FORWARDS"
+
+
+def _log(text: str) -> None:
+    import logging
+
+    t.step_log()(logging.INFO, text)

@@ -1,0 +1,182 @@
+"""Runs stages: times them, tells observers, skips and replaces, stops, and keeps a report of each.
+
+A stage does not know whether it is watched. With anything skipped, replaced or stopped after, no compile cache is read or written:
+it would hand the changed code to others. Must not import torch.
+
+>>> pipeline = Pipeline(skip=("joint",), until="lower")
+>>> compile_fx(gm, inputs, pipeline=pipeline)
+>>> pipeline.reports[1].skipped_because
+'asked for'
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from ...dumps.errors import UsageError
+from .stage import STAGES, Stage, order
+from .work import Work
+
+Action = Callable[[Work, "Pipeline"], None]
+
+
+@dataclass
+class StageReport:
+    """What one stage did to one part. `seconds` leaves out stages that ran inside it; `removed` and `added` count operators.
+
+    Behind lowering there is no graph any more: `took` and `made` say how much of what (64 "buffers", 19 "groups", 812 "lines").
+    """
+
+    part: str
+    stage: str
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    seconds: float = 0.0
+    removed: dict[str, int] = field(default_factory=dict[str, int])
+    added: dict[str, int] = field(default_factory=dict[str, int])
+    took: tuple[int, str] | None = None
+    made: tuple[int, str] | None = None
+    skipped_because: str = ""
+    replaced: bool = False
+    notes: list[str] = field(default_factory=list[str])
+    error: str = ""
+
+
+class Observer:
+    """Sees stages begin and end. `work.gm` is the graph itself: copy what you keep, change nothing."""
+
+    def before(self, stage: Stage, work: Work) -> None:
+        """A stage begins."""
+
+    def after(self, stage: Stage, work: Work, report: StageReport) -> None:
+        """A stage has ended, also by an error (`report.error`)."""
+
+
+class Stopped(BaseException):
+    """The next stage is behind `until`. A BaseException, so that no handler of compile errors takes it for one."""
+
+
+@dataclass
+class Unfinished:
+    """What stands where a compiled graph would, when a compile was stopped: says so when it is called."""
+
+    until: str
+    _boxed_call: bool = True
+
+    def __call__(self, *_: Any) -> Any:
+        raise UsageError(
+            "this graph cannot be called", f"its compile was stopped after {self.until}", "compile it without until"
+        )
+
+
+class Pipeline:
+    """One compile: what is asked of it, and what came of it.
+
+    `observers` see each stage; `skip` names stages (those with `needed` raise UsageError); `replace` maps a stage to a function
+    `(work, pipeline) -> None` that does its work instead; after `until` nothing more runs. `reports` grows while it runs, also when a
+    backward is compiled at its first call.
+    """
+
+    def __init__(
+        self,
+        observers: Iterable[Observer] = (),
+        skip: Iterable[str] = (),
+        replace: Mapping[str, Action] | None = None,
+        until: str | None = None,
+    ) -> None:
+        self.observers = list(observers)
+        self.skip = frozenset(skip)
+        self.replace = dict(replace or {})
+        self.until = until
+        self.reports: list[StageReport] = []
+        self.caches: list[tuple[str, str, str]] = []
+        """(part, off | bypass | miss | hit, reason or key) of each inner compile."""
+        self._last = order(until) if until else len(STAGES)
+        self._nested = threading.local()
+        for name in (*self.skip, *self.replace):
+            order(name)
+        for name in sorted(self.skip):
+            if needed := STAGES[name].needed:
+                raise UsageError(
+                    f"the stage {name} cannot be skipped", needed, "leave it in, or replace it with one of yours"
+                )
+
+    @property
+    def changes_code(self) -> bool:
+        """Whether what it makes may differ from stock, so that no cache may know of it."""
+        return bool(self.skip or self.replace or self.until)
+
+    def run(self, name: str, work: Work) -> None:
+        """Runs one stage on one part. Raises what the stage raises, and Stopped when `until` lies before it."""
+        stage = STAGES[name]
+        if order(name) > self._last:
+            raise Stopped
+        report = StageReport(work.part, name)
+        self.reports.append(report)
+        if name in self.skip:
+            report.skipped_because = "asked for"
+            report.nodes_before = report.nodes_after = node_count(work.gm)
+            return
+        noted = len(work.notes)
+        before = operators(work.gm) if stage.rewrites else None
+        report.nodes_before = sum(before.values()) if before is not None else node_count(work.gm)
+        report.took = work.made
+        for observer in self.observers:
+            observer.before(stage, work)
+        action: Action = self.replace.get(name) or import_module(f".stages.{name}", __package__).run
+        report.replaced = name in self.replace
+        outer = getattr(self._nested, "seconds", 0.0)
+        self._nested.seconds = 0.0
+        start = time.perf_counter()
+        try:
+            action(work, self)
+        except Stopped:
+            raise
+        except BaseException as error:
+            report.error = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            whole = time.perf_counter() - start
+            report.seconds = whole - self._nested.seconds
+            self._nested.seconds = outer + whole
+            if before is not None and not report.error:
+                after = operators(work.gm)
+                report.nodes_after = sum(after.values())
+                report.removed, report.added = dict(before - after), dict(after - before)
+            else:
+                report.nodes_after = node_count(work.gm)
+            report.made = work.made
+            report.notes = work.notes[noted:]
+            for observer in self.observers:
+                observer.after(stage, work, report)
+
+    def tell_cache(self, work: Work) -> None:
+        """Notes what the FX graph cache said of a part; after a hit its stages from post_grad to load have no report."""
+        self.caches.append((work.part, work.cache, work.cache_detail))
+
+
+def operators(gm: Any) -> Counter[str]:
+    """How often each operator stands in a graph and the graphs inside it."""
+    found: Counter[str] = Counter()
+    for graph in _graphs(gm):
+        for node in graph.nodes:
+            found[str(node.target) if node.op == "call_function" else node.op] += 1
+    return found
+
+
+def node_count(gm: Any) -> int | None:
+    """Nodes of a graph and of those inside it; None where there is no graph to count."""
+    graphs = _graphs(gm)
+    return sum(len(graph.nodes) for graph in graphs) if graphs else None
+
+
+def _graphs(gm: Any) -> Sequence[Any]:
+    if not hasattr(gm, "graph"):
+        return []
+    return [gm.graph, *(one.graph for name, one in gm.named_modules() if name and hasattr(one, "graph"))]

@@ -1,0 +1,16 @@
+"""AOTAutograd on Dynamo's graph: functionalised, decomposed ATen graphs, given to the compilers of `capturing.py` as they are made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import _torch as t
+
+if TYPE_CHECKING:
+    from ..pipeline import Pipeline
+    from ..work import Work
+
+
+def run(work: Work, pipeline: Pipeline) -> None:
+    """Sets `work.compiled`. `work.kwargs` are AOTAutograd's; the stages behind this one run inside it."""
+    work.compiled = t.dynamo_common.aot_autograd(**work.kwargs)(work.gm, work.inputs)
