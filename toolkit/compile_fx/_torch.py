@@ -1,7 +1,8 @@
 # pyright: basic
+# ruff: noqa: F401
 """The private names of Inductor that the compile path calls, and nowhere else in this package.
 
-There is no public way into any of it: `torch.compile` and `torch._inductor.compile` do the whole at once. All were read and run on
+There is no public way into any of it: `torch.compile` and `torch._inductor.compile` do all of it at once. All were read and run on
 2.11.0 and 2.13.0; where these differ, the difference is here. Importing this module imports Inductor (5-10 s).
 
 >>> from . import _torch as t
@@ -22,24 +23,56 @@ import torch
 import torch._inductor.async_compile
 import torch._inductor.debug
 from torch import fx
+from torch._dynamo import compiled_autograd
 from torch._dynamo import config as dynamo_config
 from torch._dynamo import logging as dynamo_logging
+from torch._dynamo import utils as dynamo_utils
+from torch._dynamo.backends import common as dynamo_common
+from torch._dynamo.exc import ShortenTraceback, SkipFrame
+from torch._dynamo.repro.after_aot import save_graph_repro, wrap_compiler_debug
 from torch._dynamo.utils import (
-    CompileEventLogger,
-    dynamo_timed,
+    CompileEventLogger, chromium_event_timed, counters, detect_fake_mode, dynamo_timed, flatten_graph_inputs,
+    get_inputs_devices, get_metrics_context, lazy_format_graph_code, preserve_rng_state,
 )  # fmt: skip
+from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import (
-    aot_module_simplified,
+    SerializableAOTDispatchCompiler, aot_export_module, aot_module_simplified, make_boxed_func,
 )  # fmt: skip
+from torch._guards import CompileContext, TracingContext, tracing
 from torch._inductor import compile_fx as stock
-from torch._inductor import config
-from torch._inductor.debug import DebugContext
+from torch._inductor import config, metrics
+from torch._inductor import debug as inductor_debug
+from torch._inductor.async_compile import AsyncCompile, CompiledTritonKernels
+from torch._inductor.codecache import FxGraphCache, output_code_log
+from torch._inductor.codegen.common import get_wrapper_codegen_for_device, init_backend_registration
+from torch._inductor.debug import DebugContext, create_mapping_pre_post_grad_nodes, save_args_for_compile_fx_inner
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.exc import InductorError
 from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+from torch._inductor.fx_passes.post_grad import post_grad_passes, view_to_reshape
+from torch._inductor.fx_passes.pre_grad import pre_grad_passes
 from torch._inductor.graph import GraphLowering
+from torch._inductor.ir import IRNode
 from torch._inductor.output_code import (
-    CompiledFxGraph,
+    CompiledAOTI, CompiledFxGraph, CompiledFxGraphConstantsWithGm, OutputCode, set_tracing_context_output_strides,
 )  # fmt: skip
+from torch._inductor.triton_bundler import TritonBundler
+from torch._inductor.utils import (
+    BoxedBool, ValueWithLineMap, any_is_symbolic, count_tangents, get_all_devices, get_first_incompatible_cudagraph_node,
+    is_gpu, num_fw_fixed_arguments, output_node, shape_env_from_inputs, should_use_remote_fx_graph_cache,
+)  # fmt: skip
+from torch._inductor.virtualized import V
 from torch._logging import trace_structured
+from torch._subclasses import FakeTensorMode
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.symbolic_shapes import SymExprPrinter, free_unbacked_symbols
+from torch.fx.graph import _PyTreeCodeGen as PyTreeCodeGen
+from torch.utils import _pytree as pytree
+
+try:
+    from torch._inductor import distributed_autotune
+except ImportError:  # not in every torch
+    distributed_autotune: Any = None
 
 CHECKED = ("2.11.0", "2.13.0")
 

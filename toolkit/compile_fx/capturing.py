@@ -18,7 +18,6 @@ from .freezing import frozen_compiler
 from .pipeline import Pipeline
 from .work import Work
 
-pytree = t.torch.utils._pytree
 
 
 class Compilers:
@@ -151,14 +150,14 @@ class Compilers:
 def show_outputs(gm: Any, *, all_of_them: bool) -> None:
     """Marks all outputs, or none, as seen by the user, so that they keep their strides."""
     output = t.output_node(gm)
-    leaves = pytree.arg_tree_leaves(*output.args) if all_of_them else []
+    leaves = t.pytree.arg_tree_leaves(*output.args) if all_of_them else []
     output.meta["user_visible_output_idxs"] = [i for i, leaf in enumerate(leaves) if isinstance(leaf, t.fx.Node)]
 
 
 def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values behind."""
     output = t.output_node(gm)
-    made = pytree.arg_tree_leaves(*output.args)
+    made = t.pytree.arg_tree_leaves(*output.args)
     context = t.TracingContext.try_get()
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
@@ -168,7 +167,7 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
 
 
 def _outputs(gm: Any) -> list[Any]:
-    return pytree.arg_tree_leaves(*t.output_node(gm).args)
+    return t.pytree.arg_tree_leaves(*t.output_node(gm).args)
 
 
 def _annotated(cudagraphs: Any) -> contextlib.AbstractContextManager[None]:

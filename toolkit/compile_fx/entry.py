@@ -92,7 +92,7 @@ def _configured(
     if t.OUTPUT_TAKES_REGION:
         inner = functools.partial(inner, compile_region_name=region)
     if any(isinstance(value, t.torch.Tensor) and value.device.type in ("cuda", "xpu") for value in inputs):
-        t.torch._inductor.async_compile.AsyncCompile.wakeup()
+        t.AsyncCompile.wakeup()
     refuse_moved(gm, inputs)
 
     def compile_graph(gm: Any, inputs: Sequence[Any], inner: Callable[..., Any] = inner) -> Any:
@@ -136,7 +136,7 @@ def _main(
         compilers = Compilers(pipeline, gm, inputs, inner, make_decompositions)
         if isinstance(gm, t.fx.GraphModule) and (ahead or not t.AOT_RUNS_PRE_GRAD):
             compilers.model = gm = compilers.pre_grad(gm, inputs)
-        fake_mode = t.detect_fake_mode(inputs) or t.torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+        fake_mode = t.detect_fake_mode(inputs) or t.FakeTensorMode(allow_non_fake_inputs=True)
         if ahead:
             from .ahead import compile_ahead
 

@@ -56,7 +56,7 @@ def compile_inner(
 def _compile(
     gm: Any, example_inputs: Sequence[Any], compile_region_name: str | None = None, *, pipeline: Pipeline, **kwargs: Any
 ) -> Any:
-    clear = t.torch._inductor.async_compile.CompiledTritonKernels.cache_clear
+    clear = t.CompiledTritonKernels.cache_clear
     _warm_up_autotuning()
     clear()  # futures of a former compile may not be valid any more
     if _is_empty(gm):

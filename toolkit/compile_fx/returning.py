@@ -13,7 +13,6 @@ from typing import Any
 
 from . import _torch as t
 
-pytree = t.torch.utils._pytree
 CompileGraph = Callable[[Any, Sequence[Any]], Callable[..., Any]]
 
 
@@ -41,7 +40,7 @@ def returns_tuple(gm: Any) -> bool:
 
 def _returning_tuple(gm: Any, inputs: Sequence[Any], compile_graph: CompileGraph) -> Callable[..., Any]:
     output = t.output_node(gm)
-    leaves, spec = pytree.tree_flatten(output.args[0])
+    leaves, spec = t.pytree.tree_flatten(output.args[0])
     with gm.graph.inserting_before(output):
         gm.graph.output(leaves)
     gm.graph.erase_node(output)
@@ -49,7 +48,7 @@ def _returning_tuple(gm: Any, inputs: Sequence[Any], compile_graph: CompileGraph
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return pytree.tree_unflatten(compiled(*args, **kwargs), spec)
+        return t.pytree.tree_unflatten(compiled(*args, **kwargs), spec)
 
     return call
 

@@ -61,8 +61,8 @@ def _output_code(work: Work) -> Any:
     lowering, kwargs = work.lowering, work.kwargs
     provenance, stacks = _provenance()
     if t.config.log_tlparse:
-        torch._inductor.debug.log_runtime_and_tensor_meta(lowering.count_bytes()[2])
-    torch._inductor.debug.log_collective_schedule(lowering.scheduler.nodes)
+        t.inductor_debug.log_runtime_and_tensor_meta(lowering.count_bytes()[2])
+    t.inductor_debug.log_collective_schedule(lowering.scheduler.nodes)
     cudagraphs = kwargs["cudagraphs"]
     if cudagraphs:
         _refuse_cudagraphs(work)
@@ -80,8 +80,8 @@ def _output_code(work: Work) -> Any:
 def _provenance() -> tuple[str | None, str | None]:
     if t.config.trace.provenance_tracking_level == 0:
         return None, None
-    maps = json.dumps(torch._inductor.debug.dump_inductor_provenance_info())
-    stacks = json.dumps(torch._inductor.debug._inductor_kernel_stack_trace)
+    maps = json.dumps(t.inductor_debug.dump_inductor_provenance_info())
+    stacks = json.dumps(t.inductor_debug._inductor_kernel_stack_trace)
     t.trace_text("inductor_provenance_tracking_node_mappings", lambda: maps, "json")
     t.trace_text("inductor_provenance_tracking_kernel_stack_traces", lambda: stacks, "json")
     return maps, stacks

@@ -57,9 +57,9 @@ def keep_text(work: Work) -> None:
     work.post_grad_text = t.text_of(gm, fast_sympy_print=True)
     t.trace_text("inductor_post_grad_graph", lambda: work.post_grad_text)
     if t.config.trace.provenance_tracking_level != 0:
-        debug = torch._inductor.debug
+        debug = t.inductor_debug
         debug._inductor_post_to_pre_grad_nodes = t.create_mapping_pre_post_grad_nodes(
-            debug._pre_grad_graph_id, torch.fx.traceback.get_graph_provenance_json(gm.graph)
+            debug._pre_grad_graph_id, t.fx_traceback.get_graph_provenance_json(gm.graph)
         )
     context = t.get_metrics_context()
     if context.in_progress():

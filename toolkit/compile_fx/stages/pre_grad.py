@@ -21,7 +21,7 @@ def run(work: Work, pipeline: Pipeline) -> None:
         "%s",
         t.lazy_format_graph_code("BEFORE PRE GRAD", gm, include_stride=True, include_device=True, colored=True),
     )
-    debug = t.torch._inductor.debug
+    debug = t.inductor_debug
     debug._pre_grad_graph_id = number
     if t.config.trace.provenance_tracking_level == 1:
         for node in gm.graph.nodes:
