@@ -1,9 +1,9 @@
-# pyright: basic
+# pyright: basic, reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 # ruff: noqa: F401
 """The private names of Inductor that the compile path calls, and nowhere else in this package.
 
-There is no public way into any of it: `torch.compile` and `torch._inductor.compile` do all of it at once. All were read and run on
-2.11.0 and 2.13.0; where these differ, the difference is here. Importing this module imports Inductor (5-10 s).
+There is no public way into any of it: `torch.compile` and `torch._inductor.compile` do all of it at once. All were read and
+run on 2.11.0 and 2.13.0; where these differ, the difference is here. Importing this module imports Inductor (5-10 s).
 
 >>> from . import _torch as t
 >>> t.JOINT_TAKES_DEVICE
@@ -29,21 +29,34 @@ from torch._dynamo import logging as dynamo_logging
 from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.backends import common as dynamo_common
 from torch._dynamo.exc import ShortenTraceback, SkipFrame
-from torch._dynamo.repro.after_aot import save_graph_repro, wrap_compiler_debug
+from torch._dynamo.repro.after_aot import save_graph_repro
+from torch._dynamo.repro.after_aot import wrap_compiler_debug as _wrap_compiler_debug
 from torch._dynamo.utils import (
-    CompileEventLogger, chromium_event_timed, counters, detect_fake_mode, dynamo_timed, flatten_graph_inputs,
-    get_inputs_devices, get_metrics_context, lazy_format_graph_code, preserve_rng_state,
+    CompileEventLogger,
+    chromium_event_timed,
+    counters,
+    detect_fake_mode,
+    dynamo_timed,
+    flatten_graph_inputs,
+    get_inputs_devices,
+    get_metrics_context,
+    lazy_format_graph_code,
+    preserve_rng_state,
 )  # fmt: skip
 from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import (
-    SerializableAOTDispatchCompiler, aot_export_module, aot_module_simplified, make_boxed_func,
+    SerializableAOTDispatchCompiler,
+    aot_export_module,
+    aot_module_simplified,
+    make_boxed_func,
 )  # fmt: skip
 from torch._guards import CompileContext, TracingContext, tracing
-from torch._inductor import compile_fx as stock
+from torch._inductor import compile_fx as _stock
 from torch._inductor import config, metrics
 from torch._inductor import debug as inductor_debug
 from torch._inductor.async_compile import AsyncCompile, CompiledTritonKernels
-from torch._inductor.codecache import FxGraphCache, output_code_log
+from torch._inductor.codecache import FxGraphCache as _FxGraphCache
+from torch._inductor.codecache import output_code_log
 from torch._inductor.codegen.common import get_wrapper_codegen_for_device, init_backend_registration
 from torch._inductor.debug import DebugContext, create_mapping_pre_post_grad_nodes, save_args_for_compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
@@ -52,38 +65,53 @@ from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 from torch._inductor.fx_passes.post_grad import post_grad_passes, view_to_reshape
 from torch._inductor.fx_passes.pre_grad import pre_grad_passes
 from torch._inductor.graph import GraphLowering
+from torch._inductor.graph import log_module_code as _log_module_code
 from torch._inductor.ir import IRNode
+from torch._inductor.output_code import CompiledAOTI as _CompiledAOTI
+from torch._inductor.output_code import CompiledFxGraph as _CompiledFxGraph
 from torch._inductor.output_code import (
-    CompiledAOTI, CompiledFxGraph, CompiledFxGraphConstantsWithGm, OutputCode, set_tracing_context_output_strides,
+    CompiledFxGraphConstantsWithGm,
+    OutputCode,
+    set_tracing_context_output_strides,
 )  # fmt: skip
 from torch._inductor.triton_bundler import TritonBundler
 from torch._inductor.utils import (
-    BoxedBool, ValueWithLineMap, any_is_symbolic, count_tangents, get_all_devices, get_first_incompatible_cudagraph_node,
-    is_gpu, num_fw_fixed_arguments, output_node, shape_env_from_inputs, should_use_remote_fx_graph_cache,
+    BoxedBool,
+    ValueWithLineMap,
+    any_is_symbolic,
+    count_tangents,
+    get_all_devices,
+    get_first_incompatible_cudagraph_node,
+    is_gpu,
+    num_fw_fixed_arguments,
+    shape_env_from_inputs,
+    should_use_remote_fx_graph_cache,
 )  # fmt: skip
-from torch._inductor.virtualized import V
+from torch._inductor.utils import output_node as _output_node
+from torch._inductor.virtualized import V as _handlers
 from torch._logging import trace_structured
 from torch._subclasses import FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.symbolic_shapes import SymExprPrinter, free_unbacked_symbols
+from torch.fx.graph import CodeGen
 from torch.fx.graph import _PyTreeCodeGen as PyTreeCodeGen
 from torch.utils import _pytree as pytree
 
-try:
+distributed_autotune: Any = None
+with contextlib.suppress(ImportError):  # not in every torch
     from torch._inductor import distributed_autotune
-except ImportError:  # not in every torch
-    distributed_autotune: Any = None
+
+# Their signatures differ between torches, or torch does not type them: what is called is looked at here, not by a type checker.
+V: Any = _handlers
+stock: Any = _stock
+log_module_code: Any = _log_module_code
+CompiledAOTI: Any = _CompiledAOTI
+CompiledFxGraph: Any = _CompiledFxGraph
+wrap_compiler_debug: Any = _wrap_compiler_debug
+output_node: Any = _output_node
+FxGraphCache: Any = _FxGraphCache
 
 CHECKED = ("2.11.0", "2.13.0")
-
-try:
-    from torch._inductor import distributed_autotune
-except ImportError:  # not in every torch
-    distributed_autotune = None
-try:
-    from torch._inductor.utils import ValueWithLineMap
-except ImportError:
-    pass  # type: ignore[no-redef]
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:

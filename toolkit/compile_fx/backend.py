@@ -15,7 +15,8 @@ from .pipeline import Pipeline
 def compile_graph(
     gm: Any, example_inputs: Sequence[Any], options: dict[str, Any] | None, mode: str | None
 ) -> Callable[..., Any]:
-    """Compiles one Dynamo graph. `options` are Inductor's settings, `skip`, `observers` and `pipeline`; `mode` is torch.compile's."""
+    """Compiles one Dynamo graph. `options` are Inductor's settings, `skip`, `observers` and `pipeline`; `mode` is
+    torch.compile's."""
     import torch._inductor.config as inductor_config
 
     from .entry import compile_fx

@@ -1,7 +1,7 @@
 """The FX graph cache, local and remote, around code generation: looked up, filled, and what it said kept for the report.
 
-A pipeline that skips, replaces or stops neither reads nor writes any cache, AOTAutograd's included: its code is nobody else's. Keys are
-torch's own, so what stock compiled is found here and the other way round.
+A pipeline that skips, replaces or stops neither reads nor writes any cache, AOTAutograd's included: its code is nobody
+else's. Keys are torch's own, so what stock compiled is found here and the other way round.
 
 >>> with apart(pipeline): load_or(work, pipeline, generate)
 >>> work.cache, work.cache_detail
@@ -74,7 +74,7 @@ def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
     else:
         try:
             generate(work, pipeline)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             raise t.InductorError(error, currentframe()).with_traceback(error.__traceback__) from None
     _tell(work, pipeline, info, started_ns, remote)
 
@@ -100,9 +100,9 @@ def _may_cache(work: Work, remote: bool) -> bool:
 def _mark_static(work: Work) -> None:
     """The key of the cache tells inputs that stay in place by this mark."""
     for index in work.kwargs["static_input_idxs"]:
-        value = work.inputs[index] if index < len(work.inputs) else None
-        if t.is_tensor_or(value) and t.is_gpu(value.device.type):
-            value._is_inductor_static = True
+        value: Any = work.inputs[index] if index < len(work.inputs) else None
+        if isinstance(value, t.torch.Tensor) and t.is_gpu(value.device.type):
+            value._is_inductor_static = True  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _bundled(work: Work, pipeline: Pipeline, generate: Generate) -> Any:
@@ -114,7 +114,7 @@ def _bundled(work: Work, pipeline: Pipeline, generate: Generate) -> Any:
         work.compiled.set_triton_bundle(bundle)
     except (t.ShortenTraceback, t.SkipFrame):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         raise t.InductorError(error, currentframe()).with_traceback(error.__traceback__) from None
     finally:
         t.TritonBundler.end_compile()

@@ -19,7 +19,6 @@ from .pipeline import Pipeline
 from .work import Work
 
 
-
 class Compilers:
     """What one whole compile gives to AOTAutograd. `inner` is the inner compiler, `make_decompositions()` the table."""
 

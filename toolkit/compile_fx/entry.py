@@ -40,8 +40,8 @@ def compile_fx(
     """Compiles a graph, of which it takes ownership, for example inputs (real or fake tensors, sizes, nested containers).
 
     The first seven parameters are those of Inductor's function of this name, and so is what comes back: a callable that takes the
-    inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a Pipeline, or one is given.
-    Raises UsageError for what cannot be skipped or is on the wrong device, and what the stages raise.
+    inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a Pipeline, or one is
+    given. Raises UsageError for what cannot be skipped or is on the wrong device, and what the stages raise.
     """
     if pipeline is None:
         pipeline = Pipeline(observers, skip, replace, until)
@@ -158,7 +158,8 @@ def _main(
 
 
 class _partitions_of_regions:
-    """While entered, regions of invoke_subgraph with a partitioner of their own go through our stages: torch looks its function up."""
+    """While entered, regions of invoke_subgraph with a partitioner of their own go through our stages: torch looks its
+    function up."""
 
     def __init__(self, compilers: Compilers) -> None:
         self.compilers = compilers

@@ -1,7 +1,8 @@
 """The inner compile: one ATen graph in, one boxed callable out, through post_grad .. cudagraphs.
 
-What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the same configuration
-gets the same code and the same cache key. Must not compile in another process (torch's experimental modes for that are refused).
+What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the same
+configuration gets the same code and the same cache key. Must not compile in another process (torch's experimental modes for
+that are refused).
 
 >>> compiled = compile_inner(gm, fakes, is_inference=True)
 >>> compiled([x, y])
@@ -33,8 +34,8 @@ def compile_inner(
 ) -> Any:  # fmt: skip
     """Compiles a graph that returns a tuple, and takes ownership of it. `kwargs` are those of Inductor's inner compiler.
 
-    Returns torch's object for a compiled graph, which takes one list (ahead of time: with the library's path); an `Unfinished` where
-    the pipeline stops. Raises what a stage raises, wrapped in torch's InductorError as stock does.
+    Returns torch's object for a compiled graph, which takes one list (ahead of time: with the library's path); an
+    `Unfinished` where the pipeline stops. Raises what a stage raises, wrapped in torch's InductorError as stock does.
     """
     pipeline = pipeline or Pipeline()
     for name, value in _DEFAULTS.items():
@@ -112,7 +113,8 @@ def _prepare_without_passes(work: Work) -> None:
 
 
 def _write_code(work: Work, pipeline: Pipeline) -> None:
-    """Schedule and codegen. Ahead of time on a GPU torch writes the code twice, so its own function is called, with ours inside."""
+    """Schedule and codegen. Ahead of time on a GPU torch writes the code twice, so its own function is called, with ours
+    inside."""
     lowering = work.lowering
 
     def codegen() -> tuple[Any, Any]:

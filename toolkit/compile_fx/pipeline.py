@@ -1,7 +1,7 @@
 """Runs stages: times them, tells observers, skips and replaces, stops, and keeps a report of each.
 
-A stage does not know whether it is watched. With anything skipped, replaced or stopped after, no compile cache is read or written:
-it would hand the changed code to others. Must not import torch.
+A stage does not know whether it is watched. With anything skipped, replaced or stopped after, no compile cache is read or
+written: it would hand the changed code to others. Must not import torch.
 
 >>> pipeline = Pipeline(skip=("joint",), until="lower")
 >>> compile_fx(gm, inputs, pipeline=pipeline)
@@ -79,8 +79,8 @@ class Pipeline:
     """One compile: what is asked of it, and what came of it.
 
     `observers` see each stage; `skip` names stages (those with `needed` raise UsageError); `replace` maps a stage to a function
-    `(work, pipeline) -> None` that does its work instead; after `until` nothing more runs. `reports` grows while it runs, also when a
-    backward is compiled at its first call.
+    `(work, pipeline) -> None` that does its work instead; after `until` nothing more runs. `reports` grows while it runs,
+    also when a backward is compiled at its first call.
     """
 
     def __init__(

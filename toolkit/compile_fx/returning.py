@@ -56,7 +56,7 @@ def _returning_tuple(gm: Any, inputs: Sequence[Any], compile_graph: CompileGraph
 def _of_export(gm: Any, inputs: Sequence[Any], compile_graph: CompileGraph) -> Callable[..., Any]:
     """`torch._dynamo.export` keeps the nesting of inputs and outputs in the object that writes the graph's code."""
     codegen = gm.graph._codegen
-    gm.graph._codegen = t.fx.graph.CodeGen()
+    gm.graph._codegen = t.CodeGen()
     gm.recompile()
     compiled = compile_graph(gm, codegen.process_inputs(*inputs))
 

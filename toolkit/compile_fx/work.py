@@ -1,7 +1,7 @@
 """What the stages of one part of a compile hand on to each other.
 
-A part is what is compiled as one graph: "dynamo" before it is traced, "joint" until it is split, then "forward" and "backward", or
-"inference" where there is no backward. Must not import torch.
+A part is what is compiled as one graph: "dynamo" before it is traced, "joint" until it is split, then "forward" and
+"backward", or "inference" where there is no backward. Must not import torch.
 
 >>> work = Work("inference", gm, inputs)
 >>> work.kwargs["static_input_idxs"] = [0]
@@ -19,8 +19,8 @@ from typing import Any
 class Work:
     """The state of one part.
 
-    `gm` is replaced by stages that rewrite; `inputs` are example inputs, mostly fake; `kwargs` are the arguments of Inductor's inner
-    compiler (capture: of AOTAutograd, partition: of the partitioner), by their own names.
+    `gm` is replaced by stages that rewrite; `inputs` are example inputs, mostly fake; `kwargs` are the arguments of
+    Inductor's inner compiler (capture: of AOTAutograd, partition: of the partitioner), by their own names.
     """
 
     part: str

@@ -1,8 +1,8 @@
 """Centres the texts of boxes in an SVG from Graphviz, so that they fit whatever font the reader's machine has.
 
-Graphviz writes where a text starts, counted from the middle by the width that the text has in the font of the machine that drew it.
-Where a wider font shows it, it would leave its box on the right. Every text of our boxes is centred, so its middle is the box's.
-Must not change anything else of the picture.
+Graphviz writes where a text starts, counted from the middle by the width that the text has in the font of the machine that
+drew it. Where a wider font shows it, it would leave its box on the right. Every text of our boxes is centred, so its middle
+is the box's. Must not change anything else of the picture.
 
 >>> centred(svg_bytes)
 b'<?xml version="1.0"...'

@@ -1,4 +1,5 @@
-"""AOTAutograd on Dynamo's graph: functionalised, decomposed ATen graphs, given to the compilers of `capturing.py` as they are made."""
+"""AOTAutograd on Dynamo's graph: functionalised, decomposed ATen graphs, given to the compilers of `capturing.py` as they are
+made."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,14 +31,11 @@ def run(work: Work, pipeline: Pipeline) -> None:
 def _module(work: Work) -> Any:
     wrapper = work.wrapper_code
     made = work.lowering._compile_to_module_lines(wrapper) if isinstance(wrapper, t.ValueWithLineMap) else wrapper
-    from torch._inductor.codecache import code_hash  # noqa: F401  (the cache module must be loaded before its log is)
-    from torch._inductor.graph import log_module_code
-
-    log_module_code(made.__file__)
+    t.log_module_code(made.__file__)
     t.output_code_log.info("Output code written to: %s", made.__file__)
     if not isinstance(wrapper, t.ValueWithLineMap):
         t.V.debug.output_code(made.__file__)
-        t.V.debug.copy(os.path.splitext(made.__file__)[0] + ".debug")  # noqa: PTH122
+        t.V.debug.copy(str(Path(made.__file__).with_suffix(".debug")))
     return made
 
 
