@@ -56,6 +56,9 @@ def minifier(
         raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")
     if offload_to_disk and save_dir is None:
         raise UsageError("offload_to_disk needs a save_dir")
+    from ..toolkit.values import input_bytes
+    from .spare_inputs import spared
+
     with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
@@ -74,12 +77,13 @@ def minifier(
         if result.best is None:
             return problem.original()
         module, left = problem.build(result.best)
-    answer = result.answer
-    assert answer is not None
-    say(f"{answer.nodes} nodes, {answer.input_bytes} input bytes left after {engine.queries} queries")
+        smaller, fewer, asked = spared(whole, given, module, left, module_fails)
+        if smaller is not module:
+            dump_state(smaller, fewer)
+    say(f"{len(smaller.graph.nodes)} nodes, {input_bytes(fewer)} input bytes left after {engine.queries + asked} queries")
     for note in result.notes:
         say(note)
-    return module, left
+    return smaller, fewer
 
 
 def _folder(save_dir: str | None) -> Path:

@@ -87,7 +87,10 @@ def test_budgets_of_queries_are_exact(tmp_path: Path, jobs: int, chance: float) 
         assert (result.stopped is None) == (result.queries < most)
 
 
-@pytest.mark.parametrize("needed", [(237,), (100, 101, 105), (30, 470)])
+@pytest.mark.parametrize(
+    "needed",
+    [(237,), pytest.param((100, 101, 105), marks=pytest.mark.slow), pytest.param((30, 470), marks=pytest.mark.slow)],
+)
 def test_a_failure_that_shows_six_times_in_ten_is_reduced_to_its_core(tmp_path: Path, needed: tuple[int, ...]) -> None:
     right = queries = 0
     for seed in SEEDS:

@@ -115,6 +115,7 @@ def test_a_pass_of_inductors_own(recorded: Path, server: ForkServer) -> None:
     assert len(result.findings) == 1
 
 
+@pytest.mark.slow
 def test_a_decomposition(recorded: Path, server: ForkServer) -> None:
     result = found(recorded / "0_0/dynamo", server, "planted_decomposition")
     first = result.findings[0]

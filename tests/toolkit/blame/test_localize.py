@@ -131,6 +131,7 @@ def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(folder: Path
     assert found.sentence.startswith("First wrong node: `mul_7` (model.py:")
 
 
+@pytest.mark.slow
 def test_a_wrong_node_whose_error_is_damped_to_rounding_is_found_all_the_same(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_wrong_node_whose_error_is_damped_to_rounding_is_found_all_the_same(
     assert localize(graph, server=server).status == "nothing"
 
 
+@pytest.mark.slow
 def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:

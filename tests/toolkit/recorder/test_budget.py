@@ -167,6 +167,7 @@ def test_a_step_that_is_compiled_whole_stays_whole_and_is_counted(runner: Runner
     assert "graph break" not in done.stderr
 
 
+@pytest.mark.slow
 def test_many_recompiles_stay_within_the_limit(runner: Runner) -> None:
     done = runner.dump("many", "--max-disk", "1M", "--", str(SCRIPTS / "limits.py"), "45")
     assert done.code == 0, done.stderr

@@ -74,6 +74,7 @@ def test_usual_nan_and_infinite_masks_hide_nothing(runner):
     assert graphdbg.open_run(done.run).graph("0_0/backward").inputs_record.execution == 37
 
 
+@pytest.mark.slow
 def test_no_nan_no_finding_and_too_large_inputs_are_told(runner):
     plain = runner.script("nan.py", "clean", **AOT)
     done = runner.dump("clean", "--when", "nan,error", "--inputs", "last", "--held-limit", "12K", "--", NAN, "clean", **AOT)
