@@ -169,8 +169,33 @@ def test_each_smaller_case_is_dumped() -> None:
     gm = make_fx(lambda x: x.sin().cos().exp().neg().abs().sqrt())(torch.randn(3))
     sizes: list[int] = []
     minifier(
-        gm, [torch.randn(3)], has(torch.ops.aten.exp.default), dump_state=lambda gm, _: sizes.append(len(gm.graph.nodes))
+        gm,
+        [torch.randn(3)],
+        has(torch.ops.aten.exp.default),
+        dump_state=lambda gm, _: sizes.append(len(gm.graph.nodes)),
     )
     assert sizes[0] == 8
     assert sizes[-1] == 3
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_one_input_stands_in_for_others_where_a_cut_left_more_bytes_than_the_original_needed() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x.sin()) * torch.sigmoid(x.cos())
+
+    inputs = [torch.randn(3)]
+    module = check(make_fx(f)(*inputs), inputs, has(torch.ops.aten.mul.Tensor), 3, 1)
+    assert module.graph.find_nodes(op="placeholder")[0].name in ("tanh", "sigmoid")
+
+
+def test_a_stand_in_that_does_not_fail_is_not_taken() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x.sin()) * torch.sigmoid(x.cos())
+
+    def differ(gm: fx.GraphModule, inputs: Any) -> bool:
+        return has(torch.ops.aten.mul.Tensor)(gm, inputs) and len(inputs) == 2
+
+    inputs = [torch.randn(3)]
+    graph = make_fx(f)(*inputs)
+    module, left = minifier(graph, inputs, differ, skip_sanity=True)
+    assert (len(module.graph.nodes), len(left)) == (4, 2)
