@@ -1,6 +1,6 @@
 """The backend `graphdbg_triton` of torch.compile: this path with torch.compile's modes and options.
 
->>> torch.compile(model, backend="graphdbg_triton", options={"skip": ("joint",), "max_autotune": True})
+>>> torch.compile(model, backend="graphdbg_triton", options={"skip": ("remove_noop_ops",), "max_autotune": True})
 """
 
 from __future__ import annotations

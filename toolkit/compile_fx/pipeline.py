@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from ...dumps.errors import UsageError
+from .passes import PassReport, asked, told, watched
 from .stage import STAGES, Stage, order
 from .work import Work
 
@@ -45,11 +46,18 @@ class StageReport:
     skipped_because: str = ""
     replaced: bool = False
     notes: list[str] = field(default_factory=list[str])
+    passes: list[PassReport] = field(default_factory=list[PassReport])
+    """Each pass that ran or was skipped, in order, where passes are watched or one of this stage is to be skipped."""
     error: str = ""
 
 
 class Observer:
-    """Sees stages begin and end. `work.gm` is the graph itself: copy what you keep, change nothing."""
+    """Sees stages begin and end. `work.gm` is the graph itself: copy what you keep, change nothing.
+
+    `wants_passes`: reports of stages are to have each pass (`report.passes`), which costs two looks over the graph per pass.
+    """
+
+    wants_passes = False
 
     def before(self, stage: Stage, work: Work) -> None:
         """A stage begins."""
@@ -78,9 +86,9 @@ class Unfinished:
 class Pipeline:
     """One compile: what is asked of it, and what came of it.
 
-    `observers` see each stage; `skip` names stages (those with `needed` raise UsageError); `replace` maps a stage to a function
-    `(work, pipeline) -> None` that does its work instead; after `until` nothing more runs. `reports` grows while it runs,
-    also when a backward is compiled at its first call.
+    `observers` see each stage; `skip` names stages and passes (`post_grad.remove_noop_ops`; those that are needed raise
+    UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead; after `until` nothing
+    more runs. `reports` grows while it runs, also when a backward is compiled at its first call; `watch_passes`: with each pass.
     """
 
     def __init__(
@@ -89,9 +97,12 @@ class Pipeline:
         skip: Iterable[str] = (),
         replace: Mapping[str, Action] | None = None,
         until: str | None = None,
+        *,
+        watch_passes: bool = False,
     ) -> None:
         self.observers = list(observers)
-        self.skip = frozenset(skip)
+        self.skip, self.skip_passes = asked(skip)
+        self.watch_passes = watch_passes or any(getattr(one, "wants_passes", False) for one in self.observers)
         self.replace = dict(replace or {})
         self.until = until
         self.reports: list[StageReport] = []
@@ -99,7 +110,7 @@ class Pipeline:
         """(part, off | bypass | miss | hit, reason or key) of each inner compile."""
         self._last = order(until) if until else len(STAGES)
         self._nested = threading.local()
-        for name in (*self.skip, *self.replace):
+        for name in self.replace:
             order(name)
         for name in sorted(self.skip):
             if needed := STAGES[name].needed:
@@ -110,7 +121,7 @@ class Pipeline:
     @property
     def changes_code(self) -> bool:
         """Whether what it makes may differ from stock, so that no cache may know of it."""
-        return bool(self.skip or self.replace or self.until)
+        return bool(self.skip or self.skip_passes or self.replace or self.until)
 
     def run(self, name: str, work: Work) -> None:
         """Runs one stage on one part. Raises what the stage raises, and Stopped when `until` lies before it."""
@@ -135,7 +146,8 @@ class Pipeline:
         self._nested.seconds = 0.0
         start = time.perf_counter()
         try:
-            action(work, self)
+            with watched(name, report.passes, self.skip_passes, seen=self.watch_passes):
+                action(work, self)
         except Stopped:
             raise
         except BaseException as error:
@@ -155,6 +167,10 @@ class Pipeline:
             report.notes = work.notes[noted:]
             for observer in self.observers:
                 observer.after(stage, work, report)
+
+    def told_of_skipped(self) -> list[str]:
+        """A sentence for each pass that was to be skipped: how often it was, or that it did not run for this graph."""
+        return told(self.skip_passes, [one for report in self.reports for one in report.passes])
 
     def tell_cache(self, work: Work) -> None:
         """Notes what the FX graph cache said of a part; after a hit its stages from post_grad to load have no report."""

@@ -1,0 +1,97 @@
+"""The named passes inside pre_grad, joint and post_grad: seen one by one, timed, and skipped by name.
+
+`table` says which there are and which cannot be skipped, `names` what people call them, `watching` sees and skips them
+while a stage runs. Torch's passes are called as they are. Importing this package imports no torch.
+
+>>> pipeline = Pipeline(skip=("post_grad.remove_noop_ops",), watch_passes=True)
+>>> compile_fx(gm, inputs, pipeline=pipeline)
+>>> [one.name for report in pipeline.reports for one in report.passes if one.changed]
+['attention_patterns', 'stable_sort']
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .names import REWRITING, asked, known, listing, names, resolve
+from .reports import Matched, PassReport
+from .table import PASSES, NamedPass
+
+if TYPE_CHECKING:
+    from .watching import Watch
+
+_current = threading.local()
+
+
+def current() -> Watch | None:
+    """The watch of the stage that runs on this thread; None where none was asked for."""
+    return getattr(_current, "watch", None)
+
+
+@contextlib.contextmanager
+def watched(
+    stage: str, reports: list[PassReport], skip: Collection[tuple[str, str]] = (), *, seen: bool = True
+) -> Iterator[None]:
+    """While entered, passes of `stage` on this thread are added to `reports` and those of `skip` left out.
+
+    Costs nothing where nobody wants to see (`seen`) and nothing of this stage is to be skipped. Raises UsageError, from
+    inside, for a pass that the graph at hand cannot do without.
+    """
+    mine = {name for where, name in skip if where == stage}
+    if stage not in REWRITING or not (seen or mine):
+        yield
+        return
+    from .watching import Watch, hooks
+
+    before = current()
+    with hooks:
+        _current.watch = Watch(stage, reports, mine)
+        try:
+            yield
+        finally:
+            _current.watch = before
+
+
+@contextlib.contextmanager
+def at_graph(gm: Any, path: str) -> Iterator[None]:
+    """While entered, the passes that run are those of the graph at `path`, "" for the stage's own."""
+    watch = current()
+    if watch is None:
+        yield
+        return
+    with watch.at_graph(gm, path):
+        yield
+
+
+def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> list[str]:
+    """A sentence for each pass to be skipped: how often it was, or that it never ran. `reports`: of the whole compile."""
+    return [_told(stage, name, reports) for stage, name in sorted(skip)]
+
+
+def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
+    from .watching import same_pattern
+
+    group, _, pattern = name.partition("/")
+    mine = [one for one in reports if one.stage == stage and (one.name == group or _of_family(stage, group, one.name))]
+    if pattern:
+        count = sum(found.skipped for one in mine for found in one.matched if same_pattern(found.name, pattern))
+        met = f"kept from {count} match{'' if count == 1 else 'es'}"
+        return f"{stage}.{name}: {met}" if count else f"{stage}.{name} matched nothing in this graph: nothing skipped"
+    count = sum(bool(one.skipped_because) for one in mine)
+    if not count:
+        return f"{stage}.{name} did not run for this graph: nothing skipped"
+    return f"{stage}.{name}: skipped {count} time{'' if count == 1 else 's'}"
+
+
+def _of_family(stage: str, group: str, name: str) -> bool:
+    row = known(stage, name)
+    return row is not None and row.name == group
+
+
+__all__ = [
+    "PASSES", "REWRITING", "Matched", "NamedPass", "PassReport", "asked", "at_graph", "current", "known", "listing", "names",
+    "resolve", "told", "watched",
+]  # fmt: skip

@@ -1,0 +1,149 @@
+"""Names of passes as people write them, to the passes meant: `post_grad.remove_noop_ops`, or bare for every stage that has one.
+
+A pattern of a group is `joint.attention_patterns/pointless_convert`, or bare where its name is known. Stages are also
+understood as `graphdbg bisect` prints them (`post_grad_passes.remove_noop_ops`). Must not import torch.
+
+>>> resolve("remove_noop_ops")
+[('joint', 'remove_noop_ops'), ('post_grad', 'remove_noop_ops')]
+>>> resolve("pass_pattern_1/mul_softmax_pattern")
+[('joint', 'softmax_patterns/mul_softmax_pattern'), ('post_grad', 'matmul_patterns/mul_softmax_pattern')]
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from ....dumps.errors import UsageError
+from ..stage import NAMES as STAGE_NAMES
+from .table import FAMILIES, PASSES, NamedPass
+
+REWRITING = ("pre_grad", "joint", "post_grad")
+"""The stages that consist of passes."""
+_STAGES = {
+    **{name: name for name in REWRITING},
+    "pre_grad_passes": "pre_grad", "joint_graph_passes": "joint", "post_grad_passes": "post_grad",
+}  # fmt: skip
+
+
+def names(stage: str | None = None) -> list[str]:
+    """`stage.pass` of each pass of the table, in the order in which they run; of one stage where given."""
+    return [one.full_name for one in PASSES.values() if stage in (None, one.stage)]
+
+
+def listing() -> str:
+    """All passes as text, a line each: the name, other names, what it does, when it runs, and whether it can be skipped."""
+    return "\n".join(_line(one) for one in PASSES.values())
+
+
+def known(stage: str, name: str) -> NamedPass | None:
+    """The row of a pass, also of one of a family (`custom_backend_passes_cuda`)."""
+    found = PASSES.get((stage, name))
+    if found is not None:
+        return found
+    return next((one for one in PASSES.values() if one.stage == stage and fnmatchcase(name, one.name)), None)
+
+
+def resolve(name: str) -> list[tuple[str, str]]:
+    """(stage, name) of each pass meant, a pattern as (stage, group/pattern). Raises UsageError for a name that is none."""
+    stage, bare = _split(name)
+    stages = (stage,) if stage else REWRITING
+    group, slash, pattern = bare.partition("/")
+    found = [(one.stage, one.name) for one in _called(group, stages)]
+    if slash:
+        found = [(where, f"{one}/{pattern}") for where, one in found]
+    else:
+        found = found or [(one.stage, f"{one.name}/{bare}") for one in _with_pattern(bare, stages)]
+    if found and (not slash or pattern):
+        return found
+    raise UsageError(f"no pass or stage is called {name!r}", _why(bare, stages), _near(name, bare))
+
+
+def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """What to skip as (stages, passes). Raises UsageError for unknown names and for passes that no graph can do without.
+
+    Where a bare name means several passes, those that can be skipped are, if there is one.
+    """
+    stages: set[str] = set()
+    passes: set[tuple[str, str]] = set()
+    for name in (skip,) if isinstance(skip, str) else skip:
+        if name in STAGE_NAMES:
+            stages.add(name)
+            continue
+        found = resolve(name)
+        possible = [key for key in found if not _row(key).always_needed]
+        if not possible:
+            one = _row(found[0])
+            raise UsageError(f"the pass {one.full_name} cannot be skipped", one.needed or "", "leave it in")
+        passes.update(possible)
+    return frozenset(stages), frozenset(passes)
+
+
+def patterns_of(pattern: str) -> tuple[str, ...]:
+    """A pattern as asked for, as names with `*`: a word for several of them is spelt out."""
+    return FAMILIES.get(pattern, (pattern,))
+
+
+def _split(name: str) -> tuple[str | None, str]:
+    head, dot, rest = name.partition(".")
+    if not dot or head not in _STAGES:
+        return None, name
+    return _STAGES[head], rest
+
+
+def _row(key: tuple[str, str]) -> NamedPass:
+    row = known(key[0], key[1].partition("/")[0])
+    assert row is not None, key
+    return row
+
+
+def _called(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
+    for one in PASSES.values():
+        if one.stage in stages and (one.name == name or name in one.aliases or _member(one, name)):
+            yield one
+
+
+def _member(one: NamedPass, name: str) -> bool:
+    return "*" in one.name and (fnmatchcase(name, one.name) or name == one.name.rstrip("_*"))
+
+
+def _with_pattern(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
+    wanted = patterns_of(name)
+    for one in PASSES.values():
+        if one.stage in stages and any(
+            fnmatchcase(each, glob) or each == glob for each in wanted for glob in one.patterns
+        ):
+            yield one
+
+
+def _why(bare: str, stages: Iterable[str]) -> str:
+    if "/" in bare and any(_called(bare.partition("/")[0], stages)):
+        return "behind the slash goes the name of a pattern"
+    lines = (f"{stage}: {', '.join(one.name for one in PASSES.values() if one.stage == stage)}" for stage in stages)
+    return f"the stages are {', '.join(STAGE_NAMES)}; the passes of {'; of '.join(lines)}"
+
+
+def _near(name: str, bare: str) -> str:
+    choices: dict[str, list[str]] = {stage: [] for stage in STAGE_NAMES}
+    for one in PASSES.values():
+        for each in (one.name, *one.aliases, *(pattern for pattern in one.patterns if "*" not in pattern)):
+            choices.setdefault(each, []).append(one.stage)
+    near = difflib.get_close_matches(bare, choices, 1) or difflib.get_close_matches(name, choices, 1)
+    if not near:
+        return ""
+    where = f" ({', '.join(dict.fromkeys(choices[near[0]]))})" if choices[near[0]] else ""
+    return f"did you mean {near[0]}{where}?"
+
+
+def _line(one: NamedPass) -> str:
+    also = f" ({', '.join(one.aliases)})" if one.aliases else ""
+    parts = [f"{one.full_name}{also}: {one.does}"]
+    if one.when:
+        parts.append(f"runs with {one.when}")
+    if one.only:
+        parts.append(f"torch {one.only}")
+    if one.needed:
+        where = f" in a graph with {' or '.join(one.needed_for)}" if one.needed_for else ""
+        parts.append(f"cannot be skipped{where}: {one.needed}")
+    return "; ".join(parts)

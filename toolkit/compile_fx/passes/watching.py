@@ -1,0 +1,282 @@
+"""Sees and skips single passes while a stage runs on this thread.
+
+Torch's functions are replaced by ones that ask for this thread's watch, as long as any thread has one, and call through where
+it has none. A watch compares the graph before and after a pass by its nodes' identities: it reads the graph and changes nothing.
+
+>>> with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
+...     joint_graph_passes(gm)
+>>> [(one.name, one.nodes_after, one.skipped_because) for one in reports]
+[('canonicalize_aten_ir_passes', 12, ''), ('remove_noop_ops', 12, 'asked for'), ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ....dumps.errors import UsageError
+from ....dumps.sidecar import user_frame
+from . import _torch as p
+from . import current
+from .names import known, patterns_of
+from .reports import Matched, PassReport
+from .table import PASSES, NamedPass
+
+_ALIASES = {(one.stage, alias): one.name for one in PASSES.values() for alias in one.aliases}
+_LINES = 3
+"""Lines of the user's code that are kept per pattern."""
+
+Snapshot = list[tuple[Any, Any, Any, Any]]
+Function = Callable[..., Any]
+
+
+def snapshot(gm: Any) -> Snapshot:
+    """(node, target, args, kwargs) of each node, in order. Arguments compare by identity: fx makes new ones on each change."""
+    graph = getattr(gm, "graph", gm)
+    return [(node, node.target, node.args, node.kwargs) for node in graph.nodes]
+
+
+def same_pattern(name: str, asked: str) -> bool:
+    """Whether a pattern is meant by a name as asked for: itself, with `*`, or a word for several."""
+    return any(fnmatchcase(name, glob) for glob in patterns_of(asked))
+
+
+class Watch:
+    """What one stage on one thread is watched for. `skip`: names of passes, and `group/pattern` for single patterns."""
+
+    def __init__(self, stage: str, reports: list[PassReport], skip: Collection[str] = ()) -> None:
+        self.stage = stage
+        self.reports = reports
+        self.skip = {name for name in skip if "/" not in name}
+        self.skip_patterns = [name.partition("/")[::2] for name in skip if "/" in name]
+        self.gm: Any = None
+        self.path = ""
+        self.stack: list[PassReport] = []
+
+    @property
+    def inside(self) -> str:
+        """The pass that is running, "" between passes."""
+        return self.stack[-1].name if self.stack else ""
+
+    def around(self, name: str, gm: Any, call: Callable[[], Any], skipped: Any = None) -> Any:
+        """Runs one pass and reports it, or returns `skipped` for it."""
+        own = _ALIASES.get((self.stage, name), name)
+        report = PassReport(self.stage, own, self.path, name if own != name else "", self.inside)
+        self.reports.append(report)
+        row = known(self.stage, own)
+        before = snapshot(gm)
+        report.nodes_before = report.nodes_after = len(before)
+        if own in self.skip or (row is not None and row.name in self.skip):
+            self._refuse(row, (node for node, *_ in before))
+            report.skipped_because = "asked for"
+            return skipped
+        self.stack.append(report)
+        start = time.perf_counter()
+        try:
+            made = call()
+        except BaseException as error:
+            report.error = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            report.seconds = time.perf_counter() - start
+            self.stack.pop()
+        compare(report, before, snapshot(made if hasattr(made, "graph") else gm))
+        return made
+
+    def match(self, entry: Any, match: Any, node: Any, call: Callable[[], Any]) -> Any:
+        """Applies what a pattern says for one match, or leaves the graph as it is."""
+        if not self.stack:
+            return call()
+        report, name = self.stack[-1], p.pattern_name(entry)
+        found = next((one for one in report.matched if one.name == name), None)
+        if found is None:
+            report.matched.append(found := Matched(name))
+        line = " ".join(user_frame(getattr(node, "stack_trace", None) or "")).strip()
+        if line and line not in found.lines and len(found.lines) < _LINES:
+            found.lines.append(line)
+        if any(group == report.name and same_pattern(name, pattern) for group, pattern in self.skip_patterns):
+            self._refuse(known(self.stage, report.name), match.nodes)
+            found.skipped += 1
+            return None
+        found.count += 1
+        return call()
+
+    @contextlib.contextmanager
+    def at_graph(self, gm: Any, path: str) -> Iterator[None]:
+        """The graph that passes run on, for those that do not get it as an argument."""
+        outer = self.gm, self.path
+        self.gm, self.path = gm, path
+        graph = gm.graph
+        seen = self.stage == "post_grad" and bool(p.setting("dce"))
+        if seen:  # a method of the graph, and no function of Inductor's
+            graph.eliminate_dead_code = functools.partial(self._dce, gm, graph.eliminate_dead_code)
+        try:
+            yield
+        finally:
+            self.gm, self.path = outer
+            if seen:
+                del graph.eliminate_dead_code
+
+    def _dce(self, gm: Any, original: Function, *args: Any, **kwargs: Any) -> Any:
+        if self.stack:
+            return original(*args, **kwargs)
+        return self.around("dce", gm, lambda: original(*args, **kwargs), skipped=False)
+
+    def _refuse(self, row: NamedPass | None, nodes: Iterable[Any]) -> None:
+        if row is None or not row.needed_for:
+            return
+        in_way = [node.name for node in nodes if str(node.target) in row.needed_for]
+        if in_way:
+            raise UsageError(
+                f"the pass {row.full_name} cannot be skipped for this graph", f"{row.needed} (node {in_way[0]})",
+                "leave it in",
+            )  # fmt: skip
+
+
+def compare(report: PassReport, before: Snapshot, after: Snapshot) -> None:
+    """Writes into the report what changed between two snapshots of a graph."""
+    report.nodes_after = len(after)
+    if len(before) == len(after) and all(
+        a is e and b is f and c is g and d is h for (a, b, c, d), (e, f, g, h) in zip(before, after, strict=True)
+    ):
+        return
+    old, new = Counter(map(_operator, before)), Counter(map(_operator, after))
+    report.removed, report.added = dict(old - new), dict(new - old)
+    were = {node: rest for node, *rest in before}
+    stayed = [(node, rest) for node, *rest in after if node in were]
+    report.rewired = sum(any(a is not b for a, b in zip(rest, were[node], strict=True)) for node, rest in stayed)
+    places = {node: place for place, (node, *_) in enumerate(before)}
+    order = [places[node] for node, _ in stayed]
+    report.reordered = any(a > b for a, b in itertools.pairwise(order))
+
+
+def _operator(row: tuple[Any, Any, Any, Any]) -> str:
+    node, target, *_ = row
+    return str(target) if node.op == "call_function" else node.op
+
+
+class _Hooks:
+    """Torch's functions replaced as long as any thread is inside; restored by the last one out, also after an error."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.entered = 0
+        self.restore: list[tuple[Any, str, Any, Any]] = []
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.entered:
+                for owner, name, make in _replacements():
+                    self._put(owner, name, make)
+            else:
+                self._switched()
+            self.entered += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.entered -= 1
+            if self.entered:
+                return
+            while self.restore:
+                owner, name, ours, original = self.restore.pop()
+                if vars(owner).get(name) is ours:  # else somebody put their own around it, which calls through
+                    setattr(owner, name, original)
+
+    def _put(self, owner: Any, name: str, make: Callable[[Function], Function]) -> None:
+        original = vars(owner)[name]
+        ours = functools.wraps(original)(make(original))
+        setattr(owner, name, ours)
+        self.restore.append((owner, name, ours, original))
+
+    def _switched(self) -> None:
+        """Passes that a setting of this thread's compile turned on since the first thread entered."""
+        there = {(id(owner), name) for owner, name, *_ in self.restore}
+        for owner, name, make in _replacements():
+            if (id(owner), name) not in there:
+                self._put(owner, name, make)
+
+
+hooks = _Hooks()
+
+
+def _replacements() -> Iterator[tuple[Any, str, Callable[[Function], Function]]]:
+    for call in p.calls():
+        yield call.owner, call.attribute, functools.partial(_called, call)
+    for method in ("apply_gm_pass", "apply_graph_pass"):
+        yield p.GraphTransformObserver, method, _observed
+    yield p.PatternMatcherPass, "apply", functools.partial(_applied, p.applied_bare())
+    yield p.group_batch_fusion, "apply_group_batch_fusion", _fused
+    yield p.pre_grad, "pass_execution_and_save", _predispatched
+    for kind in p.ENTRIES:
+        yield kind, "apply", _matched
+
+
+def _called(call: p.Call, original: Function) -> Function:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        watch = current()
+        if watch is None or watch.stage != call.stage or watch.inside != call.inside:
+            return original(*args, **kwargs)
+        gm = args[0] if hasattr(args[0], "nodes") or isinstance(args[0], p.t.fx.GraphModule) else watch.gm
+        skipped: Any = {"graph": args[0], "count": 0}.get(call.gives)
+        return watch.around(call.name, gm, lambda: original(*args, **kwargs), skipped)
+
+    return run
+
+
+def _observed(original: Function) -> Function:
+    def run(observer: Any, pass_fn: Function) -> Any:
+        watch = current()
+        if watch is None or p.stage_of(observer) not in (None, watch.stage):
+            return original(observer, pass_fn)
+        name = "group_batch_fusion_passes" if p.is_group_fusion(pass_fn) else observer.passname
+        return watch.around(name, observer.gm, lambda: original(observer, pass_fn))
+
+    return run
+
+
+def _applied(bare: dict[int, tuple[str, str]], original: Function) -> Function:
+    def run(group: Any, gm: Any) -> Any:
+        watch = current()
+        stage, name = bare.get(id(group), ("", ""))
+        if watch is None or watch.stage != stage or watch.stack:
+            return original(group, gm)
+        return watch.around(name, gm, lambda: original(group, gm), skipped=0)
+
+    return run
+
+
+def _fused(original: Function) -> Function:
+    def run(graph: Any, rule: Any) -> Any:
+        watch = current()
+        if watch is None:
+            return original(graph, rule)
+        return watch.around(p.fusion_name(rule), graph, lambda: original(graph, rule))
+
+    return run
+
+
+def _predispatched(original: Function) -> Function:
+    def run(function: Function, gm: Any, inputs: Sequence[Any], message: str) -> Any:
+        watch = current()
+        if watch is None or watch.stage != "pre_grad" or watch.stack:
+            return original(function, gm, inputs, message)
+        return watch.around(p.function_name(function), gm, lambda: original(function, gm, inputs, message))
+
+    return run
+
+
+def _matched(original: Function) -> Function:
+    def run(entry: Any, match: Any, graph: Any, node: Any) -> Any:
+        watch = current()
+        if watch is None:
+            return original(entry, match, graph, node)
+        return watch.match(entry, match, node, lambda: original(entry, match, graph, node))
+
+    return run
