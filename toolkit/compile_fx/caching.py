@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from inspect import currentframe
 from typing import Any
 
+from ...dumps.errors import UsageError
 from . import _torch as t
 from .pipeline import Pipeline
 from .work import Work
@@ -74,6 +75,8 @@ def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
     else:
         try:
             generate(work, pipeline)
+        except UsageError:
+            raise  # of our own, such as a pass that this graph cannot do without
         except Exception as error:  # noqa: BLE001
             raise t.InductorError(error, currentframe()).with_traceback(error.__traceback__) from None
     _tell(work, pipeline, info, started_ns, remote)

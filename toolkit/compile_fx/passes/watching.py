@@ -58,12 +58,13 @@ class Watch:
         self.skip_patterns = [name.partition("/")[::2] for name in skip if "/" in name]
         self.gm: Any = None
         self.path = ""
-        self.stack: list[PassReport] = []
+        self.stack: list[tuple[PassReport, Any]] = []
+        """The passes that run now, each inside the one before, with its graph."""
 
     @property
     def inside(self) -> str:
         """The pass that is running, "" between passes."""
-        return self.stack[-1].name if self.stack else ""
+        return self.stack[-1][0].name if self.stack else ""
 
     def around(self, name: str, gm: Any, call: Callable[[], Any], skipped: Any = None) -> Any:
         """Runs one pass and reports it, or returns `skipped` for it."""
@@ -77,7 +78,7 @@ class Watch:
             self._refuse(row, (node for node, *_ in before))
             report.skipped_because = "asked for"
             return skipped
-        self.stack.append(report)
+        self.stack.append((report, getattr(gm, "graph", gm)))
         start = time.perf_counter()
         try:
             made = call()
@@ -90,11 +91,11 @@ class Watch:
         compare(report, before, snapshot(made if hasattr(made, "graph") else gm))
         return made
 
-    def match(self, entry: Any, match: Any, node: Any, call: Callable[[], Any]) -> Any:
+    def match(self, entry: Any, match: Any, graph: Any, node: Any, call: Callable[[], Any]) -> Any:
         """Applies what a pattern says for one match, or leaves the graph as it is."""
-        if not self.stack:
+        if not self.stack or graph is not self.stack[-1][1]:  # the graph of a replacement, which is traced meanwhile
             return call()
-        report, name = self.stack[-1], p.pattern_name(entry)
+        report, name = self.stack[-1][0], p.pattern_name(entry)
         found = next((one for one in report.matched if one.name == name), None)
         if found is None:
             report.matched.append(found := Matched(name))
@@ -277,6 +278,6 @@ def _matched(original: Function) -> Function:
         watch = current()
         if watch is None:
             return original(entry, match, graph, node)
-        return watch.match(entry, match, node, lambda: original(entry, match, graph, node))
+        return watch.match(entry, match, graph, node, lambda: original(entry, match, graph, node))
 
     return run
