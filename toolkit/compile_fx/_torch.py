@@ -17,6 +17,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -50,14 +51,18 @@ from torch._functorch.aot_autograd import (
     aot_module_simplified,
     make_boxed_func,
 )  # fmt: skip
+from torch._functorch.compile_utils import fx_graph_cse
 from torch._guards import CompileContext, TracingContext, tracing
 from torch._inductor import compile_fx as _stock
-from torch._inductor import config, metrics
+from torch._inductor import config, ir, metrics
 from torch._inductor import debug as inductor_debug
 from torch._inductor.async_compile import AsyncCompile, CompiledTritonKernels
 from torch._inductor.codecache import FxGraphCache as _FxGraphCache
-from torch._inductor.codecache import output_code_log
+from torch._inductor.codecache import code_hash, output_code_log
+from torch._inductor.codegen import cpp as codegen_cpp
+from torch._inductor.codegen import triton as codegen_triton
 from torch._inductor.codegen.common import get_wrapper_codegen_for_device, init_backend_registration
+from torch._inductor.constant_folding import ConstantFolder, constant_fold, replace_node_with_constant
 from torch._inductor.debug import DebugContext, create_mapping_pre_post_grad_nodes, save_args_for_compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.exc import InductorError
@@ -74,6 +79,7 @@ from torch._inductor.output_code import (
     OutputCode,
     set_tracing_context_output_strides,
 )  # fmt: skip
+from torch._inductor.runtime.runtime_utils import cache_dir
 from torch._inductor.triton_bundler import TritonBundler
 from torch._inductor.utils import (
     BoxedBool,
@@ -96,6 +102,8 @@ from torch.fx.experimental.symbolic_shapes import SymExprPrinter, free_unbacked_
 from torch.fx.graph import CodeGen
 from torch.fx.graph import _PyTreeCodeGen as PyTreeCodeGen
 from torch.utils import _pytree as pytree
+from torch.utils._ordered_set import OrderedSet
+from torch.utils._python_dispatch import _disable_current_modes as modes_off
 
 distributed_autotune: Any = None
 with contextlib.suppress(ImportError):  # not in every torch
@@ -207,6 +215,32 @@ def step_log() -> Callable[..., None]:
     return dynamo_logging.get_step_logger(stock.log)
 
 
+def freezing() -> Any:
+    """Torch's passes that freeze, with their patterns: imported when something is frozen."""
+    from torch._inductor import freezing, freezing_utils
+    from torch._inductor.fx_passes.freezing_patterns import freezing_passes
+
+    return freezing, freezing_utils, freezing_passes
+
+
+def ahead() -> Any:
+    """What only a compile ahead of time needs of export and packaging, imported then."""
+    from torch._export.utils import _compiling_state_context, _detect_fake_mode_from_gm
+    from torch._functorch._aot_autograd.subclass_parametrization import unwrap_tensor_subclass_parameters
+    from torch._guards import compile_context
+    from torch._inductor import package, utils
+    from torch._library import fake_class_registry, opaque_object
+    from torch.export._unlift import _unlift
+    from torch.export.unflatten import _assign_attr, _AttrKind
+
+    return SimpleNamespace(
+        compiling_state=_compiling_state_context, fake_mode_of=_detect_fake_mode_from_gm,
+        unwrap_subclasses=unwrap_tensor_subclass_parameters, compile_context=compile_context, package=package,
+        utils=utils, unlift=_unlift, assign=_assign_attr, kinds=_AttrKind, fake_classes=fake_class_registry,
+        is_opaque_type=opaque_object.is_opaque_type,
+    )  # fmt: skip
+
+
 def is_tensor_or(value: Any, *others: type) -> bool:
     return isinstance(value, (torch.Tensor, *others))
 
@@ -214,3 +248,117 @@ def is_tensor_or(value: Any, *others: type) -> bool:
 def static_of_forward(fixed: int) -> Sequence[int]:
     """Indices of inputs whose memory stays where it is: parameters and buffers."""
     return stock.get_static_input_idxs(fixed)
+
+
+def known_true(condition: Any) -> bool:
+    """Whether a condition, perhaps on symbolic sizes, holds by what is already known: no guard is added."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
+def hint_of(value: Any) -> int | None:
+    """An integer, or the one that a symbolic one stood for when it was traced; None where there is none. No guard is added."""
+    if not isinstance(value, torch.SymInt):
+        return int(value)
+    hint = value.node.hint
+    return hint if isinstance(hint, int) else None
+
+
+def storage_id(tensor: torch.Tensor) -> int | None:
+    """What tensors on one storage have in common, fake ones too; None for those without a storage."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):  # sparse, opaque
+        return None
+
+
+def is_fake(value: Any) -> bool:
+    from torch._subclasses.fake_tensor import is_fake
+
+    return is_fake(value)
+
+
+def bisector_disables_cudagraphs() -> bool:
+    """Torch's own bisector counts each time that it is asked."""
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    return CompilerBisector.disable_subsystem("inductor", "cudagraphs")
+
+
+def tell_cudagraphs_skipped(reason: str) -> None:
+    """Torch's log, counter and metric of a skip. Raises RuntimeError where the setting `cudagraph_or_error` asks for that."""
+    from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+
+    log_cudagraph_skip_and_bump_counter(reason)
+
+
+def customized_partition_wrapper() -> Callable[..., Any] | None:
+    """What the user set by `set_customized_partition_wrappers`, where graphs are partitioned."""
+    from torch._inductor.utils import _unstable_customized_partition_wrapper as customized
+
+    return customized.wrapper if config.graph_partition else None
+
+
+def partition_wrapper_metadata(count: int, index: int) -> Any:
+    from torch._inductor.utils import CUDAGraphWrapperMetadata
+
+    return CUDAGraphWrapperMetadata(count, index)
+
+
+def placeholder_info(name: str) -> Any:
+    """What torch's trees know of an input: here a name alone, for a value that one partition hands to another."""
+    from torch._inductor.cudagraph_utils import PlaceholderInfo
+
+    return PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
+
+
+def tree_of_cudagraphs(call: Any, inputs: list[Any], static: Sequence[int], **facts: Any) -> Callable[[list[Any]], Any]:
+    """Torch's CUDA graph trees around one function."""
+    from torch._inductor.cudagraph_trees import cudagraphify_impl
+
+    return cudagraphify_impl(call, inputs, static, **facts)
+
+
+def tree_manager(device_index: int) -> Any:
+    """The manager that a forward in a tree has made."""
+    from torch._inductor.cudagraph_trees import get_manager
+
+    return get_manager(device_index, create_if_none_exists=False)
+
+
+def cudagraph_unsafe_ops() -> frozenset[str]:
+    """Operators by name that torch never records."""
+    from torch._inductor.utils import FORBIDDEN_CUDAGRAPH_OPS
+
+    return FORBIDDEN_CUDAGRAPH_OPS
+
+
+def as_one_operator(compiled: Any) -> Callable[[list[Any]], Any]:
+    """The compiled call, seen by dispatch modes as one operator (the setting `wrap_inductor_compiled_regions`)."""
+    from torch._higher_order_ops import wrap
+    from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+    call = shown = compiled.current_callable
+    region = getattr(compiled, "compile_region_name", None)
+    if hasattr(wrap, "InductorCompiledCallable"):  # 2.13: with the graph, for fake values
+        _restore_graph(compiled)
+        shown = wrap.InductorCompiledCallable(call, compiled._original_gm, compile_region_name=region)
+    named = {"name": region} if region is not None and shown is not call else {}
+
+    def run(inputs: list[Any]) -> Any:
+        return wrap.inductor_compiled_code(shown, inputs, **named) if is_in_torch_dispatch_mode() else call(inputs)
+
+    return run
+
+
+def _restore_graph(compiled: Any) -> None:
+    """From a cache the graph comes as bytes."""
+    if compiled._original_gm is None and compiled._serialized_original_gm is not None:
+        from torch.fx._graph_pickler import GraphPickler
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+        compiled._original_gm = GraphPickler.loads(compiled._serialized_original_gm, mode)
+        compiled._original_gm.recompile()
+        compiled._serialized_original_gm = None

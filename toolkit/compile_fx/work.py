@@ -30,6 +30,10 @@ class Work:
     skip_invoke_subgraph: bool = False
     """For joint: graphs of invoke_subgraph have had these passes already."""
     compile_region_name: str | None = None
+    at_end: Callable[[Work], None] | None = None
+    """For joint: freezing, which comes behind the passes."""
+    export: Callable[[Work], None] | None = None
+    """For capture, ahead of time: what captures an inference graph for a library."""
     halves: tuple[Any, Any] | None = None
     """After partition: forward and backward."""
     inputs_to_check: Sequence[int] = ()
@@ -56,6 +60,11 @@ class Work:
     compiled: Any = None
     """What torch calls an OutputCode; a callable that takes one list."""
     constants: Any = None
+    to_align: Sequence[int] = ()
+    """After align: inputs that a wrapper looks at before each call, if nothing is recorded."""
+    tell_align: Callable[[str], None] | None = None
+    recorded: bool = False
+    """After cudagraphs: calls are recorded, and a recording sees to its inputs itself."""
     cache: str = "off"
     """What the FX graph cache said: off, bypass, miss or hit, with the reason or the key behind it."""
     cache_detail: str = ""

@@ -1,7 +1,7 @@
 """`aot_inductor`: Inductor's code as one shared library in C++, loaded and run, for graphs of every stage.
 
-Forward and backward graphs are compiled ahead of time each on its own, Dynamo's through AOTAutograd into two libraries. Takes
-tensors alone, on the CPU: a graph with sizes among its inputs or results, or on a GPU, is skipped.
+Forward and backward graphs are compiled ahead of time each on its own, Dynamo's through AOTAutograd into two libraries, by the
+stages of `compile_fx`. Takes tensors alone, on the CPU or a CUDA GPU: a graph with sizes among its inputs or results is skipped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import torch
 from torch import fx
 
 from .._torch import is_number, mode_of
+from ..compile_fx.entering import enter
+from ..compile_fx.pipeline import Pipeline
 from ..spec import ReplaySpec
 from . import _torch
 from .base import Compiled
@@ -31,9 +33,11 @@ class AotInductor(Inductor):
         return super().unavailable(spec) or _torch.lacks_aot_inductor()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        moved = spec.device is not None and torch.device(spec.device).type != "cpu"
-        if moved or any(value.device.type != "cpu" for value in _tensors(gm)):
-            return "one graph ahead of time is built for the CPU only; on another device AOTInductor needs the whole program"
+        devices = {spec.device.partition(":")[0]} if spec.device else {value.device.type for value in _tensors(gm)}
+        if other := sorted(devices - {"cpu", "cuda", "meta"}):
+            return f"a library ahead of time is built for the CPU and for CUDA, and the graph is on {other[0]}"
+        if "cuda" in devices and not torch.cuda.is_available():
+            return "the graph is on a CUDA device, whose kernels are tuned when they are compiled, and there is none here"
         if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
@@ -51,7 +55,7 @@ class AotInductor(Inductor):
         if needs_decomposing(gm, spec):  # asked before arguments are added that only Inductor's own graphs have
             gm = decomposed_copy(gm, fake_inputs, mode)
         kwargs = {**spec.compile_kwargs, "cpp_wrapper": True, "cudagraphs": False}
-        return super().build(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs))
+        return enter(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs), Pipeline())
 
 
 def _tensors(gm: fx.GraphModule) -> Iterator[torch.Tensor]:

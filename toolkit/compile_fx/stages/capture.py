@@ -14,4 +14,7 @@ if TYPE_CHECKING:
 
 def run(work: Work, pipeline: Pipeline) -> None:
     """Sets `work.compiled`. `work.kwargs` are AOTAutograd's; the stages behind this one run inside it."""
+    if work.export is not None:
+        work.export(work)
+        return
     work.compiled = t.dynamo_common.aot_autograd(**work.kwargs)(work.gm, work.inputs)

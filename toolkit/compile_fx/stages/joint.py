@@ -19,3 +19,5 @@ def run(work: Work, pipeline: Pipeline) -> None:
         "_recursive_joint_graph_passes", log_pt2_compile_event=True, dynamo_compile_column_us="joint_graph_pass_time_us"
     ):
         work.gm = recursing.joint(work.gm, skip_invoke_subgraph=work.skip_invoke_subgraph, device=next(iter(devices)))
+    if work.at_end is not None:
+        work.at_end(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import _torch as t
+from ..constants import split_const_gm
 
 if TYPE_CHECKING:
     from ..pipeline import Pipeline
@@ -53,7 +54,7 @@ def _common(work: Work) -> dict[str, Any]:
 
 def _constants_first(work: Work) -> dict[str, Any]:
     """Ahead of time with folding at run time: the part that only depends on constants is lowered and written apart."""
-    constants, places = t.stock.split_const_gm(work.gm, skip_folding_node_fn=_is_script_object)
+    constants, places = split_const_gm(work.gm, skip_folding_node_fn=_is_script_object)
     lowering = t.GraphLowering(constants, example_inputs=[], is_const_graph=True, **_common(work))
     with t.V.set_graph_handler(lowering), t.V.set_extern_kernel_nodes([]):
         lowering.run()
