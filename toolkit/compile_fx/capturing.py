@@ -15,6 +15,7 @@ from typing import Any
 
 from . import _torch as t
 from .freezing import frozen_compiler
+from .input_names import keep_names
 from .pipeline import Pipeline
 from .work import Work
 
@@ -65,6 +66,7 @@ class Compilers:
 
         extra = self.extra
         with t.dynamo_timed("compile_fx.<locals>.bw_compiler"), compile_lock, contextlib.ExitStack() as stack:
+            keep_names(gm, self.model)
             show_outputs(gm, all_of_them=t.config.bw_outputs_user_visible)
             override = getattr(extra, "cudagraphs_bwd_override", None)
             cudagraphs = extra.cudagraphs if override is None else t.BoxedBool(override)
@@ -113,6 +115,7 @@ class Compilers:
         return arguments
 
     def _forward(self, gm: Any, inputs: Sequence[Any], *, is_inference: bool) -> Any:
+        keep_names(gm, self.model)
         originals = _outputs(self.model if isinstance(self.model, t.fx.GraphModule) else gm)
         if is_inference:
             gm = self._joint_of_inference(gm, inputs)

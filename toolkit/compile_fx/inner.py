@@ -16,8 +16,9 @@ from typing import Any
 
 from ...dumps.errors import UsageError
 from . import _torch as t
-from . import caching
+from . import caching, finishing
 from .alignment import inputs_to_check
+from .errors import carried
 from .pipeline import Pipeline, Stopped, Unfinished
 from .work import Work
 
@@ -52,6 +53,9 @@ def compile_inner(
             )
         except Stopped:
             return Unfinished(pipeline.until or "")
+        except Exception as error:
+            carried(error)  # what wraps the error of a stage has its account, too
+            raise
 
 
 def _compile(
@@ -79,8 +83,10 @@ def _compile(
         caching.load_or(work, pipeline, _generate)
         if isinstance(work.compiled, t.CompiledFxGraph) and t.OUTPUT_TAKES_REGION:
             work.compiled.compile_region_name = compile_region_name
+        finishing.begin(work)
         pipeline.run("align", work)
         pipeline.run("cudagraphs", work)
+        finishing.finish(work)
         policy = getattr(t.config, "cudagraph_policy", None)
         if policy is not None:
             work.compiled = policy.wrap_output(work.compiled)

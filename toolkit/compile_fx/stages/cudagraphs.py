@@ -1,14 +1,148 @@
-"""CUDA graphs: where asked for and possible, the call is recorded and replayed."""
+"""CUDA graphs: where asked for and possible, the call is recorded and replayed; where not, the report says why, with the
+user's line.
+
+The order of what is asked is stock's: the user's partition wrapper, the policy, what lowering found, torch's bisector,
+what the compiled graph says of itself. A forward that is not recorded turns its backward's off, too.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .. import _torch as t
+from ..cudagraphs import reasons, recorders
+from ..cudagraphs.trees import telling_backward
+from ..cudagraphs.unfit import unfit_nodes
+from ..finishing import later
+from ..input_names import listed, names_of
 
 if TYPE_CHECKING:
     from ..pipeline import Pipeline
     from ..work import Work
 
+_NOT_ASKED = "not asked for (triton.cudagraphs)"
+
 
 def run(work: Work, pipeline: Pipeline) -> None:
-    """Wraps `work.compiled`."""
-    work.compiled.post_compile(work.inputs, work.constants, work.kwargs)
+    """Wraps `work.compiled` and sets `work.recorded`, or says why not."""
+    if not isinstance(work.compiled, t.CompiledFxGraph):
+        work.notes.append("not used: code ahead of time is not recorded")
+    elif (wrapper := t.customized_partition_wrapper()) is not None:
+        _customized(work, wrapper)
+    elif (why := _refused(work)) is not None:
+        work.notes.append(f"not used: {why}")
+        if not work.kwargs["is_backward"] and why != _NOT_ASKED:
+            reasons.keep(work.kwargs["cudagraphs"], why)
+    else:
+        _put_on(work, pipeline)
+
+
+def _customized(work: Work, wrapper: Any) -> None:
+    count = len(work.compiled.compiled_fn_runner.partitions)
+    facts = [t.partition_wrapper_metadata(count, index) for index in range(count)]
+    work.compiled.recursively_apply_fns([partial(_call_wrapper, wrapper, one) for one in facts])
+    work.notes.append(f"left to the customized partition wrapper, for {count} partitions")
+
+
+def _call_wrapper(wrapper: Any, facts: Any, call: Any) -> Any:
+    return wrapper(call, facts)
+
+
+def _refused(work: Work) -> str | None:
+    """Why nothing is recorded, in a sentence; None when it can be. Turns off what the forward and the backward share."""
+    compiled, box = work.compiled, work.kwargs["cudagraphs"]
+    policy = getattr(t.config, "cudagraph_policy", None)
+    if policy is not None and not policy.should_wrap(compiled):
+        _count_skip()
+        t.BoxedBool.disable(box)
+        return "the CUDAGraphPolicy leaves this graph alone"
+    found = compiled.disabled_cudagraphs_reason
+    if not box:
+        if found:
+            return _sentence(work, found)
+        of_forward = reasons.of_forward(box)
+        return f"its forward is not recorded ({of_forward})" if of_forward else _NOT_ASKED
+    if found:
+        _skip(work, f"skipping cudagraphs due to {found}")
+        return _sentence(work, found)
+    return _refused_behind_lowering(work, split=policy is None and bool(t.config.graph_partition))
+
+
+def _refused_behind_lowering(work: Work, *, split: bool) -> str | None:
+    compiled, box = work.compiled, work.kwargs["cudagraphs"]
+    if t.bisector_disables_cudagraphs():
+        t.BoxedBool.disable(box)
+        _tell_tree(work)
+        t.tell_cudagraphs_skipped("skipping cudagraphs due to bisector")
+        return "torch's bisector has them off"
+    failed = compiled.cudagraph_info.cudagraph_fail_reasons
+    if failed or (split and not compiled.partition_maps):
+        t.BoxedBool.disable(box)
+        _tell_tree(work)
+        if failed and not split and "cuda" in compiled.device_types:
+            better = compiled.disabled_cudagraphs_reason
+            t.tell_cudagraphs_skipped(better or f"skipping cudagraphs due to {failed}")
+        return "; ".join(_sentence(work, reason) for reason in failed) or _nothing_left(work)
+    return None
+
+
+def _put_on(work: Work, pipeline: Pipeline) -> None:
+    compiled, names, tell = work.compiled, names_of(work.gm), later(pipeline, "cudagraphs", work)
+    policy = getattr(t.config, "cudagraph_policy", None)
+    constants = work.constants.unwrap(compiled)
+    facts = recorders.facts_of(compiled, constants, names)
+    device = work.kwargs["boxed_forward_device_index"] if work.kwargs["is_backward"] else _forward_device(work)
+    recorders.prepare(compiled, work.inputs, device)
+    work.recorded = True
+    if policy is not None:
+        recorders.put_on_whole(compiled, facts, work.inputs, policy, tell)
+        work.notes.append("left to the CUDAGraphPolicy")
+        return
+    count = 1
+    if t.config.graph_partition:
+        count = recorders.put_on_partitions(compiled, facts, tell)
+    else:
+        recorders.put_on_whole(compiled, facts, work.inputs, None, tell)
+    how = "by torch's trees: warm-up at the first call, recorded at the second"
+    if not t.config.triton.cudagraph_trees:
+        how = "at the first call"
+    at = listed(unfit_nodes(work.gm), 4)
+    work.notes.append(f"recorded as {count} graph{'s' if count > 1 else ''} {how}" + (f"; split at {at}" if at else ""))
+
+
+def _forward_device(work: Work) -> Any:
+    return work.kwargs.get("boxed_forward_device_index")
+
+
+def _tell_tree(work: Work) -> None:
+    """A backward that runs although it is not recorded: torch's tree of its forward has to know."""
+    if work.kwargs["is_backward"] and t.config.triton.cudagraph_trees:
+        device = work.kwargs["boxed_forward_device_index"].value
+        work.compiled.current_callable = telling_backward(work.compiled.current_callable, device)
+
+
+def _skip(work: Work, reason: str) -> None:
+    t.BoxedBool.disable(work.kwargs["cudagraphs"])
+    if "cuda" in work.compiled.device_types:
+        t.tell_cudagraphs_skipped(reason)
+    else:
+        _count_skip()
+
+
+def _count_skip() -> None:
+    t.counters["inductor"]["cudagraph_skips"] += 1
+
+
+def _nothing_left(work: Work) -> str:
+    if "cuda" not in work.compiled.device_types:
+        return "no CUDA device in this graph"
+    at = listed(unfit_nodes(work.gm), 4)
+    return "no part of the graph can be recorded" + (f": {at}" if at else "")
+
+
+def _sentence(work: Work, reason: str) -> str:
+    compiled = work.compiled
+    static = set(compiled.fx_kwargs.get("static_input_idxs") or ()) if t.config.triton.cudagraph_trees else set[int]()
+    mutated = [index for index in compiled.mutated_input_idxs if index not in static]
+    return reasons.sentence(reason, names_of(work.gm), mutated, work.inputs, compiled.device_types)
