@@ -1,0 +1,32 @@
+"""Capture: graphs of plain functions and modules, with no `torch.compile` in between.
+
+`inference_graph` and `joint_graph` trace through AOTAutograd's rules: functional ATen operators, mutations of inputs as outputs,
+aliases and tensor subclasses taken apart, every input and output described. Importing this package imports no torch.
+
+>>> captured = joint_graph(model, (x,))
+>>> [(item.name, item.role, item.source) for item in captured.inputs_described]
+[('primals_1', 'parameter', "self.weight"), ('primals_2', 'user', ...), ('tangents_1', 'tangent', ...)]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .aot import inference_graph, joint_graph
+    from .captured import Captured
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("inference_graph", "joint_graph"):
+        from . import aot
+
+        return getattr(aot, name)
+    if name == "Captured":
+        from .captured import Captured
+
+        return Captured
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Captured", "inference_graph", "joint_graph"]

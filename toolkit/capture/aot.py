@@ -1,0 +1,213 @@
+# pyright: basic
+"""AOT dispatch: a function or a module as one functional graph, with or without its backward.
+
+The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; what is mutated and aliased found by a first run;
+mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be functional; dead code
+removed. Each is a line below. Source of the order: torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
+
+>>> captured = joint_graph(torch.nn.Linear(2, 2), (torch.randn(3, 2),))
+>>> captured.module.print_readable()
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ...dumps.errors import UsageError
+from . import _torch as t
+from .captured import Captured
+from .descriptions import inputs_of, outputs_of
+
+
+def inference_graph(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None, keep_mutations: bool = False, dynamic: bool = False,
+) -> Captured:  # fmt: skip
+    """The graph of `f(*args, **kwargs)` without a backward, gradients off.
+
+    `f` is a function or a module, `args` and `kwargs` its arguments in any nesting. What it writes to inputs are extra
+    outputs, in front; with `keep_mutations` they stay writes (`copy_`) at the end of the graph. `dynamic` gives sizes
+    symbols. Raises UsageError for arguments that cannot be traced, and whatever `f` raises.
+    """
+    with torch.no_grad():
+        return _capture(f, args, kwargs, decompositions, keep_mutations=keep_mutations, joint=False, dynamic=dynamic)
+
+
+def joint_graph(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None, dynamic: bool = False,
+) -> Captured:  # fmt: skip
+    """The graph of `f(*args, **kwargs)` and its backward: inputs, then tangents in; outputs, then gradients out.
+
+    Every output that requires a gradient gets a tangent. Raises UsageError where nothing requires a gradient, and whatever
+    `f` raises.
+    """
+    with torch.enable_grad():
+        return _capture(f, args, kwargs, decompositions, keep_mutations=False, joint=True, dynamic=dynamic)
+
+
+class _Function(torch.nn.Module):
+    """A function where a module is wanted."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        super().__init__()
+        self._called = f
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._called(*args, **kwargs)
+
+
+def _capture(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, decompositions: Any, *,
+    keep_mutations: bool, joint: bool, dynamic: bool,
+) -> Captured:  # fmt: skip
+    module = f if isinstance(f, torch.nn.Module) else _Function(f)
+    real = [*module.parameters(), *module.buffers(), *t.pytree.tree_leaves((tuple(args), dict(kwargs or {})))]
+    given, named = (tuple(args), dict(kwargs or {}))
+    if dynamic:
+        given, named = _with_symbols((given, named))
+    with contextlib.ExitStack() as stack:
+        prepared = t.prepare(module, given, named, dict(decompositions or {}), keep_mutations)
+        state = t.state(stack, prepared)
+        if joint and not state.needs_autograd:
+            raise UsageError(
+                "there is no joint graph", "no output requires a gradient",
+                "call inference_graph, or give parameters or inputs that require one",
+            )  # fmt: skip
+        described_call = _describing(prepared[0])
+        function, state.flat_args, state.flat_args_descs, state.fw_metadata = t.pre_compile(
+            t.wrappers_for_dispatch(state.needs_autograd), described_call, state.flat_args, state.flat_args_descs,
+            state.aot_config, fw_metadata=state.fw_metadata,
+        )  # fmt: skip
+        state.fw_metadata.deterministic = torch.are_deterministic_algorithms_enabled()
+        gm, inputs, described = (_joint if joint else _inference)(function, state)
+    return _described(gm, inputs, described, real, state, prepared, "joint" if joint else "inference")
+
+
+def _describing(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a description of each of its outputs."""
+
+    @t.simple_wraps(call)
+    def described(*args: Any) -> Any:
+        made = call(*args)
+        return made, type(made)(t.PlainAOTOutput(index) for index in range(len(made)))
+
+    return described
+
+
+def _inference(function: Callable[..., Any], state: Any) -> tuple[Any, Any, Any]:
+    config, metadata = state.aot_config, state.fw_metadata
+    traced = t.fn_input_mutations_to_outputs(
+        function, state.flat_args_descs, metadata, keep_data_input_mutations=config.keep_inference_input_mutations
+    )
+    traced, args, described = _desugared(traced, state.flat_args, state.flat_args_descs, function, state, joint=False)
+    inputs = t.detached(args)
+    gm = t.trace(traced, args, described, config)
+    copies = t.assert_functional_graph(gm.graph)
+    t.order_streams(gm, metadata, joint=False)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    if t.assert_functional_graph(gm.graph) != copies:
+        raise AssertionError("removing dead code removed a write to an input")
+    t.propagate_input_mutation_stacktraces(gm.graph)
+    if (tokens := len(metadata.tokens)) and t.functorch_config.unlift_effect_tokens:
+        t.unlift_tokens(gm, metadata, config)
+        inputs, described = inputs[tokens:], described[tokens:]
+    return gm, list(inputs), list(described)
+
+
+def _joint(function: Callable[..., Any], state: Any) -> tuple[Any, Any, Any]:
+    config, metadata = state.aot_config, state.fw_metadata
+    both = (state.flat_args, metadata.traced_tangents)
+    both_described = (state.flat_args_descs, metadata.traced_tangents_descs)
+    forward = t.fn_prepped_for_autograd(function, state.flat_args_descs, metadata, config)
+    traced: Any = t.create_joint(forward, state.flat_args_descs, aot_config=config)
+    handle = traced.handle
+    traced, args, described = _desugared(traced, both, both_described, function, state, joint=True, handle=handle)
+    inputs = t.detached(args)
+    gm = t.trace(traced, args, described, config)
+    t.assert_no_fake_params_or_buffers(gm)
+    t.copy_fwd_metadata_to_bw_nodes(gm)  # before dead code is removed, or a backward node loses its forward node
+    t.order_streams(gm, metadata, joint=True)
+    gm.graph.eliminate_dead_code()
+    t.assert_functional_graph(gm.graph)
+    gm.recompile()
+    return gm, t.pytree.tree_leaves(inputs), t.pytree.tree_leaves(described)
+
+
+def _desugared(
+    traced: Any, args: Any, described: Any, original: Any, state: Any, *, joint: bool, handle: Any = None
+) -> tuple[Any, Any, Any]:
+    """The function on functional plain tensors: functionalised, subclasses taken apart, effect tokens threaded through."""
+    metadata = state.fw_metadata
+    given = {"joint_fn_handle": handle} if joint else {}
+    traced, args, described = t.create_functionalized_fn(
+        traced, args, described, meta=metadata, aot_config=state.aot_config, trace_joint=joint, **given
+    )
+    plain = t.aot_dispatch_subclass(traced, args, described, is_joint_structure=joint, meta=metadata, fw_only=original)
+    return t.handle_effect_tokens_fn(
+        plain.plain_tensor_trace_fn, plain.plain_tensor_args, plain.plain_tensor_args_descs, meta=metadata,
+        trace_joint=joint,
+    )  # fmt: skip
+
+
+def _described(
+    gm: Any, inputs: list[Any], described: Any, real: list[Any], state: Any, prepared: Any, stage: str
+) -> Captured:
+    metadata = state.fw_metadata
+    roles = inputs_of(gm, stage)
+    outputs = outputs_of(gm)
+    mutated = [
+        role.source or role.name for role, seen in zip(roles, metadata.input_info, strict=False) if seen.mutates_data
+    ]
+    aliases = (t.OutputType.alias_of_input, t.OutputType.is_input, t.OutputType.alias_of_intermediate)
+    aliased = [f"output[{index}]" for index, seen in enumerate(metadata.output_info) if seen.output_type in aliases]
+    count = len(gm.graph.find_nodes(op="placeholder"))
+    values = _real_values(inputs, real, roles, count)
+    kwargs = {} if stage == "inference" else {
+        "num_fwd_outputs": metadata.num_mutated_inp_runtime_indices + len(metadata.output_info) + metadata.num_intermediate_bases,
+        "num_orig_model_outputs": len(metadata.output_info),
+        "num_mutated_inp_runtime_indices": metadata.num_mutated_inp_runtime_indices,
+        "static_lifetime_input_indices": list(metadata.static_input_indices or ()),
+    }  # fmt: skip
+    out_spec = prepared[7].spec if prepared[7] is not None else None
+    return Captured(
+        gm, stage, inputs, values, roles, outputs, mutated, aliased, kwargs, prepared[6], out_spec, metadata
+    )
+
+
+def _real_values(inputs: list[Any], real: list[Any], roles: list[Any], count: int) -> list[Any]:
+    """The caller's values by place, where the graph's inputs are still the function's own (no subclass, no shared storage)."""
+    own = sum(role.role != "tangent" for role in roles)
+    same = own == len(real) and all(
+        isinstance(value, torch.Tensor) == isinstance(fake, torch.Tensor)
+        and (
+            not isinstance(value, torch.Tensor)
+            or (type(value) in (torch.Tensor, torch.nn.Parameter) and _fits(value, fake))
+        )
+        for value, fake in zip(real, inputs, strict=False)
+    )
+    known = [value.detach() if isinstance(value, torch.Tensor) else value for value in real] if same else [None] * own
+    return known + [None] * (count - len(known))
+
+
+def _fits(value: torch.Tensor, fake: torch.Tensor) -> bool:
+    return value.dim() == fake.dim() and value.dtype == fake.dtype
+
+
+def _with_symbols(args: Any) -> Any:
+    """The arguments as fake tensors whose sizes (but 0 and 1) are symbols; AOTAutograd then goes on in their fake mode."""
+    mode = t.FakeTensorMode(shape_env=t.ShapeEnv(), static_shapes=False)
+
+    def fake(index: int, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        context = t.StatelessSymbolicContext([t.DimDynamic.DUCK] * value.dim())
+        return mode.from_tensor(value, symbolic_context=context, source=t.ConstantSource(f"args_{index}"))
+
+    leaves, spec = t.pytree.tree_flatten(args)
+    return t.pytree.tree_unflatten([fake(index, leaf) for index, leaf in enumerate(leaves)], spec)
