@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
     "check": ("toolkit.commands.check:check", "Compare every value of a saved graph with its traced metadata."),
     "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
+    "compile": ("toolkit.commands.compile:compile", "Compile a saved graph and show every stage, and the kernels it becomes."),
     "bisect": ("toolkit.commands.bisect:bisect", "Name the pass, lowering or setting that makes a graph fail."),
     "localize": ("toolkit.commands.localize:localize", "Name the first node whose compiled value is wrong."),
     "triage": ("toolkit.commands.triage:triage", "Say which layer is to blame: a graph under every rung, a run, a script."),
@@ -48,7 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
 
-PLANNED = ("compile",)
+PLANNED: tuple[str, ...] = ()
 """Commands of the design that are not built yet; typing one says so."""
 
 DEFECT_EXIT = 70
@@ -82,8 +83,9 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
-        with formatter.section("Not built yet"):
-            formatter.write_text(" ".join(PLANNED))
+        if PLANNED:
+            with formatter.section("Not built yet"):
+                formatter.write_text(" ".join(PLANNED))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

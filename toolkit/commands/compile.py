@@ -1,0 +1,108 @@
+"""`graphdbg compile`: a saved graph through every stage of the compile path, watched, stopped, skipped, compared and written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+
+class _Help(click.Command):
+    """Ends the help with the stages, which are read where they are listed."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from ..compile_fx.stage import STAGES
+
+        with formatter.section("Stages"):
+            formatter.write_dl([(name, stage.does) for name, stage in STAGES.items()])
+
+
+@click.command(cls=_Help)
+@click.argument("graph", metavar="RUN/ID")
+@click.option("--until", metavar="STAGE", help="Stop after this stage.")
+@click.option("--skip", multiple=True, metavar="PASS",
+              help="Leave out a pass or stage, NAME or STAGE.NAME; `list` lists them; commas; can be repeated.")  # fmt: skip
+@click.option(
+    "--diff", metavar="STAGE", help="The graph before this stage beside the graph after it; runs until there."
+)
+@click.option(
+    "--emit", metavar="KIND", help="source: print the generated code, or write it with -o; runs until codegen."
+)
+@click.option("--target", metavar="DEVICE", help="Not built yet: code for a GPU that is not here, as cuda:90.")
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), metavar="DIR",
+              help="Write graphs around each stage, code, kernels and tables to a new folder.")  # fmt: skip
+@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
+              help="Seconds that the compile may take.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, also when the compile fails.")
+def compile(
+    graph: str, until: str | None, skip: tuple[str, ...], diff: str | None, emit: str | None, target: str | None,
+    folder: Path | None, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
+    """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that came of it.
+
+    \b
+    graphdbg compile run/0_0/forward                         the stages, and the kernels
+    graphdbg compile run/0_0/joint --diff joint              what the joint passes rewrote
+    graphdbg compile run/0_0/forward --skip remove_noop_ops  without a pass; does the code differ?
+    graphdbg compile run/0_0/forward --emit source -o DIR    graphs, code, one file per kernel
+
+    The graph enters at the stage where it was recorded, in a process of its own. Nothing is run, no real inputs are needed,
+    and your compile caches are neither read nor written.
+    A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint": mine}).
+    Exit code: 0 it compiled as far as asked, 1 a stage failed, 3 it needs a device or a compiler that is not here.
+    """
+    import sys
+
+    from ..compile_fx.passes import listing
+    from ..compile_fx.showing import asked
+    from ..compile_fx.showing.asking import Request
+    from ..compile_fx.showing.showing import Options, shown
+
+    names = [name for given in skip for name in given.split(",") if name]
+    if "list" in names:
+        from ...dumps.output import emit as print_data
+
+        print_data(listing(), as_json=False)
+        return
+    asked.check_emit([kind for kind in (emit or "").split(",") if kind], target)
+    saved = _one(graph)
+    asked.entry_of(saved)
+    if folder is not None:
+        asked.check_folder(folder)
+    if until is not None:
+        asked.check_stage(saved, until, "--until")
+    if diff is not None:
+        asked.check_diff(saved, diff, until)
+    asked.check_skip(saved, names)
+    if emit and until is not None:
+        asked.check_code(until)
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
+    stop = until or diff or ("codegen" if emit else None)
+    request = Request(
+        stop, names, diff or "", bool(emit) or folder is not None, folder is not None, device, list(imports), limit_s
+    )
+    raise SystemExit(shown(saved, request, Options(graph, folder, bool(emit), as_json)))
+
+
+def _one(text: str) -> SavedGraph:
+    """The graph that was named; of a run its only one, or the one that failed to compile."""
+    from ...dumps.output import say
+    from ...dumps.query import resolve, resolve_graph
+    from ...dumps.store import SavedGraph
+
+    found = resolve(text)
+    if isinstance(found, SavedGraph):
+        return found
+    failed = [one for one in found.graphs() if one.status == "failed"]
+    if len(failed) != 1:
+        return resolve_graph(text)
+    say(f"{text}: {failed[0].id}, which failed")
+    return failed[0]

@@ -1,0 +1,157 @@
+# pyright: basic
+"""Watches code generation for kernels: which nodes each is made of, what it moves and computes. The code stays what it is.
+
+Inductor tells its provenance function of every kernel as its call is written, whether or not provenance is on (that would put
+comments and handles into the code). While a stage `codegen` runs, that function is listened to at each place that calls it.
+
+>>> watch = KernelWatch()
+>>> compile_fx(gm, inputs, observers=[watch])
+>>> [(row.name, row.nodes) for row in watch.rows["inference"]]
+[('cpp_fused_relu_0', ['relu'])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...dumps.sidecar import user_frame
+from . import _torch as t
+from .kernels import DEAD, FOLDED, REWRITTEN, SIZE, VIEW, both_ways, intensity, numbered
+from .kernels_cost import cost
+from .pipeline import Observer, StageReport
+from .showing.records import KernelRow
+from .stage import Stage
+from .work import Work
+
+_HOOK = "set_kernel_post_grad_provenance_tracing"
+
+
+class KernelWatch(Observer):
+    """Collects kernels by part. `rows` in the order in which they are called; `maps` node -> kernels; `without` node -> why none.
+
+    `tell` is called with a part's name when its code is written; `name_of` gives the part of a Work another name.
+    """
+
+    def __init__(
+        self, tell: Callable[[str], None] | None = None, name_of: Callable[[Work], str] = lambda work: work.part
+    ) -> None:
+        self.tell, self.name_of = tell, name_of
+        self.rows: dict[str, list[KernelRow]] = {}
+        self.maps: dict[str, dict[str, list[str]]] = {}
+        self.without: dict[str, dict[str, str]] = {}
+        self.lines: dict[str, dict[str, str]] = {}
+        """Part -> node -> the user's line, of every node that has one."""
+        self._before: dict[str, list[str]] = {}
+        self._usual: list[tuple[Any, Any]] = []
+        self._found: list[KernelRow] = []
+
+    def before(self, stage: Stage, work: Work) -> None:
+        if stage.name == "post_grad":
+            self._before[self.name_of(work)] = [node.name for node in work.gm.graph.nodes if node.op == "call_function"]
+        if stage.name != "codegen":
+            return
+        self._found = []
+        for place, kind in ((t.codegen_cpp, "C++"), (t.codegen_triton, "Triton"), (t.inductor_debug, "")):
+            usual = getattr(place, _HOOK)
+            self._usual.append((place, usual))
+            setattr(place, _HOOK, self._listening(usual, kind))
+
+    def after(self, stage: Stage, work: Work, report: StageReport) -> None:
+        if stage.name != "codegen":
+            return
+        while self._usual:
+            place, usual = self._usual.pop()
+            setattr(place, _HOOK, usual)
+        part = self.name_of(work)
+        order = {node.name: index for index, node in enumerate(work.gm.graph.nodes)}
+        lines = {node.name: line for node in work.gm.graph.nodes if (line := line_of(node))}
+        for row in self._found:
+            row.nodes.sort(key=lambda name: order.get(name, len(order)))
+            row.lines = list(dict.fromkeys(lines[name] for name in row.nodes if name in lines))
+        self.rows[part] = numbered(self._found)
+        self.maps[part] = both_ways(self._found)
+        self.without[part] = _without(work.gm, self.maps[part], self._before.get(part, ()))
+        self.lines[part] = lines
+        if self.tell is not None:
+            self.tell(part)
+
+    def _listening(self, usual: Callable[..., Any], kind: str) -> Callable[..., Any]:
+        def listen(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> Any:
+            self._found.append(_row(node_schedule, str(kernel_name), "extern" if is_extern else kind))
+            return usual(node_schedule, kernel_name, is_extern)
+
+        return listen
+
+
+def line_of(node: Any) -> str:
+    """The user's line of a node, "model.py:41"; empty where there is none."""
+    stack = node.meta.get("stack_trace") or getattr(node, "stack_trace", None)
+    return user_frame(stack)[0] if stack else ""
+
+
+def _row(schedule: Any, name: str, kind: str) -> KernelRow:
+    if kind == "extern":
+        nodes, made = _scheduled(schedule), [schedule]
+        user_made = isinstance(schedule, getattr(t.ir, "UserDefinedTritonKernel", ()))
+        kind = "Triton" if user_made else kind
+    else:
+        nodes = [one for item in schedule if hasattr(item, "get_nodes") for one in item.get_nodes()]
+        made = [one.node for one in nodes if one.node is not None]
+        kind = kind or _language(nodes)
+    origins = list(dict.fromkeys(node for one in made for node in one.get_origins()))
+    origin = getattr(schedule, "origin_node", None) if kind == "extern" else None
+    if origin is not None:
+        origins = [origin]  # the others are what its inputs are views of
+    found = cost(nodes, origins)
+    row = KernelRow(name, kind, [node.name for node in origins])
+    row.bytes_read, row.bytes_written, row.flops, row.estimated = found
+    row.intensity = intensity(row.flops, row.bytes_read, row.bytes_written)
+    return row
+
+
+def _scheduled(kernel: Any) -> list[Any]:
+    """The scheduler's node of a library call; none where it is made while the wrapper is written."""
+    scheduler = getattr(t.V.graph, "scheduler", None)
+    known = getattr(scheduler, "name_to_node", {})
+    node = known.get(kernel.get_operation_name())
+    return [] if node is None else [node]
+
+
+def _language(nodes: Sequence[Any]) -> str:
+    device = nodes[0].get_device() if nodes else None
+    return f"generated ({device.type})" if device is not None else "generated"
+
+
+def _without(gm: Any, known: dict[str, list[str]], before: Sequence[str]) -> dict[str, str]:
+    """Nodes that no kernel names, with the reason."""
+    found: dict[str, str] = {}
+    present: set[str] = set()
+    for node in gm.graph.nodes:
+        present.add(node.name)
+        if node.op != "call_function" or node.name in known:
+            continue
+        found[node.name] = _why_none(node, known)
+    for name in before:
+        if name not in present:
+            found[name] = REWRITTEN
+    return found
+
+
+def _why_none(node: Any, known: dict[str, list[str]]) -> str:
+    value = node.meta.get("val")
+    if getattr(node.target, "__name__", "") == "getitem" and node.args and hasattr(node.args[0], "name"):
+        source = node.args[0].name
+        kernels = known.get(source)
+        return f"a result of {source}" + (f", in {', '.join(kernels)}" if kernels else "")
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return SIZE
+    if not node.users:
+        return DEAD
+    schema = getattr(node.target, "_schema", None)
+    aliases = [one.alias_info for one in schema.returns] if schema is not None else []
+    if aliases and all(one is not None and not one.is_write for one in aliases):
+        return VIEW
+    return FOLDED

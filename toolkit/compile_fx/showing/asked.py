@@ -1,0 +1,155 @@
+"""What was asked of `graphdbg compile`, checked before anything is compiled: names, order, places to write to.
+
+Every refusal is a sentence that says what there is instead. Must not import torch.
+
+>>> checked(saved, until="lowr")
+Traceback (most recent call last):
+...
+UsageError: no stage is called 'lowr': the stages are pre_grad, ... Did you mean 'lower'?
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....dumps.errors import EnvironmentLackError, UsageError
+from ....dumps.store import SavedGraph
+from ...triage.words import address
+from ..entering import first_stage
+from ..stage import NAMES, STAGES, order
+
+NOT_YET = ("ttir", "ttgir", "llir", "ptx", "cubin")
+"""Kinds of code of single Triton kernels."""
+REWRITING = tuple(name for name, stage in STAGES.items() if stage.rewrites)
+_FULL = ("dynamo", "pre_grad")
+_GRAPHS = {"pre_grad": ("dynamo",), "capture": ("pre_grad", "dynamo"), "joint": ("joint", "inference", "pre_grad", "dynamo"),
+           "partition": ("joint", "joint_passed", "pre_grad", "dynamo"),
+           "post_grad": ("forward", "backward", "inference", "joint", "dynamo")}  # fmt: skip
+_BEHIND_GRAPHS = "it makes no graph"
+
+
+def entry_of(saved: SavedGraph) -> str:
+    """The first stage that runs for a graph. Raises UsageError for one that does not enter the path."""
+    if saved.stage == "compiled_autograd":
+        traced = sibling(saved, ("dynamo", "inference", "pre_grad"))
+        fix = f"graphdbg compile {traced}" if traced else "record it with graphdbg dump --stages all"
+        raise UsageError(
+            f"{address(saved)} does not enter the compile path",
+            "a graph of compiled autograd calls into autograd itself; Dynamo traces it once more, and that graph is compiled",
+            fix,
+        )
+    training = saved.stage in ("joint", "joint_passed") and "num_fwd_outputs" in saved.record.compile_kwargs
+    return first_stage(saved.stage, training_joint=training)
+
+
+def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
+    """The address of a graph of the same compile that was recorded at the first of `stages` that there is; else empty."""
+    if saved.run is None:
+        return ""
+    head = saved.local_id.rpartition("/")[0]
+    same = [one for one in saved.run.graphs() if one.local_id.rpartition("/")[0] == head]
+    for stage in stages:
+        for one in same:
+            if one.stage == stage and one.id != saved.id:
+                return address(one)
+    return ""
+
+
+def check_stage(saved: SavedGraph, name: str, option: str) -> None:
+    """Raises UsageError for a name that is no stage, or one that this graph has behind it."""
+    order(name)
+    entered = entry_of(saved)
+    applied = saved.stage.startswith("post_grad") and name == "post_grad"
+    inference = name == "partition" and saved.stage in ("inference", "joint_passed") and order(name) >= order(entered)
+    if inference and not _has_backward(saved):
+        raise UsageError(f"{address(saved)} is not partitioned", "it is an inference graph, without a backward")
+    if order(name) >= order(entered) and not applied:
+        return
+    found = sibling(saved, _GRAPHS.get(name, ()))
+    fix = (
+        f"graphdbg compile {found} {option} {name}"
+        if found
+        else f"record it with graphdbg dump --stages {_recorded(name)}"
+    )
+    raise UsageError(f"{address(saved)} was recorded after {name}", "that stage does not run for it any more", fix)
+
+
+def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
+    """Raises UsageError where there are no graphs before and after a stage to compare."""
+    order(stage)
+    if stage not in REWRITING:
+        why = {
+            "capture": "it makes other graphs of the one that it takes",
+            "partition": "it makes two graphs of one: graphdbg diff compares saved ones",
+        }.get(stage, f"{_BEHIND_GRAPHS}: --emit source shows what comes of it")
+        raise UsageError(f"--diff {stage} has nothing to compare", why, f"--diff takes {', '.join(REWRITING)}")
+    check_stage(saved, stage, "--diff")
+    if until is not None and order(until) < order(stage):
+        raise UsageError(
+            f"--diff {stage} needs {stage} to run", f"--until {until} stops before it", "leave --until out"
+        )
+
+
+def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
+    """Raises UsageError for what is no stage and no pass, cannot be skipped, or lies behind this graph."""
+    from ..passes.names import asked, resolve
+
+    stages, _ = asked(names)
+    for name in sorted(stages):
+        if needed := STAGES[name].needed:
+            before = [one for one in REWRITING if order(one) < order(name) and order(one) >= order(entry_of(saved))]
+            fix = f"--until {before[-1]} stops before it" if before else "leave it in"
+            raise UsageError(f"cannot skip {name}", needed, fix)
+        check_stage(saved, name, "--skip")
+    for name in names:
+        if name in STAGES:
+            continue
+        found = sorted({stage for stage, _ in resolve(name)}, key=order)
+        if all(order(stage) < order(entry_of(saved)) for stage in found):
+            check_stage(saved, found[-1], f"--skip {name} --until")
+
+
+def check_emit(kinds: Sequence[str], target: str | None) -> None:
+    """Raises UsageError for kinds of code that are unknown or not there yet."""
+    for kind in kinds:
+        if kind in NOT_YET:
+            raise UsageError(f"--emit {kind} is not built yet", "only the source can be written", "--emit source")
+        if kind != "source":
+            raise UsageError(
+                f"--emit knows no {kind!r}", "it takes source; ttir, ttgir, llir, ptx and cubin are not built yet"
+            )
+    if target is not None:
+        fix = "leave it out: --emit source gives the code for the graph's own device"
+        raise UsageError("--target is not built yet", "it belongs to the stages of Triton, which come next", fix)
+
+
+def check_folder(folder: Path) -> None:
+    """Raises before anything is compiled where `folder` cannot be made."""
+    if folder.exists():
+        raise UsageError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
+    parent = next(one for one in folder.absolute().parents if one.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise EnvironmentLackError(f"cannot write {folder}", f"{parent} cannot be written to", "choose another place")
+
+
+def _has_backward(saved: SavedGraph) -> bool:
+    return "num_fwd_outputs" in saved.record.compile_kwargs
+
+
+def _recorded(stage: str) -> str:
+    return ",".join(
+        dict.fromkeys(("dynamo" if stage == "pre_grad" else stage if stage == "joint" else "forward", "dynamo"))
+    )
+
+
+def not_run_after(until: str) -> list[str]:
+    """The stages that a compile leaves out."""
+    return list(NAMES[order(until) + 1 :])
+
+
+def check_code(until: str) -> None:
+    """Raises UsageError where a compile stops before there is code to print."""
+    if order(until) < order("codegen"):
+        raise UsageError("--emit source needs the code", f"--until {until} stops before codegen", "leave --until out")

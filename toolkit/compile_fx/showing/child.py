@@ -1,0 +1,139 @@
+# pyright: basic
+"""What a child does for `graphdbg compile`: compiles a saved graph for fake inputs and tells of each stage as it goes.
+
+No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are made up. Must
+run in a child: a compile may not live through it. No compile cache is read or written.
+
+>>> server.call("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", "lines": "rows.jsonl", ...})
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ....dumps import live
+from ....dumps.errors import EnvironmentLackError, GraphdbgError
+from ....dumps.store import SavedGraph, load_graph
+from ... import _torch
+from ...copying import copy_graph
+from ...imports import import_modules
+from ...isolation.child import failure_of, is_memory_error, mark
+from ...live_case import live_case
+from ...relaid import follow_saved
+from ...rungs._torch import patterns_without_device
+from ...spec import ReplaySpec
+from ...surroundings import in_force
+from ..telling import Lines, Teller, Wanted
+from .records import Trouble
+
+PAST_CODE = ("load", "align", "cudagraphs")
+"""Stages that need the graph's own device."""
+
+
+class _Case(NamedTuple):
+    gm: Any
+    fakes: list[Any]
+    spec: ReplaySpec
+    notes: list[str]
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """Compiles; returns {} when all went well or a stage failed, which the lines then say. Raises what a user can mend."""
+    lines = Lines(Path(payload["lines"]))
+    mark("load the graph")
+    import_modules(payload["imports"])
+    saved = load_graph(payload["path"])
+    case = _case(saved, payload["device"])
+    teller = Teller(lines, Path(payload["folder"]), Wanted(**payload["wanted"]))
+    devices = sorted({value.device.type for value in case.fakes if isinstance(value, torch.Tensor)})
+    lacking = [device for device in devices if device != "cpu" and not _has(device)]
+    until = payload["until"]
+    if lacking and until is None:
+        until = "codegen"
+    count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))
+    lines.tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes)
+    began = time.perf_counter()
+    try:
+        with patterns_without_device() if lacking else contextlib.nullcontext():
+            lost = _compile(case, teller, payload["skip"], until)
+        lines.tell("notes", notes=lost)
+    except BaseException as error:  # whatever a stage raises is what is to be told
+        if not teller.failed and not isinstance(error, Exception):
+            raise
+        if (mistake := _mistake(error)) is not None:
+            raise mistake from None
+        lines.tell("error", trouble=_trouble(error, teller), seconds=time.perf_counter() - began)
+        return {}
+    lines.tell("done", seconds=time.perf_counter() - began)
+    return {}
+
+
+def _case(saved: SavedGraph, device: str | None) -> _Case:
+    """The graph on fake values: recorded ones, with their symbols; of inputs of which too little is known, or moved ones, fakes
+    of made-up inputs."""
+    if device is None:
+        gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
+        notes = follow_saved(gm, mode, saved.record)
+        users = [len(node.users) for node in gm.graph.nodes if node.op == "placeholder"]
+        if all(value is not None or not used for value, used in zip(fakes, users, strict=True)):
+            return _Case(gm, list(fakes), ReplaySpec.of(saved.record), notes)
+    try:
+        case = live_case(saved, seed=0, device=device)
+    except RuntimeError as error:
+        raise EnvironmentLackError(f"the graph cannot be moved to {device}", str(error).splitlines()[0]) from error
+    gm = copy_graph(case.gm)
+    fakes = _torch.shared_fakes(gm, case.inputs, case.spec.dynamic)[0]
+    return _Case(gm, fakes, case.spec, case.notes)
+
+
+def _compile(case: _Case, teller: Teller, skip: Sequence[str], until: str | None) -> list[str]:
+    from ..entering import enter
+    from ..pipeline import Pipeline
+
+    pipeline = Pipeline([teller.kernels, teller], skip=skip, until=until)
+    teller.reports = pipeline.reports
+    with _torch.settings(case.spec.config) as lost, in_force(case.spec):
+        enter(case.gm, case.fakes, case.spec, pipeline)
+    teller.tell_skipped()
+    return [*lost, *pipeline.told_of_skipped()]
+
+
+def _has(device: str) -> bool:
+    return device == "meta" or (device == "cuda" and torch.cuda.is_available())
+
+
+def _mistake(error: BaseException | None) -> GraphdbgError | None:
+    """What a user can mend, also where torch has wrapped it."""
+    for _ in range(20):
+        if error is None or isinstance(error, GraphdbgError):
+            return error
+        error = getattr(error, "inner_exception", None) or error.__cause__
+    return None
+
+
+def _trouble(error: BaseException, teller: Teller) -> Trouble:
+    """The account of an error: in which stage, of what type (the one that torch wrapped), behind which nodes, at which lines."""
+    from ..errors import explain
+    from ..errors.attached import carried
+
+    account = carried(error) or explain(error, teller.work, teller.failed or "load the graph")
+    inner = getattr(error, "inner_exception", None) or error
+    part = teller.name_of(teller.work) if teller.work is not None else ""
+    nodes = account.nodes
+    failure = failure_of(inner)
+    made = Trouble(teller.failed, failure.type, str(error), part)
+    made.kind, made.nodes = account.kind, [one.node for one in nodes]
+    made.lines = list(dict.fromkeys(one.line for one in nodes if one.line))
+    made.kernel, made.excerpt, made.advice = account.kernel, account.text(), account.fix
+    made.traceback = failure.traceback
+    if is_memory_error(inner):
+        made.advice = (
+            made.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"
+        )
+    return made

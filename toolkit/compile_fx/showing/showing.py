@@ -1,0 +1,251 @@
+"""The command's course: compiles, prints rows as stages end, then kernels, differences, code or files; an exit code.
+
+stdout has the data and stderr what is said about it; with code on stdout the tables go to stderr. Logic of stages and kernels is
+elsewhere.
+
+>>> shown(saved, Request(until="lower"), Options("run/0_0/forward"))
+0
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ....dumps.output import emit, say
+from ....dumps.tables import on_terminal, plain
+from ...triage.words import address
+from ..emitting import emitted, source_of
+from ..stage import NAMES, order
+from . import asking
+from .asked import entry_of, not_run_after, sibling
+from .differences import difference_data, difference_text, differences
+from .kernel_table import buffer_table, kernel_table
+from .records import StageRow, Told
+from .stage_rows import StageRows
+
+if TYPE_CHECKING:
+    from ....dumps.store import SavedGraph
+    from ...isolation import ForkServer
+
+INTERRUPTED_EXIT, LACK_EXIT = 130, 3
+
+
+class Options(NamedTuple):
+    """How to show it. `name`: the graph as it was typed; `code`: print the generated code."""
+
+    name: str
+    folder: Path | None = None
+    code: bool = False
+    as_json: bool = False
+
+
+def shown(saved: SavedGraph, request: asking.Request, options: Options) -> int:
+    """Compiles and shows; the exit code. Raises GraphdbgError for what the user has to mend."""
+    with tempfile.TemporaryDirectory(prefix="graphdbg-compile-") as work, asking.server() as server:
+        return _Showing(saved, request, options, server, Path(work)).run()
+
+
+class _Showing:
+    def __init__(
+        self, saved: SavedGraph, request: asking.Request, options: Options, server: ForkServer, work: Path
+    ) -> None:
+        self.saved, self.request, self.options, self.server, self.work = saved, request, options, server, work
+        aside = options.code and options.folder is None
+        terminal = on_terminal() and not aside
+        self.rows = StageRows(shutil.get_terminal_size().columns if terminal else 0, terminal=terminal)
+        self.terminal = terminal
+        self.say_row: Callable[[str], None] = (
+            (lambda _: None) if options.as_json or request.diff else say if aside else _print
+        )
+        self.name = address(saved)
+
+    def run(self) -> int:
+        """The whole course."""
+        code: int | None = None
+        try:
+            told = asking.compiled(self.saved, self.request, self.server, self.work / "asked", self.watch)
+        except asking.Interrupted as interrupted:
+            told, code = interrupted.told, INTERRUPTED_EXIT
+        self._complete(told)
+        if code is None and self.request.skip and told.error is None and self._makes_code():
+            self._compare_code(told)
+        found = differences(self.work / "asked", told, self.request.diff) if self.request.diff else []
+        told.diff = difference_data(found)
+        if self.options.folder is not None:
+            emitted(self.options.folder, self.work / "asked", told)
+        if self.options.as_json:
+            emit(msgspec.to_builtins(told), as_json=True)
+        else:
+            self._tell(told, difference_text(found, terminal=self.terminal) if found else "")
+        return _exit_code(told) if code is None else code
+
+    def watch(self, kind: str, event: dict[str, Any]) -> None:
+        """Prints what can be said before the end."""
+        if kind == "start":
+            devices = ", ".join(event["devices"]) or "no tensors"
+            recorded = self.saved.record.versions.get("torch", "?")
+            head = f"{self.name}: {event['nodes']} nodes, {devices}, torch {event['torch']} (recorded {recorded})"
+            self.say_row(plain(f"{head}; enters at {entry_of(self.saved)}; caches not used"))
+            if recorded != event["torch"]:
+                say(f"note: recorded with torch {recorded}; stages of torch {event['torch']} are what you see")
+            for note in event["notes"]:
+                say(f"note: {note}")
+            self.say_row(self.rows.head())
+            if (row := self._before()) is not None:
+                self.say_row(self.rows.row(row))
+        elif kind == "row":
+            self.say_row(self.rows.row(event["row"]))
+
+    def _before(self) -> StageRow | None:
+        """One row for what lies behind the graph already."""
+        behind = NAMES[: order(entry_of(self.saved))]
+        if not behind:
+            return None
+        where = sibling(self.saved, ("dynamo", "pre_grad", "joint"))
+        span = behind[0] if len(behind) == 1 else f"{behind[0]}..{behind[-1]}"
+        why = "before this graph was recorded" + (f": see {where}" if where else "")
+        part = self.saved.stage.removeprefix("post_grad_")
+        if part == "joint_passed":
+            part = "joint" if "num_fwd_outputs" in self.saved.record.compile_kwargs else "inference"
+        return StageRow("dynamo" if part == "pre_grad" else part, span, "before", why)
+
+    def _complete(self, told: Told) -> None:
+        """Rows for stages that did not run, in each part that had begun."""
+        for part in told.parts:
+            done = [row for row in part.stages if row.stage in NAMES]
+            ends = part.part.partition(".")[0]
+            if not done or ends in ("dynamo", "joint"):
+                continue
+            last = max(order(row.stage) for row in done)
+            left = NAMES[last + 1 :]
+            failed = any(row.status == "failed" for row in done)
+            if not left or not (failed or told.error or told.until or told.lacking):
+                continue
+            stopped = self.request.until == NAMES[last]
+            if stopped:
+                continue
+            why = "a stage before failed" if failed or told.error else f"no {', '.join(told.lacking)} device here"
+            rows = [StageRow(part.part, name, "not_run", why) for name in left]
+            part.stages += rows
+            span = left[0] if len(left) == 1 else f"{left[0]}..{left[-1]}"
+            self.say_row(self.rows.row(StageRow(part.part, span, "not_run", why)))
+
+    def _makes_code(self) -> bool:
+        return self.request.until is None or order(self.request.until) >= order("codegen")
+
+    def _compare_code(self, told: Told) -> None:
+        """Compiles once more with nothing skipped, and says whether the code is another."""
+        plain_one = msgspec.structs.replace(self.request, skip=[], until="codegen", graphs=False, source=True, diff="")
+        skipping = plain_one if self.request.source else msgspec.structs.replace(plain_one, skip=self.request.skip)
+        silent: asking.Watch = lambda _kind, _event: None  # noqa: E731
+        if not self.request.source:
+            asking.compiled(self.saved, skipping, self.server, self.work / "asked", silent)
+        whole = asking.compiled(self.saved, plain_one, self.server, self.work / "whole", silent)
+        texts = [_normal(source_of(self.work / folder, told)) for folder in ("whole", "asked")]
+        kernels = [sum(len(part.kernels) for part in one.parts) for one in (whole, told)]
+        told.code = {"differs": texts[0] != texts[1], "kernels_without_skip": kernels[0], "kernels": kernels[1]}
+
+    def _tell(self, told: Told, difference: str) -> None:
+        out = self.say_row if self.options.code and self.options.folder is None else _print
+        if self.request.diff:
+            if difference:
+                _print(difference)
+            elif told.error is None:
+                say(f"{self.request.diff} did not run for this graph: nothing to compare")
+        for part in told.parts if not self.request.diff else ():
+            if part.kernels:
+                out(f"\n{part.part}, kernels as called:" if len(told.parts) > 1 else "\nkernels as called:")
+                out(kernel_table(part, terminal=self.terminal))
+            elif part.buffers and self.request.until == "lower":
+                out(f"\n{part.part}, buffers:\n{buffer_table(part.buffers)}")
+        self._notes(told)
+        if self.options.code and self.options.folder is None and told.error is None:
+            _print(source_of(self.work / "asked", told))
+        for file in told.files:
+            _print(f"{file['path']}  {file['bytes']:,} bytes")
+        if told.error is not None:
+            self._failure(told)
+        elif told.lacking and self._past_code():
+            say(f"graphdbg: {self.name} cannot be loaded here: there is no {', '.join(told.lacking)} device. "
+                f"Its code is as above; to ask for no more: graphdbg compile {self.name} --until codegen")  # fmt: skip
+        else:
+            self._next(told)
+
+    def _notes(self, told: Told) -> None:
+        if told.error is None and not self.request.diff and not told.lacking:
+            left = not_run_after(self.request.until) if self.request.until else []
+            if left:
+                asked = "as asked" if not self.options.code else "where the code is"
+                say(f"stopped after {self.request.until}, {asked}; not run: {', '.join(left)}")
+        if told.error is None and not any(part.stages for part in told.parts):
+            say(f"{self.name}: empty graph, returned as it is: nothing is compiled")
+        if told.seconds:
+            say(f"total {told.seconds:.2f} s")
+        for note in dict.fromkeys(told.notes[len(told.notes) - len(set(told.notes)) :]):
+            say(f"note: {note}")
+        if told.code is not None:
+            before, after = told.code["kernels_without_skip"], told.code["kernels"]
+            count = f" ({before} -> {after} kernel calls)"
+            say(f"generated code: {'differs' + count if told.code['differs'] else 'the same as without --skip'}")
+
+    def _failure(self, told: Told) -> None:
+        error = told.error
+        assert error is not None
+        if error.type in ("Interrupted",):
+            say(f"graphdbg: {error.message}; the rows above are what was done")
+            return
+        kind = error.type.rpartition(".")[2]
+        say(f"graphdbg: {error.message if not error.stage else error.excerpt or error.message}")
+        if error.excerpt and error.excerpt.startswith("Fatal"):
+            say(error.excerpt)
+        if error.advice and error.advice not in error.excerpt:
+            say(error.advice)
+        if kind not in ("Timeout",) and error.stage:
+            before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
+            more = (
+                f" | graphdbg compile {self.name} --until {before}"
+                if before and order(before) >= order(entry_of(self.saved))
+                else ""
+            )
+            say(f"try: graphdbg minify {self.name} | graphdbg bisect {self.name}{more}")
+
+    def _past_code(self) -> bool:
+        return self.request.until is None or order(self.request.until) > order("codegen")
+
+    def _next(self, told: Told) -> None:
+        if self.request.skip:
+            say(f"try: graphdbg replay {self.name} | graphdbg bisect {self.name}")
+        elif not self.request.diff and not self.options.code and self.options.folder is None:
+            stages = [
+                row.stage
+                for part in told.parts
+                for row in part.stages
+                if row.stage in ("post_grad", "joint", "pre_grad")
+            ]
+            diff = f" --diff {stages[-1]} |" if stages and not self.saved.stage.startswith("post_grad") else ""
+            say(f"try: graphdbg compile {self.name}{diff} --skip list | --emit source -o DIR")
+
+
+def _print(text: str) -> None:
+    emit(text, as_json=False)
+
+
+def _normal(source: str) -> str:
+    """Code without the number that Inductor gives each graph of a process, and without where a cache lay."""
+    import re
+
+    return re.sub(r"graph_\d+", "graph_N", re.sub(r"# AOT ID: .*|/\S*/", "", source))
+
+
+def _exit_code(told: Told) -> int:
+    if told.error is None:
+        past = not told.until or order(told.until) > order("codegen")
+        return LACK_EXIT if told.lacking and past else 0
+    missing = told.error.kind in ("missing compiler", "missing C++ compiler")
+    return LACK_EXIT if missing else INTERRUPTED_EXIT if told.error.type == "Interrupted" else 1

@@ -1,0 +1,228 @@
+# pyright: basic
+"""Tells of a compile as it goes, in lines of JSON that are written before each risky step: what survives a crash of this process.
+
+An observer, and the one writer of the child's file. Texts and graphs that are too large for lines go to files beside it, and
+only those that were asked for.
+
+>>> teller = Teller(lines, folder, Wanted(graphs=True))
+>>> compile_fx(gm, inputs, pipeline=Pipeline([teller, teller.kernels]))
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...dumps import kernels as generated
+from ...dumps import live
+from ..isolation.child import mark
+from . import _torch as t
+from .kernels_watch import KernelWatch
+from .passes import PassReport, known
+from .pipeline import Observer, StageReport
+from .showing.changes import Fingerprint, changed, fingerprint
+from .showing.records import Amount, BufferRow, PassRow, StageRow
+from .stage import Stage
+from .work import Work
+
+_GRAPHLESS = ("align", "cudagraphs", "load")
+_AFTER_LOWERING = ("schedule", "codegen")
+
+
+class Wanted(msgspec.Struct):
+    """What is to be kept beyond rows: readable graphs around each stage, generated code, records around one stage."""
+
+    graphs: bool = False
+    source: bool = False
+    diff: str = ""
+
+
+class Lines:
+    """Appends JSON objects to a file, one line each, whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def tell(self, event: str, **about: Any) -> None:
+        """One event."""
+        os.write(self._file, msgspec.json.encode({"event": event, **about}) + b"\n")
+
+
+class Teller(Observer):
+    """Sees all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`."""
+
+    wants_passes = True
+
+    def __init__(self, lines: Lines, folder: Path, wanted: Wanted) -> None:
+        self.lines, self.folder, self.wanted = lines, folder, wanted
+        self.kernels = KernelWatch(self._tell_kernels, self.name_of)
+        self.work: Work | None = None
+        """Of the innermost stage that runs, or of the one that failed."""
+        self.failed = ""
+        self.reports: list[StageReport] = []
+        """The pipeline's: it tells observers nothing of stages that it skips."""
+        self._told_skipped = 0
+        self._names: dict[int, str] = {}
+        self._kept: list[Work] = []
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._before: list[Fingerprint] = []
+        self._took: list[Amount | None] = []
+        self._last: dict[str, Amount | None] = {}
+
+    def name_of(self, work: Work) -> str:
+        """What the part of this work is called in the rows."""
+        return self._names.get(id(work), work.part)
+
+    def before(self, stage: Stage, work: Work) -> None:
+        self.tell_skipped()
+        self._name(stage, work)
+        self.work = work
+        part = self.name_of(work)
+        mark(f"{stage.name} ({part})")
+        self.lines.tell("begin", part=part, stage=stage.name)
+        self._before.append(fingerprint(work.gm) if stage.rewrites else {})
+        if stage.rewrites:
+            self._keep(work, part, stage.name, "before")
+
+    def after(self, stage: Stage, work: Work, report: StageReport) -> None:
+        part = self.name_of(work)
+        before = self._before.pop()
+        row = row_of(report)
+        row.part = part
+        if stage.rewrites and not report.error:
+            row.reordered, row.rewired, row.relaid = changed(before, fingerprint(work.gm))
+            self._keep(work, part, stage.name, "after")
+        self._measure(stage, work, row)
+        if report.error and not self.failed:
+            self.failed, self.work = stage.name, work
+        if stage.name == "codegen" and not report.error and self.wanted.source:
+            self._keep_source(work, part)
+        self.lines.tell("end", row=row)
+        if stage.name == "lower" and not report.error:
+            self.lines.tell("buffers", part=part, buffers=buffers_of(work.lowering))
+
+    def tell_skipped(self) -> None:
+        """Rows for stages that were skipped since the last time."""
+        new, self._told_skipped = self.reports[self._told_skipped :], len(self.reports)
+        for report in new:
+            if report.skipped_because:
+                self.lines.tell("end", row=row_of(report))
+
+    def _name(self, stage: Stage, work: Work) -> None:
+        if id(work) in self._names:
+            return
+        self._kept.append(work)  # so that no other has its id
+        known = [name for name in self._names.values() if name.partition(".")[0] == work.part]
+        again = next((name for name in known if not self._seen[name, stage.name]), None)
+        self._names[id(work)] = again or (work.part if not known else f"{work.part}.{len(known) + 1}")
+
+    def _measure(self, stage: Stage, work: Work, row: StageRow) -> None:
+        """Amounts in their own units: nodes up to lowering, then buffers, groups, lines; none behind that."""
+        part = row.part
+        self._seen[part, stage.name] += 1
+        if stage.name in _GRAPHLESS:
+            row.took = row.made = None
+        elif stage.name in ("lower", *_AFTER_LOWERING):
+            made = None if row.status == "failed" or work.made is None else Amount(*work.made)
+            if stage.name != "lower":
+                row.took = self._last.get(part)
+            row.made = self._last[part] = made
+            row.removed, row.added = {}, {}
+        if stage.name == "lower" and row.made is not None:
+            extern = sum(isinstance(one, t.ir.ExternKernel) for one in work.lowering.operations)
+            row.notes.append(f"{extern} of them library calls") if extern else None
+        if stage.name == "partition" and work.halves is not None:
+            row.made = Amount(sum(len(half.graph.nodes) for half in work.halves), "nodes")
+        if stage.name == "capture":
+            row.made = None
+
+    def _keep(self, work: Work, part: str, stage: str, when: str) -> None:
+        if not hasattr(work.gm, "graph"):
+            return
+        if self.wanted.graphs:
+            self._write(part, f"{when}_{stage}.py", t.text_of(work.gm))
+        if self.wanted.diff == stage:
+            recorded = {"pre_grad": "dynamo", "joint": "joint"}.get(stage, "forward")
+            record = live.encode(work.gm, id=f"{part}/{stage}", stage=recorded)
+            self._write(part, f"{when}_{stage}.json", msgspec.json.encode(record))
+
+    def _keep_source(self, work: Work, part: str) -> None:
+        text = getattr(work.wrapper_code, "value", None)
+        if text is None:
+            return
+        extra = getattr(work.kernel_code, "value", None)
+        for name, source in generated.split(text).items():
+            whole = name == generated.WHOLE
+            self._write(
+                part, name if whole else f"kernels/{name}", source if whole else self._headed(part, name, source)
+            )
+        if extra:
+            self._write(part, "kernels/all.cpp", extra)
+
+    def _headed(self, part: str, file: str, source: str) -> str:
+        """A kernel's source below its nodes and the user's lines."""
+        name, _, suffix = file.rpartition(".")
+        sign = "//" if suffix == "cpp" else "#"
+        rows = [row for row in self.kernels.rows.get(part, ()) if row.name == name]
+        lines = self.kernels.lines.get(part, {})
+        nodes = dict.fromkeys(node for row in rows for node in row.nodes)
+        head = [f"{sign} {node}  {lines.get(node, '')}".rstrip() for node in nodes]
+        return "\n".join([f"{sign} {name}: called {len(rows)} times, {len(nodes)} nodes", *head, source])
+
+    def _write(self, part: str, name: str, data: str | bytes) -> None:
+        path = self.folder / part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+    def _tell_kernels(self, part: str) -> None:
+        watch = self.kernels
+        self.lines.tell(
+            "kernels", part=part, kernels=watch.rows[part], node_to_kernel=watch.maps[part], without_kernel=watch.without[part]
+        )  # fmt: skip
+
+
+def row_of(report: StageReport) -> StageRow:
+    """A report as a row, without what only the graph tells."""
+    row = StageRow(report.part, report.stage, seconds=report.seconds, replaced=report.replaced)
+    if report.nodes_before is not None:
+        row.took = Amount(report.nodes_before, "nodes")
+    if report.nodes_after is not None:
+        row.made = Amount(report.nodes_after, "nodes")
+    row.removed, row.added, row.notes = dict(report.removed), dict(report.added), list(report.notes)
+    row.passes = [pass_row(one) for one in report.passes]
+    if report.skipped_because:
+        row.status, row.why, row.seconds = "skipped", report.skipped_because, None
+    elif report.error:
+        row.status, row.why, row.made = "failed", report.error, None
+    return row
+
+
+def pass_row(report: PassReport) -> PassRow:
+    """One pass. In how many places it changed the graph: matches where it tells them, else nodes."""
+    about = known(report.stage, report.name)
+    row = PassRow(report.name, report.graph, report.seconds, report.nodes_before, report.nodes_after)
+    row.matched = {one.name: one.count for one in report.matched if one.count}
+    row.lines = list(dict.fromkeys(line for one in report.matched if one.count for line in one.lines))
+    if report.changed or report.matches:
+        nodes = max(sum(report.removed.values()), sum(report.added.values()))
+        row.changes = report.matches or nodes or report.rewired or 1
+    if about is not None and about.needed:
+        row.skippable, row.why_not = not about.always_needed, about.needed
+    row.status = "skipped" if report.skipped_because else "failed" if report.error else "ok"
+    return row
+
+
+def buffers_of(lowering: Any) -> list[BufferRow]:
+    """What lowering made, with the nodes behind it."""
+    found: list[BufferRow] = []
+    for buffer in lowering.buffers:
+        layout = getattr(buffer, "layout", None)
+        size = [str(one) for one in getattr(layout, "size", ())]
+        dtype = str(getattr(layout, "dtype", "")).removeprefix("torch.")
+        nodes = [node.name for node in buffer.get_origins()]
+        found.append(BufferRow(str(buffer.get_name()), type(buffer).__name__, size, dtype, nodes))
+    return found
