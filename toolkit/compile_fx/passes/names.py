@@ -50,7 +50,8 @@ def resolve(name: str) -> list[tuple[str, str]]:
     stage, bare = _split(name)
     stages = (stage,) if stage else REWRITING
     group, slash, pattern = bare.partition("/")
-    found = [(one.stage, one.name) for one in _called(group, stages)]
+    exactly = name.startswith(f"{stage}.") and PASSES.get((stage or "", group))
+    found = [(one.stage, _own(one, group)) for one in ([exactly] if exactly else _called(group, stages))]
     if slash:
         found = [(where, f"{one}/{pattern}") for where, one in found]
     else:
@@ -104,6 +105,10 @@ def _called(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
             yield one
 
 
+def _own(one: NamedPass, name: str) -> str:
+    return name if "*" in one.name and fnmatchcase(name, one.name) else one.name
+
+
 def _member(one: NamedPass, name: str) -> bool:
     return "*" in one.name and (fnmatchcase(name, one.name) or name == one.name.rstrip("_*"))
 
@@ -133,7 +138,7 @@ def _near(name: str, bare: str) -> str:
     if not near:
         return ""
     where = f" ({', '.join(dict.fromkeys(choices[near[0]]))})" if choices[near[0]] else ""
-    return f"did you mean {near[0]}{where}?"
+    return f"did you mean {near[0]}{where}"
 
 
 def _line(one: NamedPass) -> str:

@@ -68,7 +68,7 @@ class Watch:
 
     def around(self, name: str, gm: Any, call: Callable[[], Any], skipped: Any = None) -> Any:
         """Runs one pass and reports it, or returns `skipped` for it."""
-        own = _ALIASES.get((self.stage, name), name)
+        own = name if (self.stage, name) in PASSES else _ALIASES.get((self.stage, name), name)
         report = PassReport(self.stage, own, self.path, name if own != name else "", self.inside)
         self.reports.append(report)
         row = known(self.stage, own)

@@ -1,0 +1,88 @@
+"""The table against torch itself: each registered pattern and each option has its row, and no row is of something torch lacks."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from fnmatch import fnmatchcase
+
+import pytest
+
+from graphdbg.toolkit.compile_fx.passes import PASSES, resolve
+from graphdbg.toolkit.compile_fx.passes.table import PREDISPATCH
+
+from .passes_cases import here
+
+
+def test_each_registered_pattern_can_be_asked_for_by_its_name() -> None:
+    from graphdbg.toolkit.compile_fx.passes import _torch as p
+
+    groups = p.groups()
+    count = 0
+    for (stage, name), group in groups.items():
+        (found,) = resolve(f"{stage}.{name}")
+        row = PASSES[found]
+        registered = {p.pattern_name(entry) for entries in group.patterns.values() for entry in entries}
+        unknown = {one for one in registered if not any(fnmatchcase(one, glob) for glob in row.patterns)}
+        assert not unknown, f"{stage}.{name} has {sorted(unknown)}"
+        count += len(registered)
+        for one in registered:
+            assert (stage, f"{row.name}/{one}") in resolve(one)
+        unused = [glob for glob in row.patterns if not any(fnmatchcase(one, glob) for one in registered)]
+        assert not unused, f"{stage}.{name} has no {unused}"
+    assert count > 40
+
+
+@pytest.mark.parametrize("stage", ["pre_grad", "post_grad"])
+def test_each_option_of_fusions_has_a_row(stage: str) -> None:
+    from graphdbg.toolkit.compile_fx.passes import _torch as p
+
+    patterns, fusions = p.options()[stage]
+    rows = {one.name for one in PASSES.values() if one.stage == stage and "_fusion_options has" in one.when}
+    assert {*patterns, *fusions} == rows
+
+
+def test_passes_before_dispatch_are_torchs() -> None:
+    from torch._inductor.fx_passes import pre_grad
+
+    source = inspect.getsource(pre_grad._run_pre_dispatch_passes)
+    named = [name for name in re.findall(r"^\s{8}(\w+),", source, re.MULTILINE) if hasattr(pre_grad, name)]
+    found = {pre_grad._get_pass_name_func(getattr(pre_grad, name))[0] for name in named}
+    assert found - {"group_batch_fusion_passes"} == set(PREDISPATCH)
+
+
+@pytest.mark.parametrize("stage", ["pre_grad", "joint", "post_grad"])
+def test_each_observer_in_torchs_source_has_a_row(stage: str) -> None:
+    """A pass that a later torch adds shows here, whether or not any of our graphs runs it."""
+    from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad
+
+    function = {
+        "pre_grad": pre_grad.pre_grad_passes, "joint": joint_graph.joint_graph_passes, "post_grad": post_grad.post_grad_passes,
+    }[stage]  # fmt: skip
+    source = inspect.getsource(function)
+    source += inspect.getsource(pre_grad.fuse_fx) if stage == "pre_grad" else ""
+    named = re.findall(r'GraphTransformObserver\(\s*\w+, "(\w+)"', source)
+    assert len(named) >= 4
+    for name in named:
+        assert resolve(f"{stage}.{name}")
+
+
+def test_each_row_of_this_torch_is_in_its_source() -> None:
+    """The other way round: a row whose name torch has dropped."""
+    from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad, replace_random
+
+    text = "".join(inspect.getsource(module) for module in (pre_grad, joint_graph, post_grad, replace_random))
+    text += "".join(("fake_tensor_prop", "auto_chunker"))  # called by the stage; a package of its own
+    for one in PASSES.values():
+        if not here(one.full_name) or "_fusion_options has" in one.when:
+            continue
+        names = [re.sub(r"_\d$", "_", name) for name in (*one.aliases, one.name)]
+        assert any(name.rstrip("*").lower() in text.lower() for name in names), one.full_name
+
+
+def test_rows_of_the_other_torch_are_not_here() -> None:
+    from torch._inductor.fx_passes import post_grad
+
+    source = inspect.getsource(post_grad.post_grad_passes)
+    other = [one.name for one in PASSES.values() if not here(one.full_name) and one.stage == "post_grad"]
+    assert other and not [name for name in other if name in source]
