@@ -53,7 +53,7 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
 
 
 def unlifted(model: Any, traced: Any, signature: Any) -> Any:
-    """`traced`, changed in place: inputs that were parameters or buffers of `model` are its attributes, and writes to them copies.
+    """`traced`, changed in place: inputs that were parameters or buffers of `model` are its attributes, written to by copies.
 
     `signature` is export's. A clone of each buffer is kept in the graph's metadata: the library starts from that value.
     """
@@ -86,7 +86,9 @@ def unlifted(model: Any, traced: Any, signature: Any) -> Any:
 
 def _rename_constants(model: Any, traced: Any) -> None:
     """Gives constants that tracing found another name where the model has something else by theirs."""
-    taken = {name for named in (model.named_parameters, model.named_buffers) for name, _ in named(remove_duplicate=False)}
+    taken = {
+        name for named in (model.named_parameters, model.named_buffers) for name, _ in named(remove_duplicate=False)
+    }
     for node in traced.graph.find_nodes(op="get_attr"):
         prefix = next((one for one in _MADE if node.target.startswith(one)), None)
         if prefix is None or not hasattr(model, node.target):
@@ -95,7 +97,9 @@ def _rename_constants(model: Any, traced: Any) -> None:
         if _same(value, attrgetter(node.target)(model)):
             continue
         used = {*taken, *(str(one.target) for one in traced.graph.find_nodes(op="get_attr"))}
-        numbers = [int(name[len(prefix) :]) for name in used if name.startswith(prefix) and name[len(prefix) :].isdigit()]
+        numbers = [
+            int(name[len(prefix) :]) for name in used if name.startswith(prefix) and name[len(prefix) :].isdigit()
+        ]
         node.target = f"{prefix}{max(numbers, default=0) + 1}"
         setattr(traced, node.target, value)
         taken.add(node.target)

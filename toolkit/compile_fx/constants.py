@@ -31,10 +31,10 @@ def split_const_gm(
     lifted_constant_names: Sequence[str] | None = None,
     skip_folding_node_fn: Skip | None = None,
 ) -> tuple[torch.fx.GraphModule, dict[str, int]]:
-    """The graph of the constant part, and for each value that the rest takes from it its name there and the output's place here.
+    """The graph of the constant part; for each value that the rest takes from it, its name there and its place among the outputs.
 
-    `gm` becomes the rest. `skip_constructor`: what is made from numbers alone (`arange`) stays in the rest. `lifted_constant_names`:
-    placeholders that are constants; then nothing is computed, and the values are placeholders of the rest too.
+    `gm` becomes the rest. `skip_constructor`: what is made from numbers alone (`arange`) stays in the rest.
+    `lifted_constant_names`: placeholders that are constants; nothing is computed then, and the rest has placeholders for values.
     `skip_folding_node_fn`: nodes for which it is true are never constant.
     """
     lifted = frozenset(lifted_constant_names) if lifted_constant_names is not None else None
@@ -125,9 +125,9 @@ class _Constants:
         given = [self.values[one] for one in node.all_input_nodes]
         if any(value is _UNKNOWN for value in given) or self._is_never_constant(node):
             return _UNKNOWN
-        if self.skip_constructor and not self._is_source(node):
-            if not any(isinstance(leaf, torch.Tensor) for value in given for leaf in t.pytree.tree_leaves(value)):
-                return _UNKNOWN
+        tensors = any(isinstance(leaf, torch.Tensor) for value in given for leaf in t.pytree.tree_leaves(value))
+        if self.skip_constructor and not tensors and not self._is_source(node):
+            return _UNKNOWN
         if self.lifted is not None:
             return _LATER
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda one: self.values[one])

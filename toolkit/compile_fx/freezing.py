@@ -1,7 +1,7 @@
 """Freezing: parameters of an inference graph become constants, which are folded, laid out anew, and no longer held as inputs.
 
-The passes are torch's, of `_inductor/freezing.py`; their order, what is kept, what is freed, and the call that leaves out what became
-a constant are here. It happens at the end of the joint stage, whose report says what was frozen. Must not run with grad enabled.
+The passes are torch's, of `_inductor/freezing.py`; their order, what is kept, what is freed, and the call that leaves out what
+became a constant are here. It happens at the end of the joint stage, whose report tells it. Must not run with grad on.
 
 >>> compiler = frozen_compiler(compilers)
 """
@@ -42,7 +42,9 @@ def _compile(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
         index for index, made in enumerate(output.args[0]) if isinstance(made, t.fx.Node)
     ]
     fake_mode = t.detect_fake_mode(fakes)
-    real_constants = mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext()
+    real_constants = (
+        mock.patch.object(fake_mode, "allow_non_fake_inputs", True) if fake_mode else contextlib.nullcontext()
+    )
     with real_constants:
         compiled = compilers.inner(
             work.gm, fakes, static_input_idxs=frozen.static, cudagraphs=extra.cudagraphs, graph_id=extra.graph_id,

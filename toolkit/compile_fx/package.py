@@ -1,7 +1,7 @@
 """Ahead of time to a `.pt2` package, which another process loads and runs with torch alone.
 
-What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The package appears whole
-or not at all, and nothing else is left behind. Must not change the caller's graph or module.
+What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The package appears
+whole or not at all, and nothing else is left behind. Must not change the caller's graph or module.
 
 >>> path = compile_ahead_of_time(torch.export.export(model, (x,)), path="model.pt2")
 >>> load_package(path)(x)
@@ -100,7 +100,9 @@ def _target(path: str | Path | None, gm: Any) -> Path:
     if path is None:
         return Path(t.cache_dir()) / "graphdbg-packages" / f"{t.code_hash(gm.code)}.pt2"
     if Path(path).suffix != ".pt2":
-        raise UsageError(f"cannot write a package to {path}", "torch loads only files whose name ends in .pt2", "add it")
+        raise UsageError(
+            f"cannot write a package to {path}", "torch loads only files whose name ends in .pt2", "add it"
+        )
     return Path(path).absolute()
 
 
@@ -115,7 +117,9 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
         wanted, made = nesting.in_spec, nesting.out_spec
         if wanted is not None and wanted != given:
             raise UsageError("the program cannot be compiled", f"it was exported with {wanted}, and is given {given}")
-        inputs = [leaf if isinstance(leaf, torch.Tensor) else None for leaf in leaves]  # export made constants of others
+        inputs = [
+            leaf if isinstance(leaf, torch.Tensor) else None for leaf in leaves
+        ]  # export made constants of others
     else:
         _refuse_others(gm, (*args, *kwargs.values()))
         inputs, made = leaves, _returning_flat(gm)

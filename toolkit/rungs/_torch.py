@@ -291,7 +291,11 @@ def ahead_of_time() -> Iterator[None]:
         settings["aot_inductor.compile_wrapper_opt_level"] = "O0"
     if torch.cuda.is_available():
         # Else the code is first run in Python, on real inputs, which one graph on its own does not have.
-        settings |= {"triton.autotune_at_compile_time": True, "triton.autotune_cublasLt": False, "triton.store_cubin": True}
+        settings |= {
+            "triton.autotune_at_compile_time": True,
+            "triton.autotune_cublasLt": False,
+            "triton.store_cubin": True,
+        }
     known = inductor_config.get_config_copy()
     settings = {name: value for name, value in settings.items() if name in known}
     with V.set_aot_compilation(True), inductor_config.patch(settings):

@@ -37,7 +37,9 @@ class AotInductor(Inductor):
         if other := sorted(devices - {"cpu", "cuda", "meta"}):
             return f"a library ahead of time is built for the CPU and for CUDA, and the graph is on {other[0]}"
         if "cuda" in devices and not torch.cuda.is_available():
-            return "the graph is on a CUDA device, whose kernels are tuned when they are compiled, and there is none here"
+            return (
+                "the graph is on a CUDA device, whose kernels are tuned when they are compiled, and there is none here"
+            )
         if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
@@ -61,7 +63,9 @@ class AotInductor(Inductor):
 def _tensors(gm: fx.GraphModule) -> Iterator[torch.Tensor]:
     for node in gm.graph.nodes:
         value = node.meta.get("val", node.meta.get("example_value"))
-        yield from (one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, torch.Tensor))
+        yield from (
+            one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, torch.Tensor)
+        )
 
 
 RUNG = AotInductor()

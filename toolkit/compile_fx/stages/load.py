@@ -1,8 +1,15 @@
-"""Loading: the wrapper becomes a Python module whose kernels are compiled, or ahead of time a shared library."""
+"""Loading: the wrapper becomes a Python module whose kernels are compiled, or ahead of time a shared library.
+
+The report says what was loaded, and how the time was spent by torch's own clocks.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 def run(work: Work, pipeline: Pipeline) -> None:
     """Sets `work.call` and `work.compiled`, torch's object for a compiled graph."""
     lowering = work.lowering
+    before = _clocks()
     if lowering.aot_mode and lowering.fx_wrapper:
         work.call = work.wrapper_code.gm
     elif lowering.aot_mode:
@@ -25,6 +33,7 @@ def run(work: Work, pipeline: Pipeline) -> None:
     else:
         work.module = _module(work)
         work.call, work.runner = work.module.call, getattr(work.module, "runner", None)
+    work.notes.extend([_loaded(work), *_spent(before)])
     work.compiled = _output_code(work)
 
 
@@ -47,11 +56,76 @@ def _library(work: Work) -> Any:
         parts.append(work.const_lowering)
     serialized = lowering.extern_node_serializer(t.V.extern_kernel_nodes) if t.V.extern_kernel_nodes else None
     files = [file for part in parts for file in part.wrapper_code.additional_files]
-    with t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True):
+    with _toolkit_named(), t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True):
         return AotCodeCompiler.compile(
             lowering, work.wrapper_code.value, work.kernel_code.value, serialized,
             device_type=lowering.device_type, additional_files=list(dict.fromkeys(files)),
         )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _toolkit_named() -> Iterator[None]:
+    """With the CUDA toolkit's folder in the environment: torch links its stub of the driver only if it is there."""
+    if "CUDA_HOME" in os.environ or "CUDA_PATH" in os.environ or not torch.cuda.is_available():
+        yield
+        return
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    if CUDA_HOME is None:
+        yield
+        return
+    os.environ["CUDA_HOME"] = CUDA_HOME
+    try:
+        yield
+    finally:
+        os.environ.pop("CUDA_HOME", None)
+
+
+def _loaded(work: Work) -> str:
+    """What came of it, in words: kernels by their kind, or the size of a library."""
+    if work.module is None:
+        files = [work.call] if isinstance(work.call, str) else work.call
+        paths = [Path(file) for file in files if isinstance(file, str)] if isinstance(files, list) else []
+        library = next((path for path in paths if path.suffix == ".so" and path.exists()), None)
+        if library is not None:
+            return f"a library of {library.stat().st_size:,} bytes"
+        return f"{len(paths)} files for a library" if paths else "a graph that calls the kernels"
+    kinds = Counter(
+        _KINDS.get(name.partition("_")[0], "other") for name in set(work.lowering.wrapper_code.src_to_kernel.values())
+    )
+    text = " and ".join(
+        f"{count} {kind} {'kernel' if count == 1 else 'kernels'}" for kind, count in sorted(kinds.items())
+    )
+    return f"a module with {text}" if text else "a module without kernels of its own"
+
+
+_KINDS = {"triton": "Triton", "cpp": "C++"}
+"""Beginnings of kernels' names -> what compiles them."""
+_CLOCKS = {
+    "compile_file": "C++ build",
+    "aoti_precompile_header": "C++ header",
+    "async_compile.precompile": "Triton compile",
+    "async_compile.wait": "waiting for kernels",
+    "reload_kernel_in_parent": "Triton load",
+    "PyCodeCache.load_by_key_path": "Python load, kernels included",
+}
+"""Torch's names of what it times while code is loaded -> ours. Kernels that a pool compiles are seen as waiting."""
+
+
+def _clocks() -> dict[str, tuple[int, float]]:
+    known = t.dynamo_utils.compilation_time_metrics
+    return {name: (len(known.get(name, ())), sum(known.get(name, ()))) for name in _CLOCKS}
+
+
+def _spent(before: dict[str, tuple[int, float]]) -> list[str]:
+    """How the time was spent since `before`: what took part of a second, once per kind."""
+    after = _clocks()
+    parts = []
+    for name, words in _CLOCKS.items():
+        count, seconds = (now - then for now, then in zip(after[name], before[name], strict=True))
+        if count and seconds >= 0.0005:
+            parts.append(f"{words} {seconds:.3f} s" + (f" in {count}" if count > 1 else ""))
+    return [", ".join(parts)] if parts else []
 
 
 def _output_code(work: Work) -> Any:
