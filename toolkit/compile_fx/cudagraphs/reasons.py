@@ -32,7 +32,7 @@ def sentence(
     while (shorter := _PREFIX.sub("", text)) != text:
         text = shorter
     text = " ".join(_WHERE.sub("", text).split()).rstrip(".")
-    line, _ = user_frame(reason)
+    line, _ = user_frame(reason.replace("Found from", "Found from\n"))  # frames start lines
     where = f" ({line})" if line else ""
     if "cuda" not in devices:
         return "no CUDA device in this graph"
