@@ -19,6 +19,7 @@ from typing import Any
 
 from ...dumps.errors import UsageError
 from . import _torch as t
+from . import without_compiler
 from .pipeline import Pipeline
 from .work import Work
 
@@ -32,8 +33,9 @@ def apart(pipeline: Pipeline) -> Iterator[None]:
         yield
         return
     functorch = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False, "bundled_autograd_cache": False}
-    inductor = {"fx_graph_cache": False, "fx_graph_remote_cache": False}
-    with t.functorch_config.patch(_known(t.functorch_config, functorch)), t.config.patch(_known(t.config, inductor)):
+    inductor = _known(t.config, {"fx_graph_cache": False, "fx_graph_remote_cache": False})
+    inductor |= without_compiler.settings(pipeline.until)
+    with t.functorch_config.patch(_known(t.functorch_config, functorch)), t.config.patch(inductor):
         yield
 
 

@@ -20,6 +20,8 @@ from importlib import import_module
 from typing import Any
 
 from ...dumps.errors import UsageError
+from .errors import Explained
+from .errors import told as explained
 from .passes import PassReport, asked, told, watched
 from .stage import STAGES, Stage, order
 from .work import Work
@@ -49,6 +51,8 @@ class StageReport:
     passes: list[PassReport] = field(default_factory=list[PassReport])
     """Each pass that ran or was skipped, in order, where passes are watched or one of this stage is to be skipped."""
     error: str = ""
+    explained: Explained | None = None
+    """The account of the error: nodes, kernel, source around the line."""
 
 
 class Observer:
@@ -152,6 +156,7 @@ class Pipeline:
             raise
         except BaseException as error:
             report.error = f"{type(error).__name__}: {error}"
+            report.explained = explained(error, work, name)
             raise
         finally:
             whole = time.perf_counter() - start

@@ -1,0 +1,185 @@
+"""C++ that does not compile, and a compiler that is not there: told with kernel, nodes, user lines and source."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config as inductor_config
+from torch._inductor import cpu_vec_isa
+from torch._inductor.exc import CppCompileError, InductorError
+from torch._inductor.lowering import lowerings, make_pointwise, register_lowering
+from torch._inductor.virtualized import ops
+
+from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
+from graphdbg.toolkit.compile_fx.errors import Explained, explain
+from graphdbg.toolkit.compile_fx.errors.cpp_kernel import first_error
+from graphdbg.toolkit.compile_fx.errors.sources import enclosing_function, excerpt, kernel_of, kernels
+
+HERE = Path(__file__).name
+
+
+def failing(function: Any, inputs: list[Any], **options: Any) -> tuple[BaseException, Pipeline]:
+    """The exception of a compile through Dynamo, and its pipeline."""
+    pipeline = Pipeline()
+    settings = {"pipeline": pipeline, "fx_graph_cache": False, **options}
+    torch._dynamo.reset()
+    with pytest.raises(BaseException) as caught:
+        torch.compile(function, backend="graphdbg_triton", options=settings)(*inputs)
+    return caught.value, pipeline
+
+
+def account(pipeline: Pipeline, stage: str) -> Explained:
+    """The account in the report of a stage."""
+    found = [report.explained for report in pipeline.reports if report.stage == stage]
+    assert found, f"{stage} did not run"
+    assert found[-1] is not None, f"{stage} did not fail"
+    return found[-1]
+
+
+def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    seen = torch.relu(x @ w)
+    return seen.softmax(-1) @ w
+
+
+@pytest.fixture(scope="module")
+def injected() -> tuple[Any, Pipeline]:
+    """A compile with the relu bug that Inductor plants for tests."""
+    x = torch.randn(24, 24)
+    return failing(attention, [x, x], **{"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"})
+
+
+def test_a_compile_error_names_kernel_nodes_lines_and_source(injected: tuple[Any, Pipeline]) -> None:
+    error, pipeline = injected
+    told = account(pipeline, "load")
+    assert type(error) is InductorError and type(error.inner_exception).__name__ == "CppCompileError"
+    assert told.kind == "C++ compile error" and told.error_type == "CppCompileError"
+    assert told.kernel.startswith("cpp_fused_") and "relu" in told.kernel
+    by_name = {node.node: node for node in told.nodes}
+    assert by_name["relu"].op == "aten.relu.default"
+    assert by_name["relu"].line.startswith(HERE) and by_name["relu"].code == "seen = torch.relu(x @ w)"
+    assert not [node for node in told.nodes if node.op == "aten.mm.default"]  # of another kernel
+    marked = [line for line in told.excerpt.splitlines() if line.startswith(">")]
+    assert len(marked) == 1 and "compile error!" in marked[0] and f" {told.line} |" in marked[0]
+    assert told.line is not None and Path(told.file).read_text().splitlines()[told.line - 1] in marked[0]
+    assert "error:" in told.compiler_line and told.compiler_line in str(error)
+    assert told.message and told.message in str(error)  # never less than what torch said
+
+
+def test_the_account_is_a_note_once_and_an_attribute(injected: tuple[Any, Pipeline]) -> None:
+    error, pipeline = injected
+    text = account(pipeline, "load").text()
+    assert getattr(error, "graphdbg_explained", None) == text
+    assert account(pipeline, "capture").text() == text  # what passes through an outer stage is told once
+    if hasattr(error, "add_note"):
+        assert error.__notes__ == [f"graphdbg: {text}"]
+        assert not getattr(error.inner_exception, "__notes__", [])
+    stock_text = str(error)
+    assert "graphdbg" not in stock_text  # the exception itself says what torch says
+
+
+def test_only_the_nodes_of_the_failing_kernel() -> None:
+    def two(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        fine = x.sin() + 1
+        return torch.relu(fine @ w).cos() @ w
+
+    x = torch.randn(24, 24)
+    _, pipeline = failing(two, [x, x], **{"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"})
+    assert {node.node for node in account(pipeline, "load").nodes} == {"relu", "cos"}
+
+
+@pytest.fixture
+def wrongly_lowered() -> Iterator[Any]:
+    """An operator whose lowering shifts floats, which C++ refuses."""
+    library = torch.library.Library("errors_cpp", "FRAGMENT")
+    library.define("shifted(Tensor x) -> Tensor")
+    library.impl("shifted", lambda x: x * 2, "CPU")
+    library.impl("shifted", torch.empty_like, "Meta")
+    op = torch.ops.errors_cpp.shifted
+    register_lowering(op.default)(make_pointwise(lambda x: ops.bitwise_xor(x, ops.bitwise_not(x))))
+    yield op
+    lowerings.pop(op.default, None)
+    library._destroy()
+
+
+def test_a_lowering_that_writes_wrong_code(wrongly_lowered: Any) -> None:
+    error, pipeline = failing(lambda x: wrongly_lowered(x.cos()), [torch.randn(7)], **{"cpp.simdlen": 0})
+    told = account(pipeline, "load")
+    assert told.kind == "C++ compile error", error
+    assert ("shifted", "errors_cpp.shifted.default") in {(node.node, node.op) for node in told.nodes}
+    assert ">" in told.excerpt and "tmp" in told.excerpt
+
+
+def test_the_first_error_of_gcc_and_clang() -> None:
+    output = "k.cpp: In function f:\nk.cpp:3:9: warning: unused\nk.cpp:37:41: error: no such thing\n  37 | x\nk.cpp:38: error: a"
+    found = first_error(output)
+    assert found is not None
+    assert (found.file, found.line, found.column, found.said) == ("k.cpp", 37, 41, "no such thing")
+    assert first_error("/usr/bin/ld: cannot find -lgomp\ncollect2: error: ld returned 1 exit status") is None
+    clang = first_error("k.cpp:12:3: fatal error: 'omp.h' file not found")
+    assert clang is not None and clang.line == 12
+
+
+def test_an_error_inside_a_header_shows_the_line_that_needed_it(tmp_path: Path) -> None:
+    (tmp_path / "h.h").write_text("template <class T> void f(T x) { x.no_such(); }\n")
+    source = tmp_path / "k.cpp"
+    source.write_text('#include "h.h"\nextern "C" void cpp_fused_z_0(int* y)\n{\n    f(y[0]);\n}\n')
+    command = ["g++", "-fsyntax-only", str(source)]
+    output = subprocess.run(
+        command, capture_output=True, text=True, env={"LC_ALL": "C", "PATH": os.environ["PATH"]}
+    ).stderr
+    told = explain(CppCompileError(command, output), None, "load")
+    assert told.kernel == "cpp_fused_z_0" and told.line == 4 and "f(y[0]);" in told.excerpt
+    assert "h.h:1:" in told.compiler_line and "no_such" in told.why
+
+
+def test_excerpts_and_kernels_of_generated_text() -> None:
+    assert excerpt("a\nb\nc", 2, 1, around=1).splitlines() == ["    1 | a", ">   2 | b", "      | ^", "    3 | c"]
+    assert excerpt("a", 5) == ""
+    source = "#include <x>\nvoid kernel(float* y)\n{\n    y[0] = 1;\n}\n"
+    wrapper = f"cpp_fused_a_0 = async_compile.cpp_pybinding(['float*'], r'''\n{source}''')\n"
+    assert list(kernels(wrapper)) == ["cpp_fused_a_0"]
+    assert kernel_of(wrapper, "#include <x>\n\nvoid kernel(float* y)\n{\n    y[0] = 1;\n}\n// more") == "cpp_fused_a_0"
+    assert kernel_of(wrapper, "void kernel(float* z)\n{}") == ""
+    both = 'void first(int a)\n{\n}\nextern "C" void second(int b)\n{\n x;\n}\n'
+    assert (enclosing_function(both, 2), enclosing_function(both, 6)) == ("first", "second")
+
+
+@pytest.fixture
+def no_compiler() -> Iterator[None]:
+    """A process that has not asked for a compiler yet, on a machine without one."""
+
+    def forget() -> None:
+        cpu_vec_isa.valid_vec_isa_list.cache_clear()
+        cpu_vec_isa.VecISA._VecISA__bool__impl.cache_clear()  # pyright: ignore[reportAttributeAccessIssue]
+
+    forget()
+    with inductor_config.patch({"cpp.cxx": ("/no/such/g++",), "fx_graph_cache": False}):
+        yield
+    forget()
+
+
+def plain(number: float) -> Any:
+    return torch.fx.symbolic_trace(lambda x: (torch.relu(x) * number,))
+
+
+def test_without_a_compiler_the_error_says_what_to_install(no_compiler: None) -> None:
+    pipeline = Pipeline()
+    with pytest.raises(InductorError):
+        compile_fx(plain(2.125), [torch.randn(8)], pipeline=pipeline)
+    told = account(pipeline, "codegen")  # Inductor asks for vector instructions before it writes
+    assert told.kind == "missing compiler" and told.error_type == "InvalidCxxCompiler"
+    assert "/no/such/g++" in told.why and "apt-get install g++" in told.fix and "--until codegen" in told.fix
+
+
+def test_without_a_compiler_code_is_written_all_the_same(no_compiler: None) -> None:
+    pipeline = Pipeline(until="codegen")
+    compile_fx(plain(2.25), [torch.randn(8)], pipeline=pipeline)
+    assert pipeline.reports[-1].stage == "codegen" and not any(report.error for report in pipeline.reports)
+    made = pipeline.reports[-1].made
+    assert made is not None and made[0] > 10

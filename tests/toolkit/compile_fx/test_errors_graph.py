@@ -1,0 +1,300 @@
+"""Operators, devices, passes and lowerings that fail: the node, the user's line, the pass, and what to do."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config as inductor_config
+from torch._dynamo import device_interface
+from torch._dynamo.exc import SkipFrame
+from torch._inductor.async_compile import AsyncCompile
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.lowering import lowerings, register_lowering
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.toolkit.compile_fx import Pipeline, compile_fx, compile_inner
+from graphdbg.toolkit.compile_fx.errors import Explained, carried
+from graphdbg.toolkit.rungs._torch import compiling
+
+HERE = Path(__file__).name
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[Any]:
+    """Operators that a compile cannot take, each for another reason."""
+    made = torch.library.Library("errors_graph", "FRAGMENT")
+    made.define("untraceable(Tensor x) -> Tensor")
+    made.impl("untraceable", lambda x: x + 1, "CPU")
+    made.define("unlowered(Tensor x) -> Tensor")
+    made.impl("unlowered", lambda x: x + 1, "CPU")
+    made.impl("unlowered", torch.empty_like, "Meta")
+    made.define("aliasing(Tensor(a!) x) -> Tensor(a!)")
+    made.impl("aliasing", lambda x: x.add_(1), "CPU")
+    made.impl("aliasing", lambda x: x, "Meta")
+    yield torch.ops.errors_graph
+    made._destroy()
+
+
+def told_of(pipeline: Pipeline, stage: str) -> Explained:
+    """The account in the report of the stage that failed."""
+    found = [report.explained for report in pipeline.reports if report.stage == stage and report.explained]
+    assert found, [(report.stage, report.error[:80]) for report in pipeline.reports]
+    return found[-1]
+
+
+def traced(function: Any) -> Any:
+    """A graph as Dynamo leaves one, with stack traces; not run through any fake propagation."""
+    tracer = torch.fx.Tracer()
+    tracer.record_stack_traces = True  # from a function called forward inwards
+    code = function.__code__.replace(co_name="forward")
+    forward = types.FunctionType(code, function.__globals__, "forward", closure=function.__closure__)
+    return torch.fx.GraphModule({}, tracer.trace(forward))
+
+
+def fails(graph: Any, inputs: list[Any], kind: type[BaseException] = Exception, **options: Any) -> tuple[Any, Pipeline]:
+    pipeline = Pipeline(until="lower")
+    with pytest.raises(kind) as caught, inductor_config.patch(options):
+        compile_fx(graph, inputs, pipeline=pipeline)
+    return caught.value, pipeline
+
+
+def inner_fails(graph: Any, fakes: list[Any], mode: Any, pipeline: Pipeline) -> Any:
+    with pytest.raises(Exception) as caught, compiling(mode):
+        compile_inner(graph, fakes, is_inference=True, pipeline=pipeline)
+    return caught.value
+
+
+def test_an_operator_without_a_fake_kernel(library: Any) -> None:
+    error, pipeline = fails(traced(lambda x: (library.untraceable.default(x.sin()),)), [torch.randn(4)])
+    told = told_of(pipeline, "capture")
+    assert type(error).__name__ == "UnsupportedOperatorException" and "errors_graph.untraceable.default" in str(error)
+    assert told.kind == "unsupported operator" and told.nodes[0].op == "errors_graph.untraceable.default"
+    assert told.nodes[0].line.startswith(HERE) and "library.untraceable" in told.nodes[0].code
+    assert '@torch.library.register_fake("errors_graph::untraceable")' in told.fix
+    assert told.nodes[0].node in told.what and HERE in told.what
+
+
+def test_an_operator_without_a_lowering(library: Any) -> None:
+    graph = traced(lambda x: (library.unlowered.default(x) * 2,))
+    error, pipeline = fails(graph, [torch.randn(4)], implicit_fallbacks=False)
+    told = told_of(pipeline, "lower")
+    assert type(error).__name__ == "InductorError" and told.error_type == "MissingOperatorWithoutDecomp"
+    assert (told.kind, told.nodes[0].op) == ("unsupported operator", "errors_graph.unlowered.default")
+    assert told.nodes[0].line.startswith(HERE) and "implicit_fallbacks = True" in told.fix
+    assert error.graphdbg_explained == told.text()
+
+
+def test_an_operator_that_cannot_be_made_functional(library: Any) -> None:
+    _, pipeline = fails(traced(lambda x: (library.aliasing.default(x.clone()),)), [torch.randn(4)])
+    told = told_of(pipeline, "capture")
+    assert (told.kind, told.nodes[0].op) == ("unsupported operator", "errors_graph.aliasing.default")
+    assert "alias annotations" in told.why and "mutates_args" in told.fix
+
+
+def test_an_operator_that_generated_code_cannot_call(library: Any) -> None:
+    mode, pipeline = FakeTensorMode(), Pipeline(until="lower")
+    with mode:
+        fake = torch.empty(4)
+    graph = make_fx(lambda x: (library.aliasing.default(x),))(fake)
+    error = inner_fails(graph, [fake], mode, pipeline)
+    told = told_of(pipeline, "lower")
+    assert type(error.inner_exception).__name__ == "LoweringException"
+    assert told.kind == "unsupported operator" and "fallback is not possible" in told.why
+    assert "Can't generate FallbackKernel" in told.message and told.nodes[0].op == "errors_graph.aliasing.default"
+
+
+def test_a_size_that_depends_on_data() -> None:
+    _, pipeline = fails(traced(lambda x: (x.nonzero() * 2,)), [torch.randn(4)])
+    told = told_of(pipeline, "capture")
+    assert told.kind == "depends on data" and "capture_dynamic_output_shape_ops" in told.fix
+    assert told.nodes[0].node == "nonzero" and told.nodes[0].line.startswith(HERE)
+
+
+@pytest.mark.parametrize("device", ["meta", "cuda"])
+def test_operands_on_two_devices_in_capture(device: str) -> None:
+    with FakeTensorMode():
+        x, y = torch.empty(4), torch.empty(4, device=device)
+    error, pipeline = fails(traced(lambda x, y: (torch.add(x.sin(), y),)), [x, y])
+    told = told_of(pipeline, "capture")
+    name = {"meta": "meta", "cuda": "cuda:0"}[device]
+    assert told.kind == "device mismatch" and "device" in str(error)
+    assert f"sin is on cpu (from the input x), y is on {name} (an input of the graph)" in told.why
+    assert told.nodes[0].node == "add" and told.nodes[0].line.startswith(HERE)
+
+
+def test_operands_on_two_devices_in_fake_propagation() -> None:
+    mode, pipeline = FakeTensorMode(), Pipeline(until="lower")
+    with mode:
+        fakes = [torch.empty(4), torch.empty(4, device="cuda")]
+    aten = torch.ops.aten
+    graph = traced(lambda x, y: (aten.add.Tensor(aten.sin.default(y), aten.cos.default(x)),))
+    inner_fails(graph, fakes, mode, pipeline)
+    told = told_of(pipeline, "post_grad")
+    assert told.kind == "device mismatch"
+    assert "sin_default is on cuda:0 (from the input y), cos_default is on cpu (from the input x)" in told.why
+
+
+def test_a_moved_input_is_named_before_the_first_stage() -> None:
+    graph = traced(lambda weight, x: (weight * x,))
+    for node in graph.graph.find_nodes(op="placeholder"):
+        node.meta["val"] = torch.empty(4, device="meta")
+    pipeline = Pipeline()
+    with pytest.raises(UsageError) as caught:
+        compile_fx(graph, [torch.empty(4, device="meta"), torch.empty(4)], pipeline=pipeline)
+    assert "x (input 1) is on cpu, and the graph was traced with it on meta" in str(caught.value)
+    assert "weight" not in str(caught.value) and not pipeline.reports
+    assert carried(caught.value) is not None and "Move it to meta" in caught.value.graphdbg_explained  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Failing(CustomGraphPass):
+    """A pass of the configuration that does what it is given to the first multiplication."""
+
+    def __init__(self, action: Callable[[Any], Any]) -> None:
+        self.action = action
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor):
+            self.action(node)
+
+    def uuid(self) -> Any:
+        return None
+
+
+def refuse(node: Any) -> None:
+    raise ValueError(f"no rule for {node.target}")
+
+
+def endless(node: Any) -> int:
+    return 1 + endless(node)
+
+
+def hungry(node: Any) -> bytearray:
+    return bytearray(1 << 60)
+
+
+PASSES = [
+    ("post_grad_custom_post_pass", "post_grad", "post_grad.post_grad_custom_post_pass"),
+    ("joint_custom_pre_pass", "joint", "joint.joint_custom_pre_pass"),
+]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize(("setting", "stage", "name"), PASSES)
+def test_a_pass_that_raises(setting: str, stage: str, name: str, watched: bool) -> None:
+    pipeline = Pipeline(until="lower", watch_passes=watched)
+    with pytest.raises(Exception, match="no rule for") as caught, inductor_config.patch({setting: Failing(refuse)}):
+        compile_fx(traced(lambda x: (x.sin() * 3,)), [torch.randn(4)], pipeline=pipeline)
+    told = told_of(pipeline, stage)
+    assert (told.kind, told.pass_name) == ("pass failed", name)
+    assert told.nodes[0].op == "aten.mul.Tensor" and told.nodes[0].line.startswith(HERE)
+    assert told.why == "ValueError: no rule for aten.mul.Tensor" and "no rule for" in str(caught.value)
+    assert f"--skip {name}" in told.fix
+    assert any(line.startswith(">") and "raise ValueError" in line for line in told.excerpt.splitlines())
+
+
+def test_the_way_out_that_is_promised_works() -> None:
+    pipeline = Pipeline(until="lower", skip=(PASSES[0][2],))
+    with inductor_config.patch({PASSES[0][0]: Failing(refuse)}):
+        compile_fx(traced(lambda x: (x.sin() * 3,)), [torch.randn(4)], pipeline=pipeline)
+    assert not any(report.error for report in pipeline.reports)
+
+
+def test_recursion_and_memory_are_sentences() -> None:
+    for action, kind, said in ((endless, "recursion", "endless"), (hungry, "out of memory", "MemoryError")):
+        graph = traced(lambda x: (x.sin() * 3,))
+        error, pipeline = fails(graph, [torch.randn(4)], post_grad_custom_post_pass=Failing(action))
+        told = told_of(pipeline, "post_grad")
+        assert told.kind == kind and said in told.why and told.fix, error
+
+
+def test_a_lowering_that_raises(library: Any) -> None:
+    op = library.unlowered.default
+
+    def lower(x: Any) -> Any:
+        raise AssertionError("no such layout")
+
+    register_lowering(op)(lower)
+    try:
+        error, pipeline = fails(traced(lambda x: (library.unlowered.default(x) * 2,)), [torch.randn(4)])
+    finally:
+        lowerings.pop(op, None)
+    told = told_of(pipeline, "lower")
+    assert told.kind == "lowering failed" and told.why == "AssertionError: no such layout"
+    assert told.nodes[0].op == "errors_graph.unlowered.default" and told.nodes[0].line.startswith(HERE)
+    assert any(line.startswith(">") and "no such layout" in line for line in told.excerpt.splitlines())
+    assert type(error.inner_exception).__name__ == "LoweringException"
+
+
+class OldGpu(device_interface.CudaInterface):
+    """The interface of a GPU whose bfloat16 is emulated."""
+
+    class properties:
+        name, major, minor = "Old GPU", 7, 5
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = False) -> bool:
+        return including_emulation
+
+
+OldGpu.get_device_properties = staticmethod(lambda device=None: OldGpu.properties)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.filterwarnings("ignore:Old GPU does not support bfloat16")
+@pytest.mark.parametrize("cached", [True, False])
+def test_bfloat16_on_an_old_gpu(monkeypatch: pytest.MonkeyPatch, cached: bool) -> None:
+    device_interface.get_interface_for_device("cpu")  # fills the table
+    for name in ("cuda", "cuda:0"):
+        monkeypatch.setitem(device_interface.device_interfaces, name, OldGpu)
+    mode, pipeline = FakeTensorMode(), Pipeline()
+    with mode:
+        fake = torch.empty(4, device="cuda", dtype=torch.bfloat16)
+    graph = make_fx(lambda x: (torch.ops.aten.sin.default(x),))(fake)
+    settings = {"use_post_grad_passes": False, "fx_graph_cache": cached}  # their patterns make tensors on the GPU
+    with pytest.raises(Exception) as caught, compiling(mode), inductor_config.patch(settings):
+        compile_inner(graph, [fake], is_inference=True, pipeline=pipeline)
+    # as in stock: with a cache it passes through as it is, without one it is wrapped
+    raised = caught.value if cached else caught.value.inner_exception  # pyright: ignore[reportAttributeAccessIssue]
+    assert type(raised) is SkipFrame and str(raised) == "BF16 is not supported"
+    told = told_of(pipeline, "lower")
+    assert told.kind == "bfloat16 on an old GPU" and told.error_type == "SkipFrame"
+    assert told.what == "bfloat16 cannot be compiled for Old GPU (compute capability 7.5)"
+    assert "is bfloat16" in told.why and "runs it uncompiled" in told.why and "float16" in told.fix
+    assert caught.value.graphdbg_explained == told.text()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def waiting_for(future: Any) -> Callable[[Any, Pipeline], None]:
+    """A stage that waits for a worker as loading does, by torch's own function."""
+
+    def run(work: Any, pipeline: Pipeline) -> None:
+        AsyncCompile()._wait_futures({"triton_poi_fused_sin_0": future})
+
+    return run
+
+
+@pytest.mark.skipif(not hasattr(inductor_config, "compile_worker_wait_timeout"), reason="this torch waits for ever")
+def test_a_worker_that_hangs_is_named() -> None:
+    pipeline = Pipeline(replace={"load": waiting_for(Future())})
+    with pytest.raises(Exception) as caught, inductor_config.patch(compile_worker_wait_timeout=1):
+        compile_fx(traced(lambda x: (x.sin() * 3,)), [torch.randn(4)], pipeline=pipeline)
+    told = told_of(pipeline, "load")
+    assert told.kind == "compile timed out" and told.kernel == "triton_poi_fused_sin_0", caught.value
+    assert "WAIT_TIMEOUT" in told.fix and "did not" in told.why
+
+
+def test_a_worker_that_dies_is_a_sentence() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as workers:
+        pipeline = Pipeline(replace={"load": waiting_for(workers.submit(os._exit, 3))})
+        with pytest.raises(Exception, match="exited unexpectedly"):
+            compile_fx(traced(lambda x: (x.sin() * 3,)), [torch.randn(4)], pipeline=pipeline)
+    told = told_of(pipeline, "load")
+    assert told.kind == "compile worker died" and "TORCHINDUCTOR_COMPILE_THREADS=1" in told.fix

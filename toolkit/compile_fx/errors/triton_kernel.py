@@ -1,0 +1,139 @@
+"""Kernels that Triton refused: its error with line and caret, code that is no Python, a kernel that needs more than the GPU has.
+
+Triton compiles here or in a worker process, whose error arrives as text. Must not import Triton.
+
+>>> compile_error(case).kernel
+'triton_poi_fused_relu_0'
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from .case import Case
+from .explained import Explained
+from .nodes import generated, of_kernel
+from .sources import excerpt, kernel_of, kernels
+
+KIND = "Triton compile error"
+_PLACE = re.compile(
+    r"(?:CompilationError|CompileTimeAssertionFailure|UnsupportedLanguageConstruct): at (\d+):(\d+):\n(.*)", re.DOTALL
+)
+_DEF = re.compile(r"^def (\w+)\(", re.MULTILINE)
+_BACKEND = re.compile(
+    r"^.*(?:ptxas (?:fatal|error|info).*|PTXASError.*|PassManager::run failed.*|LLVM ERROR.*)$", re.MULTILINE
+)
+_IMPORT = re.compile(r"Failed to import (\S+)\n(?:SyntaxError|IndentationError): (.*?) \(\S+, line (\d+)\)")
+_RESOURCES = re.compile(r"out of resources?: (.*?)(?:\n|$)", re.IGNORECASE)
+_FIX = (
+    "graphdbg compile with --until codegen --emit source shows all of the code; "
+    "bisect names the pass or setting, minify the smallest graph that fails"
+)
+
+
+def compile_error(case: Case) -> Explained | None:
+    """Triton's front end refused the source, or its back end the code made of it."""
+    found: Any = case.find("CompilationError")
+    if found is not None and hasattr(found, "error_message"):
+        reasons = [one for one in case.chain if hasattr(one, "error_message")]
+        inner: Any = reasons[-1]
+        said = str(inner.error_message or inner.__cause__ or inner).strip()
+        node = found.node
+        line, column = getattr(node, "lineno", None), getattr(node, "col_offset", None)
+        return _told(case, _named(case, found.src or ""), said, found.src or "", line, column)
+    text = case.text()
+    if placed := _PLACE.search(text):
+        said, source = _after_caret(placed[3])
+        kernel = _named(case, source)
+        whole = _function(kernels(generated(case.work)).get(kernel, ""))
+        return _told(case, kernel, said, whole, int(placed[1]), int(placed[2]))
+    if (backend := _BACKEND.search(text)) and (kernel := _named(case, "")):
+        return _told(case, kernel, backend[0].strip(), "", None, None)
+    return None
+
+
+def resources(case: Case) -> Explained | None:
+    """The kernel compiles, but needs more shared memory, registers or threads than the GPU has."""
+    found = _RESOURCES.search(case.text())
+    if found is None:
+        return None
+    kernel = _named(case, "")
+    return case.told(
+        "kernel too large", f"the Triton kernel {kernel} does not fit the GPU".replace("  ", " "), f"out of resource: {found[1]}",
+        "make it smaller: torch._inductor.config.max_fusion_size = 8, or realize_reads_threshold = 1; "
+        "or leave the fusion out (rung inductor_nofuse)",
+        nodes=of_kernel(case.work, kernel), kernel=kernel,
+    )  # fmt: skip
+
+
+def not_python(case: Case) -> Explained | None:
+    """Generated code, a kernel's or the wrapper's, that Python cannot read; here or in a worker."""
+    error, written = case.find("SyntaxError"), _IMPORT.search(case.text())
+    column: int | None = None
+    if isinstance(error, SyntaxError) and error.filename and error.lineno is not None and _is_import(case):
+        file, said, line, column = error.filename, str(error.msg), error.lineno, error.offset
+    elif written:
+        file, said, line = written[1], written[2], int(written[3])
+    else:
+        return None
+    try:
+        source = Path(file).read_text(errors="replace")
+    except OSError:
+        source = ""
+    kernel = kernel_of(generated(case.work), source) or _named(case, "")
+    what = f"the source of the Triton kernel {kernel} is no Python" if kernel else "the generated code is no Python"
+    return case.told(
+        KIND if kernel else "generated code is no Python", what, said, _FIX, nodes=of_kernel(case.work, kernel),
+        kernel=kernel, file=file, line=line, column=column, excerpt=excerpt(source, line, column),
+        compiler_line=f"{file}:{line}:{column or 0}: SyntaxError: {said}",
+    )  # fmt: skip
+
+
+def _told(case: Case, kernel: str, said: str, source: str, line: int | None, column: int | None) -> Explained:
+    column = None if column is None else column + 1  # Python's count from 0
+    first = said.splitlines()[0] if said else "no reason is given"
+    at = f"{kernel or 'kernel'}:{line}:{column}: " if line is not None else ""
+    return case.told(
+        KIND, f"Triton could not compile the kernel {kernel}".rstrip(), first, _FIX,
+        nodes=of_kernel(case.work, kernel), kernel=kernel, line=line, column=column,
+        excerpt=excerpt(source, line, column) if line is not None else "", compiler_line=f"{at}error: {first}",
+    )  # fmt: skip
+
+
+def _is_import(case: Case) -> bool:
+    """Whether it was raised while generated code was loaded: a SyntaxError of anything else is not ours to tell."""
+    return any(frame.f_code.co_name == "_reload_python_module" for frame in case.frames)
+
+
+def _named(case: Case, source: str) -> str:
+    """The name that the wrapper has for the kernel; its function may be called `triton_` in all of them."""
+    text = generated(case.work)
+    known = kernels(text)
+    for frame in case.inwards():
+        for local in ("kernel_name", "key", "name"):
+            value = frame.f_locals.get(local)
+            if isinstance(value, str) and value in known:
+                return value
+    for name in re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE):
+        if name in known:
+            return name
+    if source and (found := kernel_of(text, source)):
+        return found
+    function = _DEF.search(source)
+    return function[1] if function else ""
+
+
+def _after_caret(text: str) -> tuple[str, str]:
+    """Message and source of what stands behind "at 3:7:" in a worker's text: the message is the line below the caret."""
+    caret = re.search(r"^ *\^\n", text, re.MULTILINE)
+    if caret is None:
+        return "", text
+    return text[caret.end() :].strip().partition("\n")[0], text[: caret.start()]
+
+
+def _function(source: str) -> str:
+    """The part of a kernel's module that Triton counts lines in: from the decorated function on."""
+    found = _DEF.search(source)
+    return source[found.start() :] if found else source
