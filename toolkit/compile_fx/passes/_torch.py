@@ -18,6 +18,7 @@ from typing import Any
 
 from torch._inductor import pattern_matcher
 from torch._inductor.fx_passes import group_batch_fusion, joint_graph, post_grad, pre_grad, split_cat
+from torch._inductor.fx_passes.b2b_gemm import B2B_GEMM_PASS
 from torch._inductor.fx_utils import FakeTensorUpdater
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
@@ -100,7 +101,7 @@ def applied_bare() -> dict[int, tuple[str, str]]:
     """Groups of patterns that are applied without an observer: id -> (stage, name)."""
     found = {
         id(joint_graph.early_patterns): ("joint", "early_patterns"),
-        id(post_grad.B2B_GEMM_PASS): ("post_grad", "b2b_gemm_pass"),
+        id(B2B_GEMM_PASS): ("post_grad", "b2b_gemm_pass"),
     }
     found |= {id(group): ("pre_grad", name) for name, group in split_cat.PRE_GRAD_PATTERNS.items()}
     return found
@@ -115,7 +116,7 @@ def groups() -> dict[tuple[str, str], Any]:
     found = {
         ("joint", "early_patterns"): joint_graph.early_patterns,
         ("joint", "replace_random_passes"): random,
-        ("post_grad", "b2b_gemm_pass"): post_grad.B2B_GEMM_PASS,
+        ("post_grad", "b2b_gemm_pass"): B2B_GEMM_PASS,
     }
     for stage, module in (("joint", joint_graph), ("post_grad", post_grad)):
         found |= {(stage, f"pass_pattern_{i}"): group for i, group in enumerate(module.pass_patterns)}
