@@ -49,7 +49,7 @@ class Net(torch.nn.Module):
         self.linear = torch.nn.Linear(8, 8)
         self.left = torch.nn.Parameter(torch.randn(8, 8))
         self.right = torch.nn.Parameter(torch.randn(8, 8))
-        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("calls", torch.zeros(1))  # of a buffer without dimensions torch's libraries lose writes
         self.constant = torch.arange(8.0)
 
     def forward(self, x: torch.Tensor, *, bias: list[torch.Tensor]) -> dict[str, torch.Tensor]:
