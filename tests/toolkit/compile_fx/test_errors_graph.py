@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
 from torch._dynamo import device_interface
 from torch._dynamo.exc import SkipFrame
@@ -259,10 +260,11 @@ def test_bfloat16_on_an_old_gpu(monkeypatch: pytest.MonkeyPatch, cached: bool) -
     with mode:
         fake = torch.empty(4, device="cuda", dtype=torch.bfloat16)
     graph = make_fx(lambda x: (torch.ops.aten.sin.default(x),))(fake)
-    settings = {"use_post_grad_passes": False, "fx_graph_cache": cached}  # their patterns make tensors on the GPU
-    with pytest.raises(Exception) as caught, compiling(mode), inductor_config.patch(settings):
+    settings = {"use_post_grad_passes": False, "fx_graph_cache": False}  # their patterns make tensors on the GPU
+    bundled = functorch_config.patch(bundled_autograd_cache=cached)
+    with pytest.raises(Exception) as caught, compiling(mode), inductor_config.patch(settings), bundled:
         compile_inner(graph, [fake], is_inference=True, pipeline=pipeline)
-    # as in stock: with a cache it passes through as it is, without one it is wrapped
+    # as in stock: where a result is to be kept it passes through as it is, elsewhere it is wrapped
     raised = caught.value if cached else caught.value.inner_exception  # pyright: ignore[reportAttributeAccessIssue]
     assert type(raised) is SkipFrame and str(raised) == "BF16 is not supported"
     told = told_of(pipeline, "lower")
