@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from ....dumps.sidecar import user_frame
 from ..work import Work
 from .case import Case
 from .explained import NodeAt
@@ -34,6 +33,8 @@ _BUFFER = re.compile(r"\b(buf\d+)\b")
 
 def at(node: Any) -> NodeAt:
     """A node of torch.fx as it is told."""
+    from ....dumps.sidecar import user_frame
+
     target = node.target
     op = target if isinstance(target, str) else str(getattr(target, "__name__", target))
     if "." in str(target) and not callable(getattr(target, "__get__", None)):
