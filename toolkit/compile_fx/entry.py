@@ -17,6 +17,7 @@ from . import caching
 from .capturing import Compilers
 from .devices import refuse_moved
 from .inner import compile_inner
+from .loaded import finished_by_us
 from .pipeline import Action, Observer, Pipeline, Stopped, Unfinished
 from .returning import wrapped
 from .work import Work
@@ -149,6 +150,7 @@ def _main(
             t.compiled_autograd._disable(),
             t.functorch_config.patch(unlift_effect_tokens=True, selective_decompose=t.config.selective_decompose),
             _partitions_of_regions(compilers),
+            finished_by_us(pipeline),
         ):
             try:
                 pipeline.run("capture", work)

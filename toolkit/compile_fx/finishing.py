@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _torch as t
 from .alignment import aligning
-from .input_names import names_of
+from .input_names import names_for
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -50,7 +50,7 @@ def finish(work: Work) -> None:
         t.BoxedBool.disable(work.kwargs["cudagraphs"])  # a forward that is not recorded has no recorded backward
         call: Any = compiled.current_callable
         compiled.current_callable = aligning(
-            call, work.to_align, compiled.mutated_input_idxs, names_of(work.gm), work.tell_align
+            call, work.to_align, compiled.mutated_input_idxs, names_for(work), work.tell_align
         )
     if compiled._wrap_compiled_regions and compiled.current_callable is not None:
         compiled.current_callable = t.as_one_operator(compiled)

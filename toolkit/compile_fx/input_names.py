@@ -58,6 +58,12 @@ def name_of(node: Any) -> InputName:
     return InputName(node.name, _user_name(node) or _from_dynamo(node))
 
 
+def names_for(work: Any) -> list[InputName]:
+    """The names of a part's inputs; of a graph from AOTAutograd's cache torch keeps those of the placeholders for CUDA graphs."""
+    kept = getattr(getattr(work.compiled, "cudagraph_info", None), "placeholders", None) or ()
+    return names_of(work.gm) or [InputName(one.name) for one in kept]
+
+
 def name_at(names: Sequence[Any], index: int) -> str:
     """The name of one input, by its number where the graph gave none."""
     return str(names[index]) if index < len(names) else f"input {index}"

@@ -237,3 +237,17 @@ def test_what_runs_on_the_cpu_is_named() -> None:
         ("cpu", "it runs on the CPU"),
         ("mul", "it runs on the CPU"),
     ]
+
+
+def test_code_from_the_cache_of_autograd_goes_through_the_same_stages() -> None:
+    model, x = Model(), torch.randn(3, 4)
+    for again in (False, True):
+        torch._dynamo.reset()
+        pipeline = Pipeline()
+        with torch._functorch.config.patch(enable_autograd_cache=True):
+            compiled(model, pipeline, **{"triton.cudagraphs": True})(x).sum().backward()
+        ran = {report.stage for report in pipeline.reports if report.part == "forward"}
+        assert not again or ran == {"align", "cudagraphs"}
+        assert notes(pipeline, "align")["forward"] == "nothing to check: CPU kernels load from anywhere"
+        assert notes(pipeline, "cudagraphs")["forward"] == "not used: no CUDA device in this graph"
+    assert t.CompiledFxGraph.post_compile.__name__ == "refused"  # as before

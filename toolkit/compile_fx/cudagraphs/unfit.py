@@ -34,9 +34,9 @@ class Unfit(NamedTuple):
 
 
 def unfit_nodes(gm: Any, *, with_cpu: bool = True) -> list[Unfit]:
-    """All such nodes in order; without those that run on the CPU if `with_cpu` is False."""
+    """All such nodes in order, none of what is no graph; without those that run on the CPU if `with_cpu` is False."""
     found: list[Unfit] = []
-    for node in gm.graph.nodes:
+    for node in gm.graph.nodes if hasattr(gm, "graph") else ():
         if node.op == "call_function" and (why := _why(node) or (_on_cpu(node) if with_cpu else "")):
             found.append(Unfit(node.name, str(node.target), user_frame(node.meta.get("stack_trace") or "")[0], why))
     return found

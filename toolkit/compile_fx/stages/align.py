@@ -9,7 +9,7 @@ import torch
 from .. import _torch as t
 from ..alignment import in_wrapper
 from ..finishing import later, wraps_itself
-from ..input_names import InputName, listed, name_at, names_of
+from ..input_names import InputName, listed, name_at, names_for
 from ..overlap import described
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def run(work: Work, pipeline: Pipeline) -> None:
     """Sets `work.to_align` and says which inputs are looked at in each call, by whom."""
-    compiled, names = work.compiled, names_of(work.gm)
+    compiled, names = work.compiled, names_for(work)
     work.notes.extend(described(work.inputs, names))
     if not isinstance(compiled, t.CompiledFxGraph):
         work.notes.append("left to the library: code ahead of time checks by itself")

@@ -15,7 +15,7 @@ from ..cudagraphs import reasons, recorders
 from ..cudagraphs.trees import telling_backward
 from ..cudagraphs.unfit import unfit_nodes
 from ..finishing import later
-from ..input_names import listed, names_of
+from ..input_names import listed, names_for
 
 if TYPE_CHECKING:
     from ..pipeline import Pipeline
@@ -88,7 +88,7 @@ def _refused_behind_lowering(work: Work, *, split: bool) -> str | None:
 
 
 def _put_on(work: Work, pipeline: Pipeline) -> None:
-    compiled, names, tell = work.compiled, names_of(work.gm), later(pipeline, "cudagraphs", work)
+    compiled, names, tell = work.compiled, names_for(work), later(pipeline, "cudagraphs", work)
     policy = getattr(t.config, "cudagraph_policy", None)
     constants = work.constants.unwrap(compiled)
     facts = recorders.facts_of(compiled, constants, names)
@@ -145,4 +145,4 @@ def _sentence(work: Work, reason: str) -> str:
     compiled = work.compiled
     static = set(compiled.fx_kwargs.get("static_input_idxs") or ()) if t.config.triton.cudagraph_trees else set[int]()
     mutated = [index for index in compiled.mutated_input_idxs if index not in static]
-    return reasons.sentence(reason, names_of(work.gm), mutated, work.inputs, compiled.device_types)
+    return reasons.sentence(reason, names_for(work), mutated, work.inputs, compiled.device_types)
