@@ -131,6 +131,8 @@ class Pipeline:
         """Runs one stage on one part. Raises what the stage raises, and Stopped when `until` lies before it."""
         stage = STAGES[name]
         if order(name) > self._last:
+            if name == "capture" and self.until == "pre_grad" and import_module("._torch", __package__).AOT_RUNS_PRE_GRAD:
+                import_module(".stages.capture", __package__).run(work, self)  # pre_grad runs inside it
             raise Stopped
         report = StageReport(work.part, name)
         self.reports.append(report)

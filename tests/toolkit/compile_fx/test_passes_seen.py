@@ -244,3 +244,11 @@ def test_a_skip_holds_on_its_own_thread_alone() -> None:
     assert [one.skipped_because for one in reports["skips"]] == ["asked for"]
     assert [one.skipped_because for one in reports["sees"]] == [""]
     assert post_grad.stable_topological_sort is usual
+
+
+def test_a_compile_stopped_after_pre_grad_has_its_passes() -> None:
+    """Torch may run this stage inside the next one, which is not a stage of this compile then."""
+    pipeline = Pipeline(until="pre_grad", watch_passes=True)
+    compile_fx(torch.fx.symbolic_trace(lambda x, y: x.relu() + y), small(), pipeline=pipeline)
+    (report,) = pipeline.reports
+    assert report.stage == "pre_grad" and len(report.passes) >= 7
