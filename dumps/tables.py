@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -54,11 +55,13 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, terminal: bool = False) -> str:
-    """The table as text, one line per row; for a terminal coloured and wrapped to its width."""
+def render(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, terminal: bool = False, styles: Sequence[str] = ()
+) -> str:
+    """The table as text, one line per row; for a terminal coloured (`styles`: of whole rows) and wrapped to its width."""
     cells = [[plain(cell) for cell in row] for row in rows]
     if terminal and len(cells) <= RICH_ROWS:
-        return _rich(columns, cells)
+        return _rich(columns, cells, styles)
     return _aligned(columns, cells)
 
 
@@ -71,15 +74,15 @@ def _aligned(columns: Sequence[Column], cells: list[list[str]]) -> str:
 
 def _fitting(columns: Sequence[Column], cells: list[list[str]], width: int) -> list[int]:
     """The positions of the columns to show in `width` characters."""
-    needed = [max(len(column.title), *(len(row[i]) for row in cells), 0) + 2 for i, column in enumerate(columns)]
+    needed = [max(len(column.title), *(len(row[i]) for row in cells), 0) + 3 for i, column in enumerate(columns)]
     kept = list(range(len(columns)))
     for i in sorted((i for i in kept if columns[i].expendable), key=lambda i: -columns[i].expendable):
-        if sum(needed[k] for k in kept) > width:
+        if sum(needed[k] for k in kept) - 3 > width:
             kept.remove(i)
     return kept
 
 
-def _rich(columns: Sequence[Column], cells: list[list[str]]) -> str:
+def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[str]) -> str:
     from io import StringIO
 
     from rich.box import SIMPLE_HEAD
@@ -95,8 +98,8 @@ def _rich(columns: Sequence[Column], cells: list[list[str]]) -> str:
             column.title, justify="right" if column.right else "left", style=column.style or None, no_wrap=not column.fold,
             overflow="fold" if column.fold else "ellipsis",
         )  # fmt: skip
-    for row in cells:
-        table.add_row(*(Text(row[i]) for i in kept))
+    for row, style in zip_longest(cells, styles[: len(cells)]):
+        table.add_row(*(Text(row[i]) for i in kept), style=style or None)
     stream = StringIO()
     Console(file=stream, force_terminal=True, width=width).print(table)
     return stream.getvalue()

@@ -24,6 +24,7 @@ SIGNS = {
     "saved": "s",
 }  # fmt: skip
 """One character for each mark."""
+_COLOURS = {"-": "red", "+": "green", "~": "yellow", "±": "yellow", "·": "dim"}
 
 
 def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways:
@@ -48,9 +49,12 @@ def beside_text(made: Sideways, *, everything: bool, terminal: bool = False) -> 
     a, b = made.sides
     kept = range(len(made)) if everything else _near(made)
     one, two = (
-        [Column("#", right=True), Column(side, style="bold"), Column("target", expendable=2), Column("value", expendable=1)]
+        [
+            Column("#", right=True, expendable=3), Column(side, style="bold"), Column("target", expendable=2),
+            Column("value", expendable=1),
+        ]
         for side in "AB"
-    )
+    )  # fmt: skip
     columns = [Column(""), *one, *two, Column("what", fold=True)]
     cells: list[Sequence[str]] = []
     last = -1
@@ -67,7 +71,8 @@ def beside_text(made: Sideways, *, everything: bool, terminal: bool = False) -> 
     if last < len(made) - 1:
         cells.append([""] * 2 + [f"... {len(made) - 1 - last} alike"] + [""] * 7)
     head = [f"A  {plain(a.graph)}", f"B  {plain(b.graph)}", made.summary, ""]
-    return "\n".join([*head, render(columns, cells, terminal=terminal).rstrip("\n")])
+    styles = [_COLOURS.get(row[0], "") for row in cells]
+    return "\n".join([*head, render(columns, cells, terminal=terminal, styles=styles).rstrip("\n")])
 
 
 def _near(made: Sideways) -> list[int]:

@@ -10,11 +10,11 @@ UsageError: no stage is called 'lowr': the stages are pre_grad, ... Did you mean
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ....dumps.errors import EnvironmentLackError, UsageError
+from ....dumps.atomic import cannot_write, temporary_beside
+from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
 from ...triage.words import address
 from ..entering import first_stage
@@ -34,7 +34,7 @@ def entry_of(saved: SavedGraph) -> str:
     """The first stage that runs for a graph. Raises UsageError for one that does not enter the path."""
     if saved.stage == "compiled_autograd":
         traced = sibling(saved, ("dynamo", "inference", "pre_grad"))
-        fix = f"graphdbg compile {traced}" if traced else "record it with graphdbg dump --stages all"
+        fix = f"try graphdbg compile {traced}" if traced else "record it with graphdbg dump --stages all"
         raise UsageError(
             f"{address(saved)} does not enter the compile path",
             "a graph of compiled autograd calls into autograd itself; Dynamo traces it once more, and that graph is compiled",
@@ -68,8 +68,9 @@ def check_stage(saved: SavedGraph, name: str, option: str) -> None:
     if order(name) >= order(entered) and not applied:
         return
     found = sibling(saved, _GRAPHS.get(name, ()))
+    asked_for = option if option.startswith("--skip ") else f"{option} {name}"
     fix = (
-        f"graphdbg compile {found} {option} {name}"
+        f"try graphdbg compile {found} {asked_for}"
         if found
         else f"record it with graphdbg dump --stages {_recorded(name)}"
     )
@@ -108,7 +109,7 @@ def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
             continue
         found = sorted({stage for stage, _ in resolve(name)}, key=order)
         if all(order(stage) < order(entry_of(saved)) for stage in found):
-            check_stage(saved, found[-1], f"--skip {name} --until")
+            check_stage(saved, found[-1], f"--skip {name}")
 
 
 def check_emit(kinds: Sequence[str], target: str | None) -> None:
@@ -130,8 +131,12 @@ def check_folder(folder: Path) -> None:
     if folder.exists():
         raise UsageError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
     parent = next(one for one in folder.absolute().parents if one.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise EnvironmentLackError(f"cannot write {folder}", f"{parent} cannot be written to", "choose another place")
+    probe = temporary_beside(parent / "probe")
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def _has_backward(saved: SavedGraph) -> bool:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 TASK = f"{__package__}.child:task"
 LOOK_S = 0.05
+DEATH, INTERRUPTED = "death", "Interrupted"
+"""The kind of an end that no stage told of; the type of the user's."""
 
 Watch = Callable[[str, dict[str, Any]], None]
 """Called with each event as it comes: "start", "begin", "row" (a StageRow), "kernels" (a part's name)."""
@@ -164,7 +166,7 @@ class _Telling:
     def interrupted(self) -> None:
         """Ctrl-C of the user."""
         part, stage = self.open[-1] if self.open else ("", "loading the graph")
-        self._died(part, stage, "Interrupted", "interrupted", "")
+        self._died(part, stage, INTERRUPTED, "interrupted", "")
 
     def _died(self, part: str, stage: str, kind: str, how: str, output: str) -> None:
         advice = {
@@ -172,7 +174,7 @@ class _Telling:
             "OutOfMemory": "close what else runs, or try --until schedule",
         }
         inside = f"{how} in {stage}" + (f" of {part}" if part else "")
-        self.document.error = Trouble(stage, kind, inside, part, excerpt=output, advice=advice.get(kind, ""))
+        self.document.error = Trouble(stage, kind, inside, part, DEATH, excerpt=output, advice=advice.get(kind, ""))
         for open_part, open_stage in reversed(self.open):
             innermost = (open_part, open_stage) == (part, stage)
             why = how if innermost else f"{stage} inside it did not end"

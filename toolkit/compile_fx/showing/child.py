@@ -85,7 +85,7 @@ def _case(saved: SavedGraph, device: str | None) -> _Case:
             return _Case(gm, list(fakes), ReplaySpec.of(saved.record), notes)
     try:
         case = live_case(saved, seed=0, device=device)
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise EnvironmentLackError(f"the graph cannot be moved to {device}", str(error).splitlines()[0]) from error
     gm = copy_graph(case.gm)
     fakes = _torch.shared_fakes(gm, case.inputs, case.spec.dynamic)[0]

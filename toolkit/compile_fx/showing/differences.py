@@ -68,7 +68,7 @@ def difference_text(found: list[Difference], *, terminal: bool) -> str:
         lines = [
             styled(f"{head}; {change_text(one.row)}", "bold", terminal),
             "",
-            details(one.view, terminal=terminal),
+            _details(one.view, terminal),
             "",
         ]
         side_by_side = beside_text(one.beside, everything=False, terminal=terminal)
@@ -77,6 +77,13 @@ def difference_text(found: list[Difference], *, terminal: bool) -> str:
         lines.append(f"= {same} nodes the same")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
+
+
+def _details(view: GraphView, terminal: bool) -> str:
+    """The view of `graphdbg diff`, without the hint at its option: what differs stands line by line below."""
+    return "\n".join(
+        line for line in details(view, terminal=terminal).split("\n") if not line.startswith("--all")
+    ).rstrip()
 
 
 def difference_data(found: list[Difference]) -> list[dict[str, Any]]:

@@ -20,7 +20,8 @@ def kernel_table(part: PartRow, *, terminal: bool = False) -> str:
     """The kernels of a part in the order of their calls, and the map between nodes and kernels in a line."""
     columns = [
         Column("kernel", style="bold"), Column("kind", style="cyan"), Column("nodes", right=True, expendable=4),
-        Column("read", right=True, expendable=1), Column("written", right=True, expendable=1), Column("FLOPs", right=True),
+        Column("read", right=True, expendable=1), Column("written", right=True, expendable=1),
+        Column("FLOPs", right=True, expendable=1),
         Column("FLOP/byte", right=True, expendable=2), Column("line", style="green"), Column("fused", expendable=3),
     ]  # fmt: skip
     shown = part.kernels[:MOST_ROWS] if terminal else part.kernels

@@ -24,6 +24,7 @@ from ..emitting import emitted, source_of
 from ..stage import NAMES, order
 from . import asking
 from .asked import entry_of, not_run_after, sibling
+from .asking import DEATH, INTERRUPTED
 from .differences import difference_data, difference_text, differences
 from .kernel_table import buffer_table, kernel_table
 from .records import StageRow, Told
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ...isolation import ForkServer
 
 INTERRUPTED_EXIT, LACK_EXIT = 130, 3
+_STACK_LINES = 10
 
 
 class Options(NamedTuple):
@@ -64,6 +66,7 @@ class _Showing:
             (lambda _: None) if options.as_json or request.diff else say if aside else _print
         )
         self.name = address(saved)
+        self.said: set[str] = set()
 
     def run(self) -> int:
         """The whole course."""
@@ -95,6 +98,7 @@ class _Showing:
             if recorded != event["torch"]:
                 say(f"note: recorded with torch {recorded}; stages of torch {event['torch']} are what you see")
             for note in event["notes"]:
+                self.said.add(note)
                 say(f"note: {note}")
             self.say_row(self.rows.head())
             if (row := self._before()) is not None:
@@ -187,8 +191,9 @@ class _Showing:
             say(f"{self.name}: empty graph, returned as it is: nothing is compiled")
         if told.seconds:
             say(f"total {told.seconds:.2f} s")
-        for note in dict.fromkeys(told.notes[len(told.notes) - len(set(told.notes)) :]):
-            say(f"note: {note}")
+        for note in dict.fromkeys(told.notes):
+            if note not in self.said:
+                say(f"note: {note}")
         if told.code is not None:
             before, after = told.code["kernels_without_skip"], told.code["kernels"]
             count = f" ({before} -> {after} kernel calls)"
@@ -197,23 +202,19 @@ class _Showing:
     def _failure(self, told: Told) -> None:
         error = told.error
         assert error is not None
-        if error.type in ("Interrupted",):
+        if error.type == INTERRUPTED:
             say(f"graphdbg: {error.message}; the rows above are what was done")
             return
-        kind = error.type.rpartition(".")[2]
-        say(f"graphdbg: {error.message if not error.stage else error.excerpt or error.message}")
-        if error.excerpt and error.excerpt.startswith("Fatal"):
-            say(error.excerpt)
-        if error.advice and error.advice not in error.excerpt:
-            say(error.advice)
-        if kind not in ("Timeout",) and error.stage:
-            before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
-            more = (
-                f" | graphdbg compile {self.name} --until {before}"
-                if before and order(before) >= order(entry_of(self.saved))
-                else ""
-            )
-            say(f"try: graphdbg minify {self.name} | graphdbg bisect {self.name}{more}")
+        if error.kind == DEATH:
+            say(f"graphdbg: {error.message}" + (f": {error.advice}" if error.advice else ""))
+            say("\n".join(_stack(error.excerpt or error.traceback)))
+        else:
+            say(f"graphdbg: {error.excerpt or error.message}")
+        before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
+        until = ""
+        if before and order(before) >= order(entry_of(self.saved)):
+            until = f" | graphdbg compile {self.name} --until {before}"
+        say(f"try: graphdbg minify {self.name} | graphdbg bisect {self.name}{until}")
 
     def _past_code(self) -> bool:
         return self.request.until is None or order(self.request.until) > order("codegen")
@@ -236,6 +237,17 @@ def _print(text: str) -> None:
     emit(text, as_json=False)
 
 
+def _stack(output: str) -> list[str]:
+    """Where a process was as it died: the innermost frames, down to the stage of ours."""
+    lines = output.strip().splitlines()
+    start = next((index for index, line in enumerate(lines) if line.startswith("Stack (most recent")), None)
+    if start is None:
+        return lines[-_STACK_LINES:]
+    frames = [line for line in lines[start + 1 :] if line.startswith("  File")]
+    end = next((index for index, line in enumerate(frames) if "/compile_fx/pipeline.py" in line), len(frames))
+    return frames[: min(end, _STACK_LINES)]
+
+
 def _normal(source: str) -> str:
     """Code without the number that Inductor gives each graph of a process, and without where a cache lay."""
     import re
@@ -248,4 +260,4 @@ def _exit_code(told: Told) -> int:
         past = not told.until or order(told.until) > order("codegen")
         return LACK_EXIT if told.lacking and past else 0
     missing = told.error.kind in ("missing compiler", "missing C++ compiler")
-    return LACK_EXIT if missing else INTERRUPTED_EXIT if told.error.type == "Interrupted" else 1
+    return LACK_EXIT if missing else INTERRUPTED_EXIT if told.error.type == INTERRUPTED else 1

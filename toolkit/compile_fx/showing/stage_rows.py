@@ -55,6 +55,9 @@ def change_text(row: StageRow) -> str:
     parts: list[str] = []
     if row.status == "skipped":
         parts.append(row.why if row.why.startswith("skipped") else f"skipped ({row.why})")
+    without = [one for one in row.passes if one.status == "skipped"]
+    if without:
+        parts.append("without " + ", ".join(dict.fromkeys(one.name for one in without)) + ", as asked")
     parts += _operators(row)
     also = [f"{row.rewired} with other arguments"] * bool(row.rewired) + ["reordered"] * row.reordered
     also += [f"{row.relaid} with other sizes or strides"] * bool(row.relaid)
@@ -64,9 +67,6 @@ def change_text(row: StageRow) -> str:
         named = [_pass(one) for one in sorted(active, key=lambda one: -one.changes)]
         more = f" and {len(named) - _MOST_PASSES} more" if len(named) > _MOST_PASSES else ""
         parts.append(f"by {', '.join(named[:_MOST_PASSES])}{more}")
-    without = [one for one in row.passes if one.status == "skipped"]
-    if without:
-        parts.append("without " + ", ".join(dict.fromkeys(one.name for one in without)) + ", as asked")
     if row.replaced:
         parts.append("replaced by another function")
     if not parts and row.status == "ok" and row.stage in ("pre_grad", "joint", "post_grad"):
@@ -79,7 +79,7 @@ def change_text(row: StageRow) -> str:
 def _pass(row: PassRow) -> str:
     inside = f" in {row.graph}" if row.graph else ""
     patterns = ", ".join(f"{name} {count}" for name, count in list(row.matched.items())[:2]) or str(row.changes)
-    lines = f", {row.lines[0]}" if row.lines else ""
+    lines = f", {row.lines[0].partition(' ')[0]}" if row.lines else ""
     return f"{row.name}{inside} ({patterns}{lines})"
 
 
