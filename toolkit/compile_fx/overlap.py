@@ -10,8 +10,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -65,7 +64,7 @@ def overlaps_itself(tensor: torch.Tensor, *, expanded: bool = True) -> bool:
 
 
 class Shared(NamedTuple):
-    """Two inputs, by index, and how they lie: "the same memory", "overlap", or "one storage" apart from each other."""
+    """Two inputs, by index, that have memory in common: "the same memory", or they "overlap"."""
 
     first: int
     second: int
@@ -73,13 +72,40 @@ class Shared(NamedTuple):
 
 
 def shared(inputs: Sequence[Any]) -> list[Shared]:
-    """Which inputs share a storage, and whether elements of one are elements of the other. Fake tensors say so too."""
+    """Which inputs have memory in common; fake tensors say so too. Views that lie beside each other in one storage have none."""
     by_storage: dict[int, list[int]] = {}
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and (storage := t.storage_id(value)) is not None:
             by_storage.setdefault(storage, []).append(index)
-    pairs = (pair for group in by_storage.values() for pair in combinations(group, 2))
-    return [Shared(first, second, _how(inputs[first], inputs[second])) for first, second in pairs]
+    found: list[Shared] = []
+    for group in by_storage.values():
+        for first, second in _near(group, inputs) if len(group) > 1 else ():
+            if how := _how(inputs[first], inputs[second]):
+                found.append(Shared(first, second, how))
+    return sorted(found)
+
+
+def _near(group: list[int], inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Pairs of one storage whose spans meet. Thousands of views side by side, as of a flat parameter, make no pairs."""
+    spans = sorted((*_span(inputs[index]), index) for index in group)
+    for at, (_, end, index) in enumerate(spans):
+        for start, _, other in spans[at + 1 :]:
+            if start >= end:
+                break
+            yield min(index, other), max(index, other)
+
+
+def _span(tensor: torch.Tensor) -> tuple[float, float]:
+    """The first byte and the one behind the last; everything where nobody knows."""
+    layout = _layout(tensor)
+    if layout is None:
+        return float("-inf"), float("inf")
+    sizes, strides, offset = layout
+    start = offset * tensor.dtype.itemsize
+    if 0 in sizes:
+        return start, start
+    reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    return start, start + (reach + 1) * tensor.dtype.itemsize
 
 
 def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> list[str]:
@@ -95,9 +121,8 @@ def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> lis
                 f"{name_at(names, index)} overlaps itself ({kind}: sizes {_text(value.shape)}, strides {_text(value.stride())})"
             )
     for first, second, how in shared(inputs):
-        if how != "one storage":
-            verb = "are" if how == "the same memory" else ""
-            found.append(" ".join(f"{name_at(names, first)} and {name_at(names, second)} {verb} {how}".split()))
+        verb = "are " if how == "the same memory" else ""
+        found.append(f"{name_at(names, first)} and {name_at(names, second)} {verb}{how}")
     more = len(found) - most
     return [*found[:most], f"and {more} more overlaps"] if more > 0 else found
 
@@ -109,13 +134,14 @@ def expanded_dims_known(tensor: torch.Tensor) -> list[int]:
 
 
 def _how(one: torch.Tensor, other: torch.Tensor) -> str:
+    """How two tensors on one storage have memory in common; empty when they have none."""
     first, second = _layout(one), _layout(other)
     if first is None or second is None:
         return "overlap"
+    if 0 in first[0] or 0 in second[0]:
+        return ""
     if first == second and one.dtype == other.dtype:
         return "the same memory"
-    if 0 in first[0] or 0 in second[0]:
-        return "one storage"
     # a byte of the one that is a byte of the other: offsets, indices and the byte within the element differ to the same sum
     terms: list[Term] = []
     for (sizes, strides, _), bytes_each, sign in ((first, one.dtype.itemsize, 1), (second, other.dtype.itemsize, -1)):
@@ -125,7 +151,7 @@ def _how(one: torch.Tensor, other: torch.Tensor) -> str:
         if bytes_each > 1:
             terms.append((sign, 0, bytes_each - 1))
     distance = second[2] * other.dtype.itemsize - first[2] * one.dtype.itemsize
-    return "overlap" if _reaches(terms, distance) else "one storage"
+    return "overlap" if _reaches(terms, distance) else ""
 
 
 def _nested(dims: list[tuple[int, int]]) -> bool:

@@ -50,9 +50,9 @@ def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
             return f"{name_at(names, index)} is on the CPU, and a recording would keep the value that it has now"
-    for first, second, how in shared(inputs) if mutated else ():
+    for first, second, _ in shared(inputs) if mutated else ():
         copied = first not in static or second not in static
-        if how != "one storage" and copied and (first in mutated or second in mutated):
+        if copied and (first in mutated or second in mutated):
             written = first if first in mutated else second
             return (
                 f"{name_at(names, first)} and {name_at(names, second)} overlap and {name_at(names, written)} is written to: "
