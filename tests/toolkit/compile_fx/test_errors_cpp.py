@@ -27,10 +27,14 @@ HERE = Path(__file__).name
 def failing(function: Any, inputs: list[Any], **options: Any) -> tuple[BaseException, Pipeline]:
     """The exception of a compile through Dynamo, and its pipeline."""
     pipeline = Pipeline()
-    settings = {"pipeline": pipeline, "fx_graph_cache": False, **options}
+    settings = {"fx_graph_cache": False, **options}
+
+    def backend(gm: Any, given: Any) -> Any:
+        return compile_fx(gm, given, config_patches=settings, pipeline=pipeline)
+
     torch._dynamo.reset()
     with pytest.raises(BaseException) as caught:
-        torch.compile(function, backend="graphdbg_triton", options=settings)(*inputs)
+        torch.compile(function, backend=backend)(*inputs)
     return caught.value, pipeline
 
 

@@ -30,11 +30,15 @@ def failing(threads: int, **options: Any) -> tuple[Any, Explained]:
     torch._dynamo.reset()
     pipeline = Pipeline()
     x = torch.randn(16, 16, device="cuda")
+
+    def backend(gm: Any, given: Any) -> Any:
+        return compile_fx(gm, given, config_patches=options or None, pipeline=pipeline)
+
     with inductor_config.patch(compile_threads=threads, fx_graph_cache=False):
         if threads > 1:
             AsyncCompile.wait_pool_ready()
         with pytest.raises(BaseException) as caught:
-            torch.compile(model, backend="graphdbg_triton", options={"pipeline": pipeline, **options})(x, x)
+            torch.compile(model, backend=backend)(x, x)
     told = next(report.explained for report in pipeline.reports if report.stage == "load")
     assert told is not None, caught.value
     print(told.text())

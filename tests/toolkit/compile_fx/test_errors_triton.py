@@ -17,7 +17,7 @@ from torch._inductor.codegen.triton import TritonOverrides
 from torch._inductor.compile_worker.subproc_pool import SubprocException
 from torch._inductor.runtime import hints, triton_helpers
 
-from graphdbg.toolkit.compile_fx import Pipeline
+from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
 from graphdbg.toolkit.compile_fx.errors import Explained, explain
 from graphdbg.toolkit.compile_fx.work import Work
 
@@ -76,8 +76,12 @@ def failing(**options: Any) -> tuple[Any, Explained, Work]:
 
     pipeline = Pipeline(observers=[Keep()])  # pyright: ignore[reportArgumentType]
     x = torch.randn(16, 16)
+
+    def backend(gm: Any, given: Any) -> Any:
+        return compile_fx(gm, given, config_patches=options or None, pipeline=pipeline)
+
     with pytest.raises(BaseException) as caught:
-        torch.compile(model, backend="graphdbg_triton", options={"pipeline": pipeline, **options})(x, x)
+        torch.compile(model, backend=backend)(x, x)
     told = next(report.explained for report in pipeline.reports if report.stage == "load")
     assert told is not None, caught.value
     return caught.value, told, next(work for work in reversed(works) if work.wrapper_code is not None)

@@ -36,9 +36,8 @@ def at(node: Any) -> NodeAt:
     from ....dumps.sidecar import user_frame
 
     target = node.target
-    op = target if isinstance(target, str) else str(getattr(target, "__name__", target))
-    if "." in str(target) and not callable(getattr(target, "__get__", None)):
-        op = str(target)
+    own = isinstance(target, str) or type(target).__module__ == "torch._ops"  # such an operator prints as aten.add.Tensor
+    op = str(target) if own else str(getattr(target, "__name__", target))
     line, code = user_frame(node.meta.get("stack_trace") or getattr(node, "stack_trace", None) or "")
     return NodeAt(node.name, node.op if node.op in ("placeholder", "output") else op, line, code)
 
@@ -156,7 +155,7 @@ def _writing(work: Work, text: str, kernel: str) -> list[Any]:
         seen |= named
     found: set[Any] = set()
     for group in getattr(getattr(work.lowering, "scheduler", None), "nodes", ()):
-        parts = list(group.get_nodes())
+        parts = [part for part in group.get_nodes() if not part.is_extern()]  # calls of libraries are no kernel of ours
         made = {output.get_name() for part in parts for output in part.get_outputs()}
         if made & mine:
             found.update(node for part in parts for node in _origins_of_ir(getattr(part, "node", None)))
