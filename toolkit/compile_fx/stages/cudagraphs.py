@@ -108,7 +108,9 @@ def _put_on(work: Work, pipeline: Pipeline) -> None:
     if not t.config.triton.cudagraph_trees:
         how = "at the first call"
     at = listed(unfit_nodes(work.gm), 4)
-    work.notes.append(f"recorded as {count} graph{'s' if count > 1 else ''} {how}" + (f"; split at {at}" if at else ""))
+    work.notes.append(
+        f"recorded as {count} graph{'s' if count > 1 else ''} {how}" + (f"; left out: {at}" if at else "")
+    )
 
 
 def _forward_device(work: Work) -> Any:
