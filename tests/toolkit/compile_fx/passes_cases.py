@@ -59,6 +59,22 @@ def dropped(x: Any, y: Any) -> Any:
     return torch.nn.functional.dropout(x, 0.5) + y, torch.rand(4)
 
 
+@torch.library.custom_op("graphdbg_passes::add_one", mutates_args={"x"})
+def add_one(x: torch.Tensor) -> None:
+    x += 1
+
+
+@add_one.register_fake
+def _(x: torch.Tensor) -> None:
+    pass
+
+
+def in_place(x: Any, y: Any) -> Any:
+    z = x + y
+    torch.ops.graphdbg_passes.add_one(z)
+    return z * 2
+
+
 def custom_pass(graph: torch.fx.Graph) -> None:
     """Does nothing, as a user's own."""
 

@@ -59,6 +59,7 @@ def test_a_pass_of_another_stage_is_not_meant() -> None:
 
 def test_stages_and_passes_are_told_apart() -> None:
     assert asked(["joint", "post_grad.dce"]) == ({"joint"}, {("post_grad", "dce")})
+    assert asked("joint_graph_passes") == ({"joint"}, frozenset())  # all of them, as bisect prints it
     pipeline = Pipeline(skip=("post_grad.dce",))
     assert pipeline.changes_code and not pipeline.skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
 from graphdbg.toolkit.compile_fx.passes import PASSES
 
-from .passes_cases import here
+from .passes_cases import here, in_place
 
 
 class Model(torch.nn.Module):
@@ -61,6 +62,37 @@ def test_without_one_pass_the_numbers_are_eagers(name: str) -> None:
     pipeline, difference = without(name)
     assert difference < 1e-4
     assert pipeline.skip_passes
+
+
+def asserting(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    torch.ops.aten._assert_tensor_metadata.default(x, None, None, torch.float32)
+    return x.relu() + y
+
+
+def recording(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    handle = torch.ops.profiler._record_function_enter_new.default("planted", None)
+    z = x.relu()
+    torch.ops.profiler._record_function_exit._RecordFunction(handle)
+    return z + y
+
+
+def like_numpy(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.sum(x, axis=1, keepdims=True) + torch.cat([x, y], axis=0)[:4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(asserting, "post_grad.remove_assert_ops"), (recording, "post_grad.remove_profiler_ops"),
+     (in_place, "post_grad.reinplace_inplaceable_ops"), (in_place, "remove_noop_ops"),
+     (like_numpy, "pre_grad.numpy_compat_normalization")],
+)  # fmt: skip
+def test_nodes_that_a_pass_would_have_taken_lower_to_the_same(model: Callable[..., Any], name: str) -> None:
+    x, y = torch.randn(4, 8), torch.randn(4, 8)
+    pipeline = Pipeline(skip=(name,))
+    compiled = compile_fx(torch.fx.symbolic_trace(model), [x, y], pipeline=pipeline)
+    assert torch.allclose(torch.as_tensor(compiled(x, y)), model(x, y))
+    assert all("skipped 1 time" in one for one in pipeline.told_of_skipped())
 
 
 def test_a_pass_is_left_out_by_name_in_each_way_of_asking() -> None:

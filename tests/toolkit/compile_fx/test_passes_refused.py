@@ -12,23 +12,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Pipeline
 from graphdbg.toolkit.compile_fx.passes import PASSES, watched
 
-from .passes_cases import Case, compiled, dropped, here, small
-
-
-@torch.library.custom_op("graphdbg_passes::add_one", mutates_args={"x"})
-def add_one(x: torch.Tensor) -> None:
-    x += 1
-
-
-@add_one.register_fake
-def _(x: torch.Tensor) -> None:
-    pass
-
-
-def in_place(x: Any, y: Any) -> Any:
-    z = x + y
-    torch.ops.graphdbg_passes.add_one(z)
-    return z * 2
+from .passes_cases import Case, compiled, dropped, here, in_place, small
 
 
 def scanned(x: Any, y: Any) -> Any:

@@ -69,8 +69,8 @@ def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str
     stages: set[str] = set()
     passes: set[tuple[str, str]] = set()
     for name in (skip,) if isinstance(skip, str) else skip:
-        if name in STAGE_NAMES:
-            stages.add(name)
+        if name in STAGE_NAMES or name in _STAGES:
+            stages.add(_STAGES.get(name, name))
             continue
         found = resolve(name)
         possible = [key for key in found if not _row(key).always_needed]
