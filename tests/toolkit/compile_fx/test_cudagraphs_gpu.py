@@ -241,16 +241,21 @@ def test_each_call_writes_once(trees: bool) -> None:
             return x + self.seen
 
     model, x = Counting(), torch.zeros(4, device="cuda")
-    call, _ = compiled(model, trees=trees)
+    call, pipeline = compiled(model, trees=trees)
     with torch.no_grad():
         for count in range(1, 5):
             assert step(call, x).tolist() == [2.0 * count] * 4
             assert x.tolist() == [count] * 4 and model.seen.tolist() == [count] * 4
+    said = notes(pipeline, "cudagraphs")
+    assert (
+        "(x) is written to (test_cudagraphs_gpu.py:" in said
+    ) == trees  # torch's trees do not record that; ours does
+    assert ("recorded 1 graph: " in said) == (not trees)
 
 
 def test_forward_that_skips_turns_its_backward_off() -> None:
     def through_cpu(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return ((x @ w).cpu().sin().cuda() * w).sum()
+        return ((x @ w).cpu().cuda().sin() * w).sum()  # copies alone: no C++ to compile
 
     call, pipeline = compiled(through_cpu, graph_partition=False)
     x, w = tensor(8, 8), tensor(8, 8).requires_grad_()
@@ -275,7 +280,7 @@ def test_dynamic_sizes(trees: bool) -> None:
 @TREES
 def test_operator_on_the_cpu_splits_the_graph(trees: bool) -> None:
     def in_the_middle(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return torch.relu((x @ w).cpu().sin().cuda() @ w)
+        return torch.relu((x @ w).cpu().sort().values.cuda() @ w)  # sort is called, not compiled
 
     call, pipeline = compiled(in_the_middle, trees=trees, graph_partition=True)
     w = tensor(8, 8)

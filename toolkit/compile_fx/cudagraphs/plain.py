@@ -108,7 +108,8 @@ class Recording:
     def told(self) -> str:
         """What was recorded, for the report."""
         copied = len(self.targets.all)
-        text = f"{copied} input{'' if copied == 1 else 's'} copied in each call, {len(self.static)} in place, {self.seconds:.2f} s"
+        plural = "" if copied == 1 else "s"
+        text = f"{copied} input{plural} copied in each call, {len(self.static)} in place, {self.seconds:.2f} s"
         if self.misaligned:
             names = listed(name_at(self.names, index) for index in self.misaligned)
             text += f"; copied although static, since they do not start on 16 bytes: {names}"

@@ -10,12 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ....dumps.sidecar import user_frame
 from .. import _torch as t
 from ..cudagraphs import reasons, recorders
+from ..cudagraphs.partitions import Facts
 from ..cudagraphs.trees import telling_backward
 from ..cudagraphs.unfit import unfit_nodes
 from ..finishing import later
-from ..input_names import listed, names_for
+from ..input_names import listed, name_at, names_for
 
 if TYPE_CHECKING:
     from ..pipeline import Pipeline
@@ -107,10 +109,23 @@ def _put_on(work: Work, pipeline: Pipeline) -> None:
     how = "by torch's trees: warm-up at the first call, recorded at the second"
     if not t.config.triton.cudagraph_trees:
         how = "at the first call"
+    else:
+        work.notes.extend(_written(facts))
     at = listed(unfit_nodes(work.gm), 4)
     work.notes.append(
         f"recorded as {count} graph{'s' if count > 1 else ''} {how}" + (f"; left out: {at}" if at else "")
     )
+
+
+def _written(facts: Facts) -> list[str]:
+    """Inputs for which torch's trees do not record a call: what they would write to is not theirs, and not static."""
+    places = [index for index in facts.mutated if index not in facts.static]
+    lines = [user_frame(facts.placeholders[index].mutating_use_stack_trace or "")[0] for index in places]
+    return [
+        f"{name_at(facts.names, index)} is written to{f' ({line})' if line else ''}: "
+        "not recorded unless another recording made it"
+        for index, line in zip(places, lines, strict=True)
+    ]
 
 
 def _forward_device(work: Work) -> Any:
