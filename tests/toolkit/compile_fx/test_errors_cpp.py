@@ -15,11 +15,16 @@ from torch._inductor import cpu_vec_isa
 from torch._inductor.exc import CppCompileError, InductorError
 from torch._inductor.lowering import lowerings, make_pointwise, register_lowering
 from torch._inductor.virtualized import ops
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
 from graphdbg.toolkit.compile_fx.errors import Explained, explain
 from graphdbg.toolkit.compile_fx.errors.cpp_kernel import first_error
 from graphdbg.toolkit.compile_fx.errors.sources import enclosing_function, excerpt, kernel_of, kernels
+from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.live_case import live_case
 
 HERE = Path(__file__).name
 
@@ -187,3 +192,19 @@ def test_without_a_compiler_code_is_written_all_the_same(no_compiler: None) -> N
     assert pipeline.reports[-1].stage == "codegen" and not any(report.error for report in pipeline.reports)
     made = pipeline.reports[-1].made
     assert made is not None and made[0] > 10
+
+
+def test_a_replay_names_the_kernel_and_its_nodes(tmp_path: Path) -> None:
+    def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ w).cos()
+
+    graph = make_fx(run)(torch.randn(24, 24), torch.randn(24, 24))
+    saved = load_graph(
+        save_graph(graph, [torch.randn(24, 24), torch.randn(24, 24)], tmp_path / "case", stage="inference")
+    )
+    with inductor_config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}):
+        live = live_case(saved, seed=0)
+        outcome = judge(live.gm, live.inputs, live.spec, "inductor", "auto", seed=0)
+    assert not outcome.ok and outcome.signature is not None and outcome.signature.error.endswith("CppCompileError")
+    note = next(note for note in outcome.notes if "kernel" in note)
+    assert note.startswith("in the kernel cpp_fused_") and ", made of relu" in note and "cos" in note

@@ -42,7 +42,7 @@ class Case:
         frames: list[FrameType] = []
         for one in chain:
             frames += [frame for frame, _ in traceback.walk_tb(one.__traceback__) if frame not in frames]
-        return cls(error, work, stage, chain, frames)
+        return cls(error, work or _work_of(frames), stage, chain, frames)
 
     def find(self, *names: str) -> BaseException | None:
         """The first in the chain of a class with one of these names; torch keeps most of its classes to itself."""
@@ -83,6 +83,19 @@ class Case:
             kind, what, why, fix, self.stage, self.work.part if self.work is not None else "",
             type(self.cause()).__name__, str(self.error), nodes or [], **more,
         )  # fmt: skip
+
+
+def _work_of(frames: list[FrameType]) -> Work | None:
+    """What a compile by torch's own functions was at, by the frames that it came through; None before lowering."""
+    found: Work | None = None
+    for frame in frames:
+        own = frame.f_locals.get("self")
+        if type(own).__name__ == "GraphLowering":
+            found = found or Work("", getattr(own, "module", None), ())
+            found.lowering = own
+            if (code := frame.f_locals.get("wrapper_code")) is not None:
+                found.wrapper_code = code
+    return found
 
 
 def _inside(error: BaseException) -> BaseException | None:

@@ -71,6 +71,17 @@ class Explained:
             lines.append(self.excerpt)
         return "\n".join([*lines, *self.notes])
 
+    def behind(self) -> str:
+        """Kernel or pass, and nodes with their user lines, in one line; "" where none is known."""
+        nodes = [f"{node.node} ({node.line})" if node.line else node.node for node in self.nodes]
+        more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
+        told = ", ".join(nodes[:4]) + more
+        if self.kernel:
+            return f"in the kernel {self.kernel}" + (f", made of {told}" if nodes else "")
+        if self.pass_name:
+            return f"in the pass {self.pass_name}" + (f", at {told}" if nodes else "")
+        return f"at {told}" if nodes else ""
+
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain values, for JSON."""
         return {**asdict(self), "nodes": [node._asdict() for node in self.nodes]}

@@ -36,7 +36,9 @@ def at(node: Any) -> NodeAt:
     from ....dumps.sidecar import user_frame
 
     target = node.target
-    own = isinstance(target, str) or type(target).__module__ == "torch._ops"  # such an operator prints as aten.add.Tensor
+    own = (
+        isinstance(target, str) or type(target).__module__ == "torch._ops"
+    )  # such an operator prints as aten.add.Tensor
     op = str(target) if own else str(getattr(target, "__name__", target))
     line, code = user_frame(node.meta.get("stack_trace") or getattr(node, "stack_trace", None) or "")
     return NodeAt(node.name, node.op if node.op in ("placeholder", "output") else op, line, code)
