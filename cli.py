@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "steer": ("minifier.commands.steer:steer", "Pause, skip, disable, restart or cancel while a graph is being shrunk."),
     "report": ("minifier.commands.report:report", "Write repro.py, issue.md and artifacts.zip for a failing graph."),
     "tui": ("tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or a browser."),
+    "import": ("toolkit.commands.import_:import_", "Turn a repro script or an exported program of torch's into a case."),
     "pack": ("dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into."),
     "demo": (
         "minifier.commands.demo:demo",

@@ -1,0 +1,84 @@
+"""Graphs that other tools wrote, as case folders: torch's repro scripts and exported programs.
+
+A script runs code of its author and an exported program may carry pickles, so both need `--trust`, and both are opened in a
+child that only leaves a case folder behind. This module imports no torch.
+
+>>> import_file(Path("repro.py"), Path("case"), trust=True)
+Imported(path='case', kind='fx_graph_runnable', stage='forward', nodes=12, notes=[])
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...dumps.errors import GraphdbgError, UsageError
+
+KINDS = {".py": "a script of torch's minifier or an fx_graph_runnable", ".pt2": "an exported program"}
+LIMIT_S = 600.0
+
+
+@dataclass
+class Imported:
+    """What was made of a file: the case folder, what the file was, the stage at which the graph enters, notes for the reader."""
+
+    path: str
+    kind: str
+    stage: str
+    nodes: int
+    inputs: int
+    notes: list[str] = field(default_factory=list[str])
+
+    def fixed(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def import_file(path: Path, out: Path, *, trust: bool, limit_s: float = LIMIT_S) -> Imported:
+    """Makes a case folder `out` of a file. Raises UsageError for what it does not know, is not trusted, exists, or holds no
+    graph."""
+    if not path.is_file():
+        raise UsageError(f"cannot import {path}", "there is no such file")
+    if path.suffix not in KINDS:
+        known = "; ".join(f"{suffix}, {what}" for suffix, what in KINDS.items())
+        raise UsageError(f"cannot import {path}", f"its suffix is none of: {known}")
+    if out.exists():
+        raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o, or delete it")
+    if not trust:
+        raise UsageError(
+            f"{path} is not opened", f"it is {KINDS[path.suffix]}, which can run any code of whoever wrote it",
+            f"read it, then run graphdbg import {path} --trust",
+        )  # fmt: skip
+    with TemporaryDirectory(prefix="graphdbg-import-") as folder:
+        told = Path(folder) / "told.json"
+        command = [
+            sys.executable,
+            "-m",
+            f"{__package__}.import_child",
+            str(path.resolve()),
+            str(out.resolve()),
+            str(told),
+        ]
+        try:
+            done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise UsageError(f"{path} was not imported", f"it was still at it after {limit_s:g} s") from error
+        if done.returncode != 0 or not told.exists():
+            raise _failed(path, done, told)
+        return Imported(str(out), **json.loads(told.read_text()))
+
+
+def _failed(path: Path, done: subprocess.CompletedProcess[bytes], told: Path) -> GraphdbgError:
+    if told.exists():
+        return UsageError(f"{path} was not imported", json.loads(told.read_text())["why"])
+    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+    end = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with code {done.returncode}"
+    return UsageError(
+        f"{path} was not imported", f"running it {end}" + (f": {lines[-1].strip()}" if lines else ""),
+        f"run it by itself to see why: python {path}",
+    )  # fmt: skip

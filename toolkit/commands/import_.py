@@ -1,0 +1,43 @@
+"""`graphdbg import`: graphs that other tools wrote, as case folders."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import click
+
+from ...dumps.output import emit, say
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("-o", "--output", metavar="CASE", type=click.Path(path_type=Path),
+              help="New case folder. Default: the file's name with -case, numbered.")  # fmt: skip
+@click.option("--trust", is_flag=True, help="Run FILE's own code, in a process of its own.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def import_(file: Path, output: Path | None, trust: bool, as_json: bool) -> None:
+    """Turn a repro script of torch's own tools, or an exported program, into a case.
+
+    \b
+    FILE is a repro.py or minifier_launcher.py of torch._dynamo.config.repro_after, an
+    fx_graph_runnable of a structured trace, or a .pt2 of torch.export.save. Its settings and, where
+    they lie beside it, its inputs come along. Every command takes the folder: graphdbg triage CASE.
+    """
+    from ..capture.importing import import_file
+
+    made = import_file(file, output or _free_name(file), trust=trust)
+    if as_json:
+        emit(made.fixed(), as_json=True)
+        return
+    for note in made.notes:
+        say(note)
+    say(
+        f"{made.kind}: {made.nodes} nodes, {made.inputs} inputs, enters at {made.stage}; next: graphdbg triage {made.path}"
+    )
+    emit(made.path, as_json=False)
+
+
+def _free_name(file: Path) -> Path:
+    names = (Path(f"{file.stem}-case{f'-{number}' if number else ''}") for number in count())
+    return next(path for path in names if not path.exists())
