@@ -251,3 +251,55 @@ def test_code_from_the_cache_of_autograd_goes_through_the_same_stages() -> None:
         assert notes(pipeline, "align")["forward"] == "nothing to check: CPU kernels load from anywhere"
         assert notes(pipeline, "cudagraphs")["forward"] == "not used: no CUDA device in this graph"
     assert t.CompiledFxGraph.post_compile.__name__ == "refused"  # as before
+
+
+def with_stock(function: Any, inputs: Any, **settings: Any) -> None:
+    """The same through torch's compile_fx, whose post_compile is open again for it."""
+    from torch._inductor.compile_fx import compile_fx as stock
+
+    torch._dynamo.reset()
+    backend = lambda gm, given: stock(gm, given, config_patches=settings)  # noqa: E731
+    with torch.no_grad():
+        torch.compile(function, backend=backend)(*inputs)
+
+
+@pytest.mark.parametrize("partition", [True, False])
+def test_skips_are_counted_as_in_stock(partition: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"triton.cudagraphs": True, "graph_partition": partition}
+    x, counted = torch.randn(3), t.counters["inductor"]
+    before = counted["cudagraph_skips"]
+    with torch.no_grad():
+        compiled(torch.cos, Pipeline(), **settings)(x)
+    ours = counted["cudagraph_skips"] - before
+    monkeypatch.undo()
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        with_stock(torch.cos, [x], **settings)
+    assert ours == counted["cudagraph_skips"] - before - ours
+    assert bool(ours) == (not partition)  # a graph that has no part to record is no skip to torch
+
+
+@pytest.mark.skipif(not hasattr(t.config, "cudagraph_policy"), reason="this torch has no CUDAGraphPolicy")
+def test_policy_is_asked_as_in_stock(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor.cudagraph_utils import CUDAGraphPolicy
+
+    asked: list[str] = []
+
+    class Policy(CUDAGraphPolicy):
+        def should_wrap(self, compiled_graph: Any) -> bool:
+            asked.append("should_wrap")
+            return False
+
+        def wrap_output(self, output_code: Any) -> Any:
+            asked.append("wrap_output")
+            return output_code
+
+    x, pipeline = torch.randn(3), Pipeline()
+    with t.config.patch(cudagraph_policy=Policy()), torch._functorch.config.patch(enable_autograd_cache=False):
+        with torch.no_grad():
+            compiled(torch.cos, pipeline)(x)
+        ours = list(asked)
+        asked.clear()
+        monkeypatch.undo()
+        with_stock(torch.cos, [x])
+    assert ours == asked == ["should_wrap", "wrap_output"]
+    assert notes(pipeline, "cudagraphs")["inference"] == "not used: the CUDAGraphPolicy leaves this graph alone"
