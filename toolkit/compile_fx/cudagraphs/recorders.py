@@ -3,8 +3,9 @@
 Which recording it is, torch's trees or ours, says `triton.cudagraph_trees`, as in stock. Must not decide whether: that
 is the stage.
 
->>> put_on(compiled, inputs, constants, names, tell)
-'1 graph, recorded at the first call'
+>>> facts = facts_of(compiled, constants, names)
+>>> put_on_partitions(compiled, facts, report.notes.append)
+2
 """
 
 from __future__ import annotations
