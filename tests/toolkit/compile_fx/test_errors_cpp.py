@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -145,6 +146,25 @@ def test_an_error_inside_a_header_shows_the_line_that_needed_it(tmp_path: Path) 
     told = explain(CppCompileError(command, output), None, "load")
     assert told.kernel == "cpp_fused_z_0" and told.line == 4 and "f(y[0]);" in told.excerpt
     assert "h.h:1:" in told.compiler_line and "no_such" in told.why
+
+
+def test_a_compiler_that_runs_out_of_memory(tmp_path: Path) -> None:
+    source = tmp_path / "k.cpp"
+    source.write_text("#include <regex>\nint main() { return 0; }\n")
+    command = ["sh", "-c", f"ulimit -v 90000; LC_ALL=C g++ -fsyntax-only {source}"]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode, "90 MB were enough"
+    told = explain(CppCompileError(command, made.stderr), None, "load")
+    assert told.kind == "out of memory" and "TORCHINDUCTOR_COMPILE_THREADS=1" in told.fix and told.why in made.stderr
+
+
+def test_a_defect_of_an_account_does_not_hide_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(case: object) -> None:
+        raise KeyError("line")
+
+    monkeypatch.setattr(importlib.import_module("graphdbg.toolkit.compile_fx.errors.explain"), "FAMILIES", (broken,))
+    told = explain(ValueError("the real one"), None, "lower")
+    assert told.message == "the real one" and "ValueError: the real one" in told.text() and "KeyError" in told.notes[0]
 
 
 def test_excerpts_and_kernels_of_generated_text() -> None:

@@ -1,7 +1,7 @@
 """A compiler that is not there: which one, what to install, and how far a compile comes without it.
 
 >>> missing(case).fix
-'install g++ (apt-get install g++) or set CXX to one; graphdbg compile with --until codegen works without'
+'install one (apt-get install g++, ...) or set CXX to it; graphdbg compile with --until codegen works without'
 """
 
 from __future__ import annotations

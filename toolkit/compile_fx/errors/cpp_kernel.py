@@ -66,8 +66,8 @@ def compile_error(case: Case) -> Explained | None:
     kernel = _kernel(case, source, place.line)
     return case.told(
         KIND, _what(kernel, case), found.said,
-        "graphdbg compile with --until codegen --emit source shows all of the code; "
-        "bisect names the pass or setting, minify the smallest graph that fails",
+        "see all of the code with graphdbg compile ... --until codegen --emit source; "
+        "graphdbg bisect names the pass or setting behind it, minify makes the smallest graph that fails",
         nodes=of_kernel(case.work, kernel), kernel=kernel, file=place.file, line=place.line, column=place.column,
         excerpt=excerpt(source, place.line, place.column), compiler_line=found.whole,
     )  # fmt: skip

@@ -19,6 +19,7 @@ _MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|Cannot allocate memory|Killed signal terminated program|"
     r"virtual memory exhausted|std::bad_alloc"
 )
+_COMPILER_MEMORY = re.compile(r"(?:\S+: )?(?:fatal error: Killed|virtual memory exhausted|out of memory allocating)")
 _LATE = re.compile(r"future for '?(\w+)'? did not\s+complete within (\S+?)s\b|did not\s+complete within")
 
 
@@ -88,5 +89,5 @@ def _lines(case: Case, compiler: BaseException | None) -> list[str]:
     lines = [line for one in case.chain if one is not compiler for line in str(one).splitlines()[:3]]
     if compiler is not None:
         output = str(getattr(compiler, "output", "") or "")
-        lines += [line for line in output.splitlines() if "fatal error: Killed" in line or "virtual memory" in line]
+        lines += [line for line in output.splitlines() if _COMPILER_MEMORY.match(line)]
     return lines

@@ -49,12 +49,12 @@ def anything(case: Case) -> Explained:
     if case.find("LoweringException") is not None and nodes:
         return case.told(
             "lowering failed", f"the lowering of {nodes[0].op} failed{_at(nodes)}", case.said(),
-            "graphdbg bisect says whether a fallback of this operator avoids it; minify makes the smallest graph that fails",
+            "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest graph that fails",
             nodes=nodes, **_raised(case),
         )  # fmt: skip
     return case.told(
         "stage failed", f"the stage {case.stage} failed{_at(nodes)}", case.said(),
-        "graphdbg bisect names the pass or setting behind it; minify makes the smallest graph that fails", nodes=nodes,
+        "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails", nodes=nodes,
         **_raised(case),
     )  # fmt: skip
 

@@ -28,8 +28,8 @@ _BACKEND = re.compile(
 _IMPORT = re.compile(r"Failed to import (\S+)\n(?:SyntaxError|IndentationError): (.*?) \(\S+, line (\d+)\)")
 _RESOURCES = re.compile(r"out of resources?: (.*?)(?:\n|$)", re.IGNORECASE)
 _FIX = (
-    "graphdbg compile with --until codegen --emit source shows all of the code; "
-    "bisect names the pass or setting, minify the smallest graph that fails"
+    "see all of the code with graphdbg compile ... --until codegen --emit source; "
+    "graphdbg bisect names the pass or setting behind it, minify makes the smallest graph that fails"
 )
 
 
@@ -87,7 +87,7 @@ def not_python(case: Case) -> Explained | None:
     return case.told(
         KIND if kernel else "generated code is no Python", what, said, _FIX, nodes=of_kernel(case.work, kernel),
         kernel=kernel, file=file, line=line, column=column, excerpt=excerpt(source, line, column),
-        compiler_line=f"{file}:{line}:{column or 0}: SyntaxError: {said}",
+        compiler_line=f"{file}:{line}:{f'{column}:' if column else ''} SyntaxError: {said}",
     )  # fmt: skip
 
 
