@@ -16,6 +16,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.freezing import places_of
+from graphdbg.toolkit.compilers.backends import graphdbg_triton
 
 X = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
 
@@ -57,7 +58,7 @@ def frozen(model: torch.nn.Module, inputs: Any, pipeline: Pipeline | None = None
         if pipeline is None:
             compiled = torch.compile(model, options={"freezing": True})
         else:
-            compiled = torch.compile(model, backend="graphdbg_triton", options={"freezing": True, "pipeline": pipeline})
+            compiled = torch.compile(model, backend=graphdbg_triton, options={"freezing": True, "pipeline": pipeline})
         return run_and_get_code(compiled, *inputs)
 
 
@@ -86,7 +87,7 @@ def test_code_and_bits_are_stocks() -> None:
 def test_a_kept_buffer_is_written_to_in_each_call() -> None:
     model = made()
     with torch.no_grad(), config.patch(freezing=True):
-        compiled = torch.compile(model, backend="graphdbg_triton")
+        compiled = torch.compile(model, backend=graphdbg_triton)
         assert [float(compiled(X)[2]) for _ in range(3)] == [2.0, 3.0, 4.0]
     assert float(model.calls) == 3
 
@@ -131,7 +132,7 @@ def test_parameters_freeze_without_the_joint_passes(how: str) -> None:
 def test_nothing_is_frozen_with_grad_enabled() -> None:
     pipeline = Pipeline(until="partition")
     with pytest.raises(UsageError, match="stopped after partition"):
-        torch.compile(made(), backend="graphdbg_triton", options={"freezing": True, "pipeline": pipeline})(X)
+        torch.compile(made(), backend=graphdbg_triton, options={"freezing": True, "pipeline": pipeline})(X)
     assert [report.stage for report in pipeline.reports if report.part == "joint"] == ["joint", "partition"]
     assert not any("froze" in note for report in pipeline.reports for note in report.notes)
 

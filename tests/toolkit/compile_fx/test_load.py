@@ -9,6 +9,7 @@ import torch
 from torch._inductor import config
 
 from graphdbg.toolkit.compile_fx import Pipeline
+from graphdbg.toolkit.compilers.backends import graphdbg_triton
 
 X = torch.linspace(-1, 1, 49).reshape(7, 7)
 
@@ -18,7 +19,7 @@ def notes(kernel: bool) -> list[str]:
     torch._dynamo.reset()
     with config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
         function = (lambda x: (x @ x).relu().softmax(0)) if kernel else (lambda x: x @ x)
-        torch.compile(function, backend="graphdbg_triton", options={"pipeline": pipeline})(X)
+        torch.compile(function, backend=graphdbg_triton, options={"pipeline": pipeline})(X)
     return next(report.notes for report in pipeline.reports if report.stage == "load")
 
 
@@ -37,7 +38,7 @@ def test_a_build_is_told(tmp_path: Path) -> None:
     torch._dynamo.reset()
     unique = float(tmp_path.stat().st_mtime_ns % 1_000_003)  # code that no cache has seen
     with config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
-        torch.compile(lambda x: x.relu() + unique, backend="graphdbg_triton", options={"pipeline": pipeline})(X)
+        torch.compile(lambda x: x.relu() + unique, backend=graphdbg_triton, options={"pipeline": pipeline})(X)
     report = next(report for report in pipeline.reports if report.stage == "load")
     found = re.search(r"C\+\+ build (\d+\.\d+) s", report.notes[1])
     assert found is not None
