@@ -11,24 +11,28 @@ from typing import Any
 from ...dumps.errors import UsageError
 from .pipeline import Pipeline
 
+_OURS = ("observers", "skip", "replace", "until", "pipeline")
+"""Options that are not Inductor's."""
+
 
 def compile_graph(
     gm: Any, example_inputs: Sequence[Any], options: dict[str, Any] | None, mode: str | None
 ) -> Callable[..., Any]:
-    """Compiles one Dynamo graph. `options` are Inductor's settings, `skip`, `observers` and `pipeline`; `mode` is
+    """Compiles one Dynamo graph. `options` are Inductor's settings and those of a Pipeline, or a `pipeline`; `mode` is
     torch.compile's."""
     import torch._inductor.config as inductor_config
 
     from .entry import compile_fx
 
-    settings = dict(options or {})
-    pipeline = settings.pop("pipeline", None) or Pipeline(settings.pop("observers", ()), settings.pop("skip", ()))
+    settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+    ours = {name: settings.pop(name) for name in _OURS if name in settings}
+    pipeline = ours.pop("pipeline", None) or Pipeline(**ours)
     patches = _mode(mode) | settings
     known = set(inductor_config.get_config_copy())
     if unknown := sorted(set(patches) - known):
         raise UsageError(
             f"the backend graphdbg_triton has no option {', '.join(map(repr, unknown))}",
-            "it takes skip, observers, pipeline, and the settings of Inductor",
+            f"it takes {', '.join(_OURS)}, and the settings of Inductor",
             "python -c 'import torch._inductor; print(torch._inductor.list_options())' lists those",
         )
     return compile_fx(gm, example_inputs, config_patches=patches or None, pipeline=pipeline)

@@ -32,6 +32,12 @@ def apart(pipeline: Pipeline) -> Iterator[None]:
     if not pipeline.changes_code:
         yield
         return
+    if t.dynamo_config.caching_precompile:
+        raise UsageError(
+            "the compile path cannot skip, replace or stop at a stage here",
+            "torch._dynamo.config.caching_precompile keeps what is compiled for other processes",
+            "turn it off",
+        )
     functorch = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False, "bundled_autograd_cache": False}
     inductor = _known(t.config, {"fx_graph_cache": False, "fx_graph_remote_cache": False})
     inductor |= without_compiler.settings(pipeline.until)

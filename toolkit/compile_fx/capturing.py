@@ -48,7 +48,7 @@ class Compilers:
         with t.on_device_of(gm):
             self.pipeline.run("joint", work)
         if override is not None:
-            return override(work.gm, joint_inputs, **kwargs)
+            return override(work.gm, joint_inputs, **({"static_lifetime_input_indices": None} | kwargs))
         self.pipeline.run("partition", work)
         assert work.halves is not None
         return work.halves

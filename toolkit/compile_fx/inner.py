@@ -16,9 +16,10 @@ from typing import Any
 
 from ...dumps.errors import UsageError
 from . import _torch as t
-from . import caching, finishing
+from . import caching, logs
 from .alignment import inputs_to_check
 from .errors import carried
+from .loaded import last_stages
 from .pipeline import Pipeline, Stopped, Unfinished
 from .work import Work
 
@@ -83,13 +84,11 @@ def _compile(
         caching.load_or(work, pipeline, _generate)
         if isinstance(work.compiled, t.CompiledFxGraph) and t.OUTPUT_TAKES_REGION:
             work.compiled.compile_region_name = compile_region_name
-        finishing.begin(work)
-        pipeline.run("align", work)
-        pipeline.run("cudagraphs", work)
-        finishing.finish(work)
+        last_stages(work, pipeline)
         policy = getattr(t.config, "cudagraph_policy", None)
         if policy is not None:
             work.compiled = policy.wrap_output(work.compiled)
+    logs.of_products()
     clear()
     _log(f"torchinductor done compiling {_direction(kwargs)} graph {kwargs['graph_id']}")
     return work.compiled

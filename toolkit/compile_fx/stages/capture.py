@@ -17,4 +17,9 @@ def run(work: Work, pipeline: Pipeline) -> None:
     if work.export is not None:
         work.export(work)
         return
+    hits = t.counters["aot_autograd"]["autograd_cache_hit"]
     work.compiled = t.dynamo_common.aot_autograd(**work.kwargs)(work.gm, work.inputs)
+    if t.counters["aot_autograd"]["autograd_cache_hit"] > hits:
+        work.cache, work.cache_detail = "hit", "AOTAutograd's cache"
+        work.notes.append("taken from AOTAutograd's cache, forward and backward: the stages from joint on did not run")
+        pipeline.tell_cache(work)

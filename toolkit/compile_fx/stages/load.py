@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _torch as t
+from .. import logs
 
 if TYPE_CHECKING:
     from ..pipeline import Pipeline
@@ -133,6 +134,7 @@ def _output_code(work: Work) -> Any:
     provenance, stacks = _provenance()
     if t.config.log_tlparse:
         t.inductor_debug.log_runtime_and_tensor_meta(lowering.count_bytes()[2])
+    logs.of_code(work)
     t.inductor_debug.log_collective_schedule(lowering.scheduler.nodes)
     cudagraphs = kwargs["cudagraphs"]
     if cudagraphs:

@@ -1,0 +1,62 @@
+"""What Inductor logs of a compile beside its stages, under TORCH_LOGS: bytes and run times of the code, its matrix products.
+
+Must not compute anything while the log is off.
+
+>>> of_code(work)  # TORCH_LOGS=inductor_metrics
+>>> of_products()  # TORCH_LOGS=inductor
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from . import _torch as t
+
+if TYPE_CHECKING:
+    from .work import Work
+
+
+def of_code(work: Work) -> None:
+    """Bytes moved, elements and estimated run times by scheduler node, also added to Inductor's metrics; who runs which graph."""
+    log = t.stock.inductor_metrics_log
+    if log.isEnabledFor(logging.INFO):
+        moved, elements, runtimes = work.lowering.count_bytes()
+        t.metrics.num_bytes_accessed += moved
+        t.metrics.nodes_num_elem += elements
+        t.metrics.node_runtimes += runtimes
+        told = {"num_bytes_accessed": moved, "nodes_num_elem": elements, "node_runtimes": runtimes}
+        log.info("Graph Metrics:\n%s", told)
+    debug, number = t.inductor_debug, work.kwargs.get("graph_id")
+    if debug.RECORD_GRAPH_EXECUTION and debug.GRAPH_COMPILE_IDS is not None and number is not None:
+        debug.GRAPH_COMPILE_IDS[number] = str(t.CompileContext.current_compile_id())
+
+
+def of_products() -> None:
+    """How many matrix products of which sizes were lowered so far: keys of the counter end in batch (if any), m, n and k."""
+    log = t.stock.log
+    if not log.isEnabledFor(logging.INFO):
+        return
+    line = "{:<30} | {:<20} | {:<20} | {:<20} | {:<20} | {:<20}"
+    log.info("Overview info of inductor aten mms: ")
+    log.info(line.format("Name", "B", "M", "N", "K", "Count"))
+    log.info("-" * 130)
+    for key, count in t.counters["aten_mm_info"].items():
+        log.info(line.format(*product_of(key), count))
+        log.info("-" * 130)
+
+
+def product_of(key: str) -> tuple[str, str, str, str, str]:
+    """Name, batch, m, n and k of a key of that counter; "?" where it has none.
+
+    >>> product_of("aten.bmm_2_3_4_5")
+    ('aten.bmm', '2', '3', '4', '5')
+    """
+    parts = key.split("_")
+    if len(parts) < 3:
+        return key, "-", "?", "?", "?"
+    m, n, k = parts[-3:]
+    name = "_".join(parts[:-4]) if len(parts) >= 4 else "_".join(parts[:-3])
+    if len(parts) >= 4 and name.endswith(("bmm", "baddbmm")):
+        return name, parts[-4], m, n, k
+    return "_".join(parts[:-3]), "-", m, n, k
