@@ -44,7 +44,7 @@ class _Help(click.Command):
 def compile(
     graph: str, until: str | None, skip: tuple[str, ...], diff: str | None, emit: str | None, target: str | None,
     folder: Path | None, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that came of it.
 
     \b
@@ -70,7 +70,7 @@ def compile(
         from ...dumps.output import emit as print_data
 
         print_data(listing(), as_json=False)
-        return
+        return 0
     asked.check_emit([kind for kind in (emit or "").split(",") if kind], target)
     saved = _one(graph)
     asked.entry_of(saved)
@@ -89,7 +89,7 @@ def compile(
     request = Request(
         stop, names, diff or "", bool(emit) or folder is not None, folder is not None, device, list(imports), limit_s
     )
-    raise SystemExit(shown(saved, request, Options(graph, folder, bool(emit), as_json)))
+    return shown(saved, request, Options(graph, folder, bool(emit), as_json))
 
 
 def _one(text: str) -> SavedGraph:

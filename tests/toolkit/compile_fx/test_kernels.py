@@ -1,0 +1,181 @@
+"""The table of kernels: what each is made of, moves and computes, by hand where possible; and the code stays the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from graphdbg.toolkit.compile_fx.kernels import DEAD, SIZE, VIEW, both_ways, intensity, numbered, summary
+from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch
+from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
+from graphdbg.toolkit.compile_fx.showing.kernel_table import amount, kernel_table
+from graphdbg.toolkit.compile_fx.showing.records import KernelRow, PartRow
+
+
+class Code(Observer):
+    """Keeps the generated code and the names of the nodes that it was made of."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.names: set[str] = set()
+
+    def after(self, stage: Any, work: Any, report: Any) -> None:
+        if stage.name == "codegen":
+            self.texts.append(re.sub(r"graph_\d+|/\S+|AOT ID.*", "", work.wrapper_code.value))
+            self.names = {node.name for node in work.gm.graph.nodes if node.op == "call_function"}
+
+
+def watched(
+    function: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool = False, watch: bool = True
+) -> tuple[KernelWatch, Code]:
+    """Generates code for a function, as torch.compile would have it generated; nothing is built and nothing run."""
+    from graphdbg.toolkit.compile_fx import compile_fx
+
+    found, code = KernelWatch(), Code()
+    pipeline = Pipeline([found, code] if watch else [code], until="codegen")
+
+    def backend(gm: Any, given: Any) -> Any:
+        compile_fx(gm, given, pipeline=pipeline)
+        return gm.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(function, backend=backend, dynamic=dynamic)(*inputs)
+    return found, code
+
+
+def rows(found: KernelWatch) -> dict[str, KernelRow]:
+    return {row.label: row for row in found.rows["inference"]}
+
+
+def test_a_product_and_a_fused_loop_are_counted_by_hand() -> None:
+    found, _ = watched(lambda x, w: torch.relu(x @ w).sum(-1), torch.randn(5, 7), torch.randn(7, 9))
+    product, loop = found.rows["inference"]
+    assert (product.name, product.kind, product.nodes) == ("extern_kernels.mm", "extern", ["mm"])
+    assert (product.bytes_read, product.bytes_written) == (4 * (5 * 7 + 7 * 9), 4 * 5 * 9)
+    assert product.flops == 2 * 5 * 7 * 9 and product.intensity == pytest.approx(630 / 572)
+    assert loop.kind == "C++" and loop.nodes == ["relu", "sum_1"]
+    assert (loop.bytes_read, loop.bytes_written, loop.flops) == (4 * 45, 4 * 5, 45 + 45)  # maximum, then the sum
+    assert not product.estimated and not loop.estimated
+    assert loop.lines and loop.lines[0].startswith("test_kernels.py:")
+
+
+def test_what_only_the_kernel_uses_is_not_moved_and_an_input_read_twice_counts_once() -> None:
+    found, _ = watched(lambda x: (x - x.mean(-1, keepdim=True)) * x, torch.randn(32, 64))
+    (row,) = found.rows["inference"]
+    assert (row.bytes_read, row.bytes_written) == (4 * 32 * 64, 4 * 32 * 64)
+
+
+def test_a_copy_computes_nothing_and_that_is_no_unknown() -> None:
+    found, _ = watched(lambda x: x.t().contiguous(), torch.randn(8, 4))
+    (row,) = found.rows["inference"]
+    assert row.flops == 0 and row.intensity == 0
+    assert " - " in kernel_table(PartRow("inference", kernels=[row]))
+
+
+def test_a_library_call_that_nobody_can_count_is_unknown() -> None:
+    found, _ = watched(lambda x: torch.sort(x, stable=True).values, torch.randn(8, 4000))
+    row = next(row for row in found.rows["inference"] if row.kind == "extern")
+    assert row.flops is None and row.intensity is None
+    assert "?" in kernel_table(PartRow("inference", kernels=[row]))
+
+
+def test_symbols_count_with_their_hints_and_say_so() -> None:
+    found, _ = watched(lambda x, w: torch.relu(x @ w), torch.randn(5, 7), torch.randn(7, 9), dynamic=True)
+    assert [row.estimated for row in found.rows["inference"]] == [True, True]
+    assert found.rows["inference"][0].flops == 630
+    assert "~630" in kernel_table(PartRow("inference", kernels=found.rows["inference"]))
+
+
+def test_a_size_that_only_a_run_tells_is_unknown() -> None:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        found, _ = watched(lambda x: torch.nonzero(x).float() * 2, torch.randn(5, 7))
+    loop = next(row for row in found.rows["inference"] if row.kind == "C++")
+    assert (loop.bytes_read, loop.bytes_written, loop.flops) == (None, None, None)
+
+
+def test_a_kernel_that_is_called_twice_has_a_row_for_each_call() -> None:
+    found, _ = watched(lambda x, w: torch.tanh(torch.tanh(x @ w) @ w), torch.randn(8, 8), torch.randn(8, 8))
+    names = [row.label for row in found.rows["inference"]]
+    assert names == [
+        "extern_kernels.mm", "cpp_fused_tanh_0", "extern_kernels.mm#2", "cpp_fused_tanh_0#2",
+    ]  # fmt: skip
+    assert found.maps["inference"]["tanh_1"] == ["cpp_fused_tanh_0#2"]
+
+
+def test_every_node_is_in_a_kernel_or_has_a_reason() -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        first, second = (x @ w.t()).view(2, 4, 6).transpose(0, 1).split(3, dim=-1)
+        return torch.softmax(first * second + x.shape[0], -1)
+
+    found, code = watched(function, torch.randn(8, 5), torch.randn(6, 5))
+    known, without = found.maps["inference"], found.without["inference"]
+    assert code.names <= set(known) | set(without)
+    assert not set(known) & set(without)
+    assert VIEW in without.values() and any(why.startswith("a result of split") for why in without.values())
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_watching_leaves_the_code_as_it_is(dynamic: bool) -> None:
+    def function(x: torch.Tensor, w: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.layer_norm(x @ w, (9,))
+        return torch.softmax(y, -1) + torch.nn.functional.embedding(torch.arange(5), table)
+
+    given = (torch.randn(5, 7), torch.randn(7, 9), torch.randn(20, 9))
+    _, plain = watched(function, *given, dynamic=dynamic, watch=False)
+    found, seen = watched(function, *given, dynamic=dynamic)
+    assert found.rows["inference"] and plain.texts == seen.texts
+
+
+def test_the_listening_ends_with_the_stage() -> None:
+    from graphdbg.toolkit.compile_fx import _torch as t
+
+    name = "set_kernel_post_grad_provenance_tracing"
+    before = [getattr(place, name) for place in (t.codegen_cpp, t.codegen_triton, t.inductor_debug)]
+    watched(lambda x: x + 1, torch.randn(3))
+    assert [getattr(place, name) for place in (t.codegen_cpp, t.codegen_triton, t.inductor_debug)] == before
+
+
+def test_a_training_graph_counts_both_halves() -> None:
+    from graphdbg.toolkit.compile_fx import compile_fx
+
+    found = KernelWatch()
+    pipeline = Pipeline([found], until="codegen")
+
+    def backend(gm: Any, given: Any) -> Any:
+        with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
+            compile_fx(gm, given, pipeline=pipeline)
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x, w: torch.tanh(x @ w), backend=backend)(
+        torch.randn(5, 7, requires_grad=True), torch.randn(7, 9, requires_grad=True)
+    )
+    products = {
+        part: [row.flops for row in found.rows[part] if row.kind == "extern"] for part in ("forward", "backward")
+    }
+    assert products == {"forward": [630], "backward": [630, 630]}
+
+
+def test_the_map_in_words() -> None:
+    made = numbered([KernelRow("k", "C++", ["a", "b"]), KernelRow("k", "C++", ["b"])])
+    assert both_ways(made) == {"a": ["k"], "b": ["k", "k#2"]}
+    assert summary(both_ways(made), {"c": VIEW, "d": VIEW, "e": DEAD, "f": SIZE}) == (
+        "2 nodes in 2 kernels, 4 in none (2 views, 1 unused, 1 sizes)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "?"), (0, "0 B"), (999, "999 B"), (1000, "1 kB"), (2_100_000, "2.1 MB")]
+)
+def test_amounts(value: int | None, text: str) -> None:
+    assert amount(value, "B") == text
+
+
+def test_intensity_of_what_is_not_known_is_not_known() -> None:
+    assert intensity(None, 4, 4) is None and intensity(8, None, 4) is None and intensity(8, 0, 0) is None
+    assert intensity(16, 4, 4) == 2.0
