@@ -105,6 +105,7 @@ from torch.fx.graph import _PyTreeCodeGen as PyTreeCodeGen
 from torch.utils import _pytree as pytree
 from torch.utils._ordered_set import OrderedSet
 from torch.utils._python_dispatch import _disable_current_modes as modes_off
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 distributed_autotune: Any = None
 with contextlib.suppress(ImportError):  # not in every torch

@@ -91,7 +91,7 @@ def _graph_of(
     if args is None:
         raise UsageError("the graph cannot be compiled ahead of time", "it has no example inputs", "give them as args")
     values = (*program.parameters(), *program.buffers())
-    if any(torch.utils._python_dispatch.is_traceable_wrapper_subclass(value) for value in values):
+    if any(t.is_traceable_wrapper_subclass(value) for value in values):
         return copy.deepcopy(program), args, kwargs or {}  # its submodules will be changed
     return copy_graph(program), args, kwargs or {}
 
@@ -112,7 +112,7 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
     leaves, given = t.pytree.tree_flatten((tuple(args), kwargs))
     if isinstance(gm.graph._codegen, t.PyTreeCodeGen):
         nesting = gm.graph._codegen.pytree_info
-        gm.graph._codegen = torch.fx.graph.CodeGen()
+        gm.graph._codegen = t.CodeGen()
         gm.recompile()
         wanted, made = nesting.in_spec, nesting.out_spec
         if wanted is not None and wanted != given:

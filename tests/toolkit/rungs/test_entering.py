@@ -43,6 +43,8 @@ ENTERS: dict[str, str] = {
     f"{INFERENCE}/post_grad_inference": "lower",
 }
 """Recorded graph -> the stages that run for it."""
+WHOLE = [graph for graph, stages in ENTERS.items() if "capture" in stages]
+"""Those that go through AOTAutograd, which takes longest."""
 PASSES = ("pre_grad", "joint")
 """What `inductor_nofuse` leaves out."""
 
@@ -113,7 +115,9 @@ def test_every_recorded_stage_is_in_the_table(recorded: Path) -> None:
     assert {saved.id for saved in open_run(recorded).graphs()} == set(ENTERS)
 
 
-@pytest.mark.parametrize("graph", ENTERS)
+@pytest.mark.parametrize(
+    "graph", [pytest.param(one, marks=pytest.mark.slow) if one in WHOLE else one for one in ENTERS]
+)
 def test_without_fusion(recorded: Path, graph: str, ran: Counter[str]) -> None:
     check(recorded, graph, "inductor_nofuse", ran)
 
