@@ -64,6 +64,7 @@ from torch._inductor.codegen import triton as codegen_triton
 from torch._inductor.codegen.common import get_wrapper_codegen_for_device, init_backend_registration
 from torch._inductor.constant_folding import ConstantFolder, constant_fold, replace_node_with_constant
 from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.cpu_vec_isa import VecISA
 from torch._inductor.debug import DebugContext, create_mapping_pre_post_grad_nodes, save_args_for_compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.exc import InductorError

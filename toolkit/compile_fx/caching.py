@@ -40,8 +40,11 @@ def apart(pipeline: Pipeline) -> Iterator[None]:
         )
     functorch = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False, "bundled_autograd_cache": False}
     inductor = _known(t.config, {"fx_graph_cache": False, "fx_graph_remote_cache": False})
-    inductor |= without_compiler.settings(pipeline.until)
-    with t.functorch_config.patch(_known(t.functorch_config, functorch)), t.config.patch(inductor):
+    with (
+        t.functorch_config.patch(_known(t.functorch_config, functorch)),
+        t.config.patch(inductor),
+        without_compiler.answered(pipeline.until),
+    ):
         yield
 
 

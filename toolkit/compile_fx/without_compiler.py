@@ -3,21 +3,39 @@
 Inductor asks the compiler which vector instructions it can build before it writes a kernel, and fails when there is none. A
 compile that stops before anything is built needs no answer: it takes what the processor has, as a compiler of today would say.
 
->>> with t.config.patch(settings("codegen")): ...
+>>> with answered("codegen"): ...
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from .stage import order
 
 
-def settings(until: str | None) -> dict[str, Any]:
-    """Inductor's settings for a compile that stops after `until`: none where it goes on to load, or a compiler is there."""
+@contextlib.contextmanager
+def answered(until: str | None) -> Iterator[None]:
+    """For a compile that stops after `until`: torch's question is answered by yes where no compiler can, and none is needed.
+
+    Torch keeps the answer for the life of the process; nothing can be built in it anyway.
+    """
     if until is None or order(until) >= order("load") or _has_compiler():
-        return {}
-    return {"cpp.vec_isa_ok": True}
+        yield
+        return
+    from . import _torch as t
+
+    units: Any = t.VecISA
+    asked, units.check_build = units.check_build, _yes
+    try:
+        yield
+    finally:
+        units.check_build = asked
+
+
+def _yes(units: Any, code: str) -> bool:
+    return True
 
 
 def _has_compiler() -> bool:

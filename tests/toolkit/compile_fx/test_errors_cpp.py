@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.config as inductor_config
-from torch._inductor import cpu_vec_isa
 from torch._inductor.exc import CppCompileError, InductorError
 from torch._inductor.lowering import lowerings, make_pointwise, register_lowering
 from torch._inductor.virtualized import ops
@@ -179,39 +179,52 @@ def test_excerpts_and_kernels_of_generated_text() -> None:
     assert (enclosing_function(both, 2), enclosing_function(both, 6)) == ("first", "second")
 
 
-@pytest.fixture
-def no_compiler() -> Iterator[None]:
-    """A process that has not asked for a compiler yet, on a machine without one."""
-
-    def forget() -> None:
-        cpu_vec_isa.valid_vec_isa_list.cache_clear()
-        cpu_vec_isa.VecISA._VecISA__bool__impl.cache_clear()  # pyright: ignore[reportAttributeAccessIssue]
-
-    forget()
-    with inductor_config.patch({"cpp.cxx": ("/no/such/g++",), "fx_graph_cache": False}):
-        yield
-    forget()
-
-
-def plain(number: float) -> Any:
-    return torch.fx.symbolic_trace(lambda x: (torch.relu(x) * number,))
+CHILD = """
+import sys, torch
+from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
+pipeline = Pipeline(until=sys.argv[1] if sys.argv[1:] else None)
+graph = torch.fx.symbolic_trace(lambda x: (torch.relu(x) * 2.125,))
+try:
+    compile_fx(graph, [torch.randn(8)], pipeline=pipeline, config_patches={"fx_graph_cache": False})
+finally:
+    last = next(report for report in pipeline.reports[::-1])
+    print(last.stage, last.made, last.explained and last.explained.summary())
+"""
 
 
-def test_without_a_compiler_the_error_says_what_to_install(no_compiler: None) -> None:
+def without_a_compiler(tmp_path: Path, *arguments: str) -> str:
+    """What a fresh process with empty caches prints, on a machine that has no compiler."""
+    env = {**os.environ, "CXX": "/no/such/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    return subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, env=env).stdout
+
+
+@pytest.mark.slow
+def test_without_a_compiler_the_error_says_what_to_install(tmp_path: Path) -> None:
+    said = without_a_compiler(tmp_path)
+    assert (
+        said.startswith("codegen ") and "no C++ compiler" in said
+    )  # Inductor asks for vector instructions before it writes
+    assert "/no/such/g++" in said and "apt-get install g++" in said and "--until codegen" in said
+
+
+@pytest.mark.slow
+def test_without_a_compiler_code_is_written_all_the_same(tmp_path: Path) -> None:
+    stage, lines, *_ = without_a_compiler(tmp_path, "codegen").split(" ")
+    assert stage == "codegen" and int(lines.strip("(,")) > 10
+
+
+def test_a_compiler_that_is_gone_at_load_is_named() -> None:
     pipeline = Pipeline()
+    graph = torch.fx.symbolic_trace(lambda x: (torch.relu(x) * 2.375,))
+    compile_fx(
+        graph, [torch.randn(8)], pipeline=Pipeline(until="codegen")
+    )  # this process knows its vector instructions
+    settings = {"cpp.cxx": ("/no/such/g++",), "fx_graph_cache": False}
     with pytest.raises(InductorError):
-        compile_fx(plain(2.125), [torch.randn(8)], pipeline=pipeline)
-    told = account(pipeline, "codegen")  # Inductor asks for vector instructions before it writes
+        compile_fx(graph, [torch.randn(8)], pipeline=pipeline, config_patches=settings)
+    told = account(pipeline, "load")
     assert told.kind == "missing compiler" and told.error_type == "InvalidCxxCompiler"
-    assert "/no/such/g++" in told.why and "apt-get install g++" in told.fix and "--until codegen" in told.fix
-
-
-def test_without_a_compiler_code_is_written_all_the_same(no_compiler: None) -> None:
-    pipeline = Pipeline(until="codegen")
-    compile_fx(plain(2.25), [torch.randn(8)], pipeline=pipeline)
-    assert pipeline.reports[-1].stage == "codegen" and not any(report.error for report in pipeline.reports)
-    made = pipeline.reports[-1].made
-    assert made is not None and made[0] > 10
+    assert "/no/such/g++" in told.why and "apt-get install g++" in told.fix
 
 
 def test_a_replay_names_the_kernel_and_its_nodes(tmp_path: Path) -> None:
