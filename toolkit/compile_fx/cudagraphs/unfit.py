@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils import _pytree as pytree
 
 from ....dumps.sidecar import user_frame
 from .. import _torch as t
@@ -46,7 +45,7 @@ def _why(node: Any) -> str:
     target = node.target
     if str(target) in t.cudagraph_unsafe_ops():
         return "it waits for the GPU or keeps state on the CPU"
-    if isinstance(target, torch._ops.OpOverload) and torch.Tag.cudagraph_unsafe in target.tags:
+    if torch.Tag.cudagraph_unsafe in getattr(target, "tags", ()):  # overloads have tags
         return "its author has marked it cudagraph_unsafe"
     if str(target) in _PUTS:
         indices = node.kwargs.get("indices", node.args[1] if len(node.args) > 1 else ())
@@ -77,4 +76,4 @@ def _on_cpu(node: Any) -> str:
 
 
 def _values(node: Any) -> Iterator[Any]:
-    yield from pytree.tree_leaves(node.meta.get("val"))
+    yield from t.pytree.tree_leaves(node.meta.get("val"))
