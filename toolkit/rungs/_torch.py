@@ -289,15 +289,6 @@ def ahead_of_time() -> Iterator[None]:
     settings: dict[str, Any] = {"cpp_wrapper": True, "enable_autograd_for_aot": True, "triton.cudagraphs": False}
     if hasattr(inductor_config.aot_inductor, "compile_wrapper_opt_level"):
         settings["aot_inductor.compile_wrapper_opt_level"] = "O0"
-    if torch.cuda.is_available():
-        # Else the code is first run in Python, on real inputs, which one graph on its own does not have.
-        settings |= {
-            "triton.autotune_at_compile_time": True,
-            "triton.autotune_cublasLt": False,
-            "triton.store_cubin": True,
-        }
-    known = inductor_config.get_config_copy()
-    settings = {name: value for name, value in settings.items() if name in known}
     with V.set_aot_compilation(True), inductor_config.patch(settings):
         yield
 

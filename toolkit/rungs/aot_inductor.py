@@ -1,7 +1,7 @@
 """`aot_inductor`: Inductor's code as one shared library in C++, loaded and run, for graphs of every stage.
 
 Forward and backward graphs are compiled ahead of time each on its own, Dynamo's through AOTAutograd into two libraries, by the
-stages of `compile_fx`. Takes tensors alone, on the CPU or a CUDA GPU: a graph with sizes among its inputs or results is skipped.
+stages of `compile_fx`. Takes tensors alone, on the CPU: a graph with sizes among its inputs or results, or on a GPU, is skipped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,9 @@ class AotInductor(Inductor):
         return super().unavailable(spec) or _torch.lacks_aot_inductor()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        devices = {spec.device.partition(":")[0]} if spec.device else {value.device.type for value in _tensors(gm)}
-        if other := sorted(devices - {"cpu", "cuda", "meta"}):
-            return f"a library ahead of time is built for the CPU and for CUDA, and the graph is on {other[0]}"
-        if "cuda" in devices and not torch.cuda.is_available():
-            return (
-                "the graph is on a CUDA device, whose kernels are tuned when they are compiled, and there is none here"
-            )
+        moved = spec.device is not None and torch.device(spec.device).type != "cpu"
+        if moved or any(value.device.type != "cpu" for value in _tensors(gm)):
+            return "one graph ahead of time is built for the CPU only: loading such a library of a GPU crashed in torch 2.11"
         if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):

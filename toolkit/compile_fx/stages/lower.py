@@ -55,6 +55,9 @@ def _common(work: Work) -> dict[str, Any]:
 def _constants_first(work: Work) -> dict[str, Any]:
     """Ahead of time with folding at run time: the part that only depends on constants is lowered and written apart."""
     constants, places = split_const_gm(work.gm, skip_folding_node_fn=_is_script_object)
+    read = {str(node.target) for node in constants.graph.find_nodes(op="get_attr")}
+    if written := sorted(read & set(work.gm.meta.get("mutated_named_buffers", ()))):
+        work.notes.append(f"computed once, though the graph writes to it: what depends on {', '.join(written)} alone")
     lowering = t.GraphLowering(constants, example_inputs=[], is_const_graph=True, **_common(work))
     with t.V.set_graph_handler(lowering), t.V.set_extern_kernel_nodes([]):
         lowering.run()
