@@ -93,3 +93,17 @@ def order_streams(gm: Any, metadata: Any, *, joint: bool) -> None:
     getattr(graph_capture, "populate_fw_metadata_with_stream_indices", lambda *_: None)(gm, metadata)
     if joint:
         getattr(graph_capture, "_extract_tangent_source_stack_traces", lambda *_: None)(gm, metadata)
+
+
+def repro_modules() -> tuple[Any, Any, Any]:
+    """Torch's own repro tools, whose `run_repro` a script calls at its end: after AOTAutograd, after Dynamo, ahead of time."""
+    from torch._dynamo.repro import after_aot, after_dynamo, aoti
+
+    return after_aot, after_dynamo, aoti
+
+
+def input_reader(save_dir: str | None) -> Any:
+    """What a repro script's `load_args` fills: values from `save_dir` where they are kept, else random ones."""
+    from torch._dynamo.debug_utils import InputReader
+
+    return InputReader(save_dir=save_dir)

@@ -70,11 +70,10 @@ def main(source: Path, out: Path, told: Path) -> int:
 
 def of_script(source: Path) -> Found:
     """What a repro script would run."""
-    from torch._dynamo.repro import after_aot, after_dynamo, aoti
-
-    after_aot.run_repro = _taking("fx_graph_runnable", _of_aot)  # type: ignore[assignment]
-    after_dynamo.run_repro = _taking("repro after Dynamo", _of_dynamo)  # type: ignore[assignment]
-    aoti.run_repro = _of_ahead  # type: ignore[assignment]
+    after_aot, after_dynamo, ahead = t.repro_modules()
+    after_aot.run_repro = _taking("fx_graph_runnable", _of_aot)
+    after_dynamo.run_repro = _taking("repro after Dynamo", _of_dynamo)
+    ahead.run_repro = _of_ahead
     sys.argv = [str(source)]
     sys.path.insert(0, str(source.parent))
     try:
@@ -98,10 +97,8 @@ def _taking(kind: str, make: Callable[..., tuple[Any, str]]) -> Callable[..., No
 
 def _inputs(load_args: Any, save_dir: str | None) -> tuple[list[Any], list[str]]:
     """The script's own inputs where they lie beside it, else what its reader draws."""
-    from torch._dynamo.debug_utils import InputReader
-
     torch.manual_seed(0)
-    reader = InputReader(save_dir=save_dir)
+    reader = t.input_reader(save_dir)
     load_args(reader)
     kept = save_dir is not None and Path(save_dir).is_dir()
     return list(reader.args), [] if kept else ["the script keeps no values: its inputs are random numbers"]
