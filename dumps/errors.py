@@ -20,7 +20,8 @@ class GraphdbgError(Exception):
         self.what, self.why, self.fix = what, why, fix
         text = f"{what}: {why}" if why else what
         if fix:
-            text = f"{text.rstrip('.')}. {fix[:1].upper()}{fix[1:].rstrip('.')}."
+            end = "" if fix.endswith("?") else "."
+            text = f"{text.rstrip('.')}. {fix[:1].upper()}{fix[1:].rstrip('.')}{end}"
         super().__init__(text)
 
 

@@ -75,7 +75,7 @@ class KernelWatch(Observer):
         self.maps[part] = both_ways(self._found)
         self.without[part] = _without(work.gm, self.maps[part], self._before.get(part, ()))
         self.lines[part] = lines
-        if self.tell is not None:
+        if self.tell is not None and not report.error:
             self.tell(part)
 
     def _listening(self, usual: Callable[..., Any], kind: str) -> Callable[..., Any]:

@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import torch
 
 from graphdbg.cli import run as command
+from graphdbg.dumps.schema import TensorValue
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.compile_fx.showing import asking
 from graphdbg.toolkit.compile_fx.stage import NAMES
@@ -155,6 +158,41 @@ def test_a_failure_is_one_document_too(here: None, capsys: pytest.CaptureFixture
 def test_a_hang_is_told_with_its_stage(here: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["compile", "run/0_0/forward", "--limit", "2", "--import", "planted_hang"]) == 1
     assert "still in it after 2 s in lower of forward: give it more time with --limit" in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there(here: None, capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    assert command(["compile", "run/1_0/inference", "--device", "cuda"]) == 3
+    assert "the graph cannot be moved to cuda" in capsys.readouterr().err
+
+
+def test_a_graph_of_a_device_that_is_not_there_goes_as_far_as_it_can(
+    here: None, recorded: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    (tmp_path / "case").mkdir()
+    record = recorded.graph("1_0/inference").record
+    _move(record)
+    (tmp_path / "case" / "graph.json").write_bytes(msgspec.json.encode(record))
+    assert command(["compile", str(tmp_path / "case"), "--until", "post_grad"]) == 0
+    assert "nodes, cuda, torch" in capsys.readouterr().out
+    assert command(["compile", str(tmp_path / "case")]) == 3
+    out, err = capsys.readouterr()
+    assert "inference lower" in out and "FAILED" in out
+    assert "there is no cuda device here: --until post_grad needs none" in err
+
+
+def _move(value: Any) -> None:
+    """Every tensor of a record to a GPU."""
+    if isinstance(value, TensorValue):
+        value.device = "cuda:0"
+    if isinstance(value, msgspec.Struct):
+        value = [getattr(value, name) for name in value.__struct_fields__]
+    if isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _move(item)
 
 
 @pytest.mark.slow

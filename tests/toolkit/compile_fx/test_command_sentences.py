@@ -26,7 +26,7 @@ REFUSED = [
     (JOINT, ["--diff", "post_grad", "--until", "joint"], "--diff post_grad needs post_grad to run", "--until joint stops before"),
     (INFERENCE, ["--until", "partition"], "is not partitioned: it is an inference graph", ""),
     (FORWARD, ["--skip", "lower"], "cannot skip lower: the scheduler takes the loops", "--until post_grad stops before it."),
-    (FORWARD, ["--skip", "remove_noop"], "no pass or stage is called 'remove_noop'", "remove_noop_ops (joint, post_grad)?"),
+    (FORWARD, ["--skip", "remove_noop"], "no pass or stage is called 'remove_noop'", "Did you mean remove_noop_ops (joint,"),
     (FORWARD, ["--skip", "stable_sort"], "post_grad.stable_sort cannot be skipped: passes before it leave nodes ahead", ""),
     (FORWARD, ["--emit", "ptx"], "--emit ptx is not built yet", ""),
     (FORWARD, ["--emit", "code"], "--emit knows no 'code'", "it takes source"),
@@ -77,12 +77,3 @@ def test_the_passes_are_listed(recorded: Run, capsys: pytest.CaptureFixture[str]
     assert command(["compile", f"{recorded.path}/{FORWARD}", "--skip", "list"]) == 0
     out = capsys.readouterr().out
     assert "post_grad.remove_noop_ops: " in out and "cannot be skipped" in out
-
-
-def test_a_device_that_is_not_there(recorded: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    assert command(["compile", f"{recorded.path}/{INFERENCE}", "--device", "cuda"]) == 3
-    assert "the graph cannot be moved to cuda" in capsys.readouterr().err

@@ -30,10 +30,18 @@ from ...rungs._torch import patterns_without_device
 from ...spec import ReplaySpec
 from ...surroundings import in_force
 from ..telling import Lines, Teller, Wanted
-from .records import Trouble
+from .records import MISSING_DEVICE, Trouble
 
-PAST_CODE = ("load", "align", "cudagraphs")
-"""Stages that need the graph's own device."""
+_NO_DEVICE = (
+    "not compiled with CUDA",
+    "NVIDIA driver",
+    "No CUDA GPUs",
+    "CUDA driver",
+    "active drivers",
+    "no GPU",
+    "triton",
+)
+"""What torch and Triton say where there is no device."""
 
 
 class _Case(NamedTuple):
@@ -68,7 +76,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             raise
         if (mistake := _mistake(error)) is not None:
             raise mistake from None
-        lines.tell("error", trouble=_trouble(error, teller), seconds=time.perf_counter() - began)
+        lines.tell("error", trouble=_trouble(error, teller, lacking), seconds=time.perf_counter() - began)
         return {}
     lines.tell("done", seconds=time.perf_counter() - began)
     return {}
@@ -117,12 +125,12 @@ def _mistake(error: BaseException | None) -> GraphdbgError | None:
     return None
 
 
-def _trouble(error: BaseException, teller: Teller) -> Trouble:
+def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Trouble:
     """The account of an error: in which stage, of what type (the one that torch wrapped), behind which nodes, at which lines."""
     from ..errors import explain
     from ..errors.attached import carried
 
-    account = carried(error) or explain(error, teller.work, teller.failed or "load the graph")
+    account = carried(error) or explain(error, teller.work, teller.failed or "entering")
     inner = getattr(error, "inner_exception", None) or error
     part = teller.name_of(teller.work) if teller.work is not None else ""
     nodes = account.nodes
@@ -132,6 +140,10 @@ def _trouble(error: BaseException, teller: Teller) -> Trouble:
     made.lines = list(dict.fromkeys(one.line for one in nodes if one.line))
     made.kernel, made.excerpt, made.advice = account.kernel, account.text(), account.fix
     made.traceback = failure.traceback
+    if lacking and any(word in str(inner) for word in _NO_DEVICE):
+        made.kind, device = MISSING_DEVICE, ", ".join(lacking)
+        made.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
+        made.advice = "--until post_grad needs none, and --device cpu moves the graph"
     if is_memory_error(inner):
         made.advice = (
             made.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"

@@ -12,6 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
+MISSING_DEVICE = "missing device"
+"""The kind of Trouble where a stage asks a device that is not here."""
+
 Status = Literal["ok", "skipped", "not_run", "failed", "before", "running"]
 
 

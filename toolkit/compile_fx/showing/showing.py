@@ -27,7 +27,7 @@ from .asked import entry_of, not_run_after, sibling
 from .asking import DEATH, INTERRUPTED
 from .differences import difference_data, difference_text, differences
 from .kernel_table import buffer_table, kernel_table
-from .records import StageRow, Told
+from .records import MISSING_DEVICE, StageRow, Told
 from .stage_rows import StageRows
 
 if TYPE_CHECKING:
@@ -205,6 +205,9 @@ class _Showing:
         if error.type == INTERRUPTED:
             say(f"graphdbg: {error.message}; the rows above are what was done")
             return
+        if error.kind == MISSING_DEVICE:
+            say(f"graphdbg: {error.message}: {error.advice}")
+            return
         if error.kind == DEATH:
             say(f"graphdbg: {error.message}" + (f": {error.advice}" if error.advice else ""))
             say("\n".join(_stack(error.excerpt or error.traceback)))
@@ -259,5 +262,5 @@ def _exit_code(told: Told) -> int:
     if told.error is None:
         past = not told.until or order(told.until) > order("codegen")
         return LACK_EXIT if told.lacking and past else 0
-    missing = told.error.kind in ("missing compiler", "missing C++ compiler")
+    missing = told.error.kind in ("missing compiler", "missing C++ compiler", MISSING_DEVICE)
     return LACK_EXIT if missing else INTERRUPTED_EXIT if told.error.type == INTERRUPTED else 1
