@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.config as inductor_config
+from torch._inductor import compile_fx as stock_module
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
@@ -43,9 +44,9 @@ def test_there_are_twenty_models_each_with_a_sentence() -> None:
     "cell",
     [
         Cell("cross_entropy_head", "train"),
-        Cell("embedding_bag", "train-dynamic"),
         Cell("lstm", "infer-dynamic"),
-        Cell("variational_autoencoder", "train"),
+        pytest.param(Cell("embedding_bag", "train-dynamic"), marks=pytest.mark.slow),
+        pytest.param(Cell("variational_autoencoder", "train"), marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -67,9 +68,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["provenance", "wrapper in C++", "not split"])
+@pytest.mark.parametrize("name", ["provenance", "wrapper in C++"])
 def test_code_is_stocks_under_a_setting(name: str) -> None:
-    _same_under(name, Cell("variational_autoencoder", "train"))
+    _same_under(name, Cell("cross_entropy_head", "train"))
 
 
 @pytest.mark.slow
@@ -131,7 +132,7 @@ def _codes_of_function(function: Callable[..., Any], compile_it: Callable[..., A
     return codes
 
 
-@pytest.mark.parametrize("cell", [Cell("embedding_bag", "train"), Cell("gru", "infer-dynamic")], ids=str)
+@pytest.mark.parametrize("cell", [Cell("embedding_bag", "train"), Cell("lstm", "infer-dynamic")], ids=str)
 def test_works_while_torchs_orchestration_raises(cell: Cell) -> None:
     stock = codes_of(cell, STOCK)
     with torch_raising():
@@ -141,11 +142,16 @@ def test_works_while_torchs_orchestration_raises(cell: Cell) -> None:
 
 
 def test_torchs_orchestration_is_put_back() -> None:
+    code, inner = STOCK.__code__, stock_module.compile_fx_inner
     with torch_raising():
-        pass
-    assert codes_of(Cell("cross_entropy_head", "infer"), STOCK).texts
+        assert STOCK.__code__ is not code
+        assert stock_module.compile_fx_inner is not inner
+    assert STOCK.__code__ is code
+    assert stock_module.compile_fx is STOCK
+    assert stock_module.compile_fx_inner is inner
 
 
+@pytest.mark.slow
 def test_results_and_gradients_are_stocks_bit_by_bit() -> None:
     cell = Cell("cross_entropy_head", "train")
     stock, ours = run_by(cell, STOCK), run_by(cell, OURS)
