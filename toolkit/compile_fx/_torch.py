@@ -98,6 +98,7 @@ from torch._inductor.utils import (
 from torch._inductor.utils import output_node as _output_node
 from torch._inductor.virtualized import V as _handlers
 from torch._logging import trace_structured
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses import FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.symbolic_shapes import SymExprPrinter, free_unbacked_symbols
@@ -224,6 +225,11 @@ def freezing() -> Any:
     from torch._inductor.fx_passes.freezing_patterns import freezing_passes
 
     return freezing, freezing_utils, freezing_passes
+
+
+def autocast_off() -> contextlib.AbstractContextManager[None]:
+    """Autocast off for all devices at once; public contexts know one device each."""
+    return torch._C._DisableAutocast() if torch._C._is_any_autocast_enabled() else contextlib.nullcontext()
 
 
 def ahead() -> Any:

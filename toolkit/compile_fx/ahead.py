@@ -8,7 +8,6 @@ beside it, since a run writes to them. `package.py` is the way in from outside.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -47,8 +46,7 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
         if name in gm.meta:
             work.gm.meta[name] = gm.meta[name]
     # Patterns that are traced now would hold autocast's casts, and match what they must not.
-    autocast_off = torch._C._DisableAutocast() if torch._C._is_any_autocast_enabled() else contextlib.nullcontext()
-    with t.V.set_fake_mode(work.fake_mode), t.compiled_autograd._disable(), autocast_off:
+    with t.V.set_fake_mode(work.fake_mode), t.compiled_autograd._disable(), t.autocast_off():
         return compilers.for_inference()(work.gm, inputs)
 
 

@@ -137,8 +137,8 @@ class _Constants:
         target = node.target
         return node.op == "call_function" and (
             target is torch.ops.aten._efficientzerotensor.default
-            or isinstance(target, torch._ops.HigherOrderOperator)
-            or (isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags)
+            or isinstance(target, t.HigherOrderOperator)
+            or (isinstance(target, t.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags)
         )
 
 
