@@ -84,13 +84,12 @@ def _compiler(pipeline: Pipeline) -> Callable[..., tuple[Any, Sequence[Any]]]:
     """Our inner compiler with the arguments of `rungs._torch.compile_inner_with_strides`."""
 
     def compile_one(gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
-        from torch._guards import TracingContext
-
         from ..rungs import _torch as entries
+        from . import _torch as t
         from .inner import compile_inner
 
         given = entries.inner_arguments(kwargs)
-        with entries.compiling(mode, kwargs.get("bw_donated_idxs")), TracingContext.report_output_strides() as strides:
+        with entries.compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
             compiled = compile_inner(gm, list(fakes), pipeline=pipeline, **given)
         return compiled, list(strides or ())
 
@@ -117,19 +116,17 @@ def _partitioner(pipeline: Pipeline) -> Callable[..., tuple[Any, Any]]:
 
 def _whole(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
     """Dynamo's graphs go through all of it. The backward is compiled at once, so that its stages are seen."""
-    import torch._functorch.config as functorch_config
-    import torch._inductor.config as inductor_config
-
     from ..rungs import _torch as entries
     from ..rungs.inductor import flat
+    from . import _torch as t
     from .entry import compile_fx
 
     entries.mark_as_dynamos(gm)
-    passes = spec.stage == "dynamo" and inductor_config.use_pre_grad_passes
+    passes = spec.stage == "dynamo" and t.config.use_pre_grad_passes
     with (
         entries.compiling(mode),
-        inductor_config.patch(use_pre_grad_passes=passes),
-        functorch_config.patch(force_non_lazy_backward_lowering=True),
+        t.config.patch(use_pre_grad_passes=passes),
+        t.functorch_config.patch(force_non_lazy_backward_lowering=True),
     ):
         compiled = compile_fx(gm, list(fakes), pipeline=pipeline)
     return compiled if isinstance(compiled, Unfinished) else flat(lambda inputs: compiled(*inputs))

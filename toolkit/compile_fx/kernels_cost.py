@@ -1,10 +1,11 @@
 # pyright: basic
 """What a kernel moves and computes, read off Inductor's scheduler while code is generated: bytes, and floating-point operations.
 
-Bytes: each buffer once, as much of it as the loops touch at most (the scheduler's own count); what a kernel makes and only it
-uses is not moved. Operations: library calls by their shapes; loops count each arithmetic operation of their body once for each
-element (a Welford step as 6), comparisons, casts and moves as none. Symbols count with their hints. Must change nothing of the
-scheduler and add no guard; a size that only a run tells makes the number unknown.
+Bytes: each buffer once, as much of it as the loops touch at most (the scheduler's own count); what a kernel makes and
+only it uses is not moved. Operations: library calls by their shapes; loops count each arithmetic operation of their
+body once for each element (a Welford step as 6), what several loops of a kernel compute in each of them, comparisons,
+casts and moves as none. Symbols count with their hints. Must change nothing of the scheduler and add no guard; a size
+that only a run tells makes the number unknown.
 
 >>> cost(scheduler_nodes, fx_nodes)
 Cost(read=2097152, written=524288, flops=134217728, estimated=False)

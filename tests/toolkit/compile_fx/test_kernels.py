@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,3 +182,42 @@ def test_amounts(value: int | None, text: str) -> None:
 def test_intensity_of_what_is_not_known_is_not_known() -> None:
     assert intensity(None, 4, 4) is None and intensity(8, None, 4) is None and intensity(8, 0, 0) is None
     assert intensity(16, 4, 4) == 2.0
+
+
+TRITON = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+class Driver:  # answers what code generation asks of a GPU's
+    def get_current_target(self): return GPUTarget("cuda", 90, 32)
+    def get_current_device(self): return 0
+    def get_device_interface(self): return torch.cpu
+    def get_active_torch_device(self): return torch.device("cpu")
+
+driver.set_active(Driver())
+from graphdbg.toolkit.compile_fx import compile_fx
+from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch
+from graphdbg.toolkit.compile_fx.pipeline import Pipeline
+
+watch = KernelWatch()
+def backend(gm, inputs):
+    compile_fx(gm, inputs, pipeline=Pipeline([watch], until="codegen"))
+    return gm.forward
+
+with torch._inductor.config.patch(cpu_backend="triton"), torch.no_grad():
+    torch.compile(lambda x, y: torch.softmax(x * y, -1), backend=backend)(torch.randn(32, 64), torch.randn(32, 64))
+for row in watch.rows["inference"]:
+    print(row.kind, ",".join(row.nodes), row.bytes_read, row.bytes_written, row.flops)
+"""
+
+
+@pytest.mark.slow
+def test_triton_kernels_are_counted_alike(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "script.py").write_text(TRITON)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    kind, nodes, read, written, flops = done.stdout.split()
+    assert kind == "Triton" and nodes.split(",")[:2] == ["mul", "amax"], done.stderr
+    # a product and a maximum, the product again, a difference, an exponential, a sum, a quotient of each element
+    assert (int(read), int(written), int(flops)) == (2 * 4 * 32 * 64, 4 * 32 * 64, 7 * 32 * 64)

@@ -7,13 +7,16 @@ extern_kernels.addmm extern    1   2.1 MB   512 kB   134 M        51.5  addmm  m
 
 from __future__ import annotations
 
-from ....dumps.tables import Column, one_line, render
+import shutil
+
+from ....dumps.tables import Column, render
 from ..kernels import summary
 from .records import BufferRow, KernelRow, PartRow
 
 MOST_ROWS = 40
 """On a terminal."""
 _NAMES = 4
+_WIDE = 110
 
 
 def kernel_table(part: PartRow, *, terminal: bool = False) -> str:
@@ -47,12 +50,18 @@ def _row(row: KernelRow, terminal: bool) -> list[str]:
     about = "~" if row.estimated else ""
     rate = "-" if row.intensity == 0 else "?" if row.intensity is None else f"{about}{row.intensity:.3g}"
     names = ", ".join(row.nodes[:_NAMES]) + (f", ... (+{len(row.nodes) - _NAMES})" if len(row.nodes) > _NAMES else "")
-    label = one_line(row.label, 48) if terminal else row.label
+    label = _cut(row.label) if terminal else row.label
     flops = "-" if row.flops == 0 else amount(row.flops, "", about)
     return [
         label, row.kind, str(len(row.nodes)), amount(row.bytes_read, "B", about), amount(row.bytes_written, "B", about), flops,
         rate, row.lines[0] if row.lines else "", names,
     ]  # fmt: skip
+
+
+def _cut(label: str) -> str:
+    """A name that leaves room for the numbers: its beginning, and its end, by which kernels are told apart."""
+    limit = 48 if shutil.get_terminal_size().columns >= _WIDE else 26
+    return label if len(label) <= limit else f"{label[: limit - 7]}...{label[-4:]}"
 
 
 def amount(value: int | None, unit: str, about: str = "") -> str:
