@@ -1,9 +1,9 @@
 """How much of a compile is ours: time outside torch's functions, as a share of the compile.
 
-A compile runs under cProfile. Ours is the sum of the time inside the frames of `toolkit/compile_fx`, of what they call that is not
+A compile runs under cProfile. Ours is the time inside the frames of `toolkit/compile_fx`, of what they call that is not
 torch (builtins, the standard library), and of all that the counting of operators for reports causes, torch's functions included;
 the whole is that of the same profile, so that the profiler's own cost, most of the time here, lies on both sides of the fraction.
-Beside it stands the time without a profiler: ours against that is a bound that is far too high, since only ours is slowed. Time is
+Beside it stands the time without a profiler: ours against that is a bound that is too high: only ours is slowed. Time is
 this thread's processor's, so that a busy machine matters less. No kernel is built: a share of a real compile is smaller.
 
 >>> share_of(Cell("gpt_block", "infer"))
