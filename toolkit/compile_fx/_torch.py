@@ -376,3 +376,82 @@ def _restore_graph(compiled: Any) -> None:
         compiled._original_gm = GraphPickler.loads(compiled._serialized_original_gm, mode)
         compiled._original_gm.recompile()
         compiled._serialized_original_gm = None
+
+
+def clear_workspaces() -> None:
+    """Frees the memory that cuBLAS keeps for each stream; the next matrix product takes it anew. No public call does."""
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+    if clear is not None and torch.cuda.is_available():
+        clear()
+
+
+def mode_options(mode: str) -> dict[str, Any]:
+    """Settings of one of torch.compile's modes; RuntimeError for a name that is none."""
+    import torch._inductor
+
+    return torch._inductor.list_mode_options(mode)
+
+
+def compile_lock() -> Any:
+    """One backward is compiled at a time, also by threads of autograd."""
+    from torch._dynamo.convert_frame import compile_lock as lock
+
+    return lock
+
+
+def static_of_backward(gm: fx.GraphModule) -> Sequence[int]:
+    """Indices of a backward's inputs that stay in place although its forward was split around CUDA graphs (2.13)."""
+    from torch._inductor import utils
+
+    return utils.get_static_bw_input_idxs(gm)
+
+
+def bisected(subsystem: str) -> bool:
+    """Whether torch's bisector leaves out a subsystem of Inductor in this run."""
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    return CompilerBisector.disable_subsystem("inductor", subsystem)
+
+
+def fake_script_objects(gm: Any, inputs: Sequence[Any]) -> Any:
+    """A context that gives the module and its inputs with fake script objects in place of real ones."""
+    from torch._export.non_strict_utils import _fakify_script_objects
+
+    return _fakify_script_objects(gm, inputs, {}, detect_fake_mode(inputs))
+
+
+def recompile_now(gm: fx.GraphModule) -> None:
+    """Makes a lazy graph module write its code, so that `forward` is there."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    _LazyGraphModule.force_recompile(gm)
+
+
+def warm_up_autotuning() -> None:
+    """Starts torch's pool of autotuning processes where it is asked for; 2.11 has none."""
+    with contextlib.suppress(ImportError):
+        from torch._inductor.autotune_process import AutotuneProcessPool, use_pipelined_autotuning
+
+        if use_pipelined_autotuning():
+            AutotuneProcessPool.get_instance().warm_up()
+
+
+def library_of(*args: Any, **kwargs: Any) -> Any:
+    """Builds a shared library of generated C++; its path."""
+    from torch._inductor.codecache import AotCodeCompiler
+
+    return AotCodeCompiler.compile(*args, **kwargs)
+
+
+def reason_against_recording(device_nodes: Any) -> str | None:
+    """Why what was lowered cannot be a CUDA graph, by its devices."""
+    from torch._inductor.cudagraph_utils import check_lowering_disable_cudagraph
+
+    return check_lowering_disable_cudagraph(device_nodes)
+
+
+def is_script_object(value: Any) -> bool:
+    """Whether a value is a stand-in for a script object."""
+    from torch._library.fake_class_registry import FakeScriptObject
+
+    return isinstance(value, FakeScriptObject)

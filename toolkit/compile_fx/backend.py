@@ -20,15 +20,14 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """Compiles one Dynamo graph. `options` are Inductor's settings and those of a Pipeline, or a `pipeline`; `mode` is
     torch.compile's."""
-    import torch._inductor.config as inductor_config
-
+    from . import _torch as t
     from .entry import compile_fx
 
     settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
     ours = {name: settings.pop(name) for name in _OURS if name in settings}
     pipeline = ours.pop("pipeline", None) or Pipeline(**ours)
     patches = _mode(mode) | settings
-    known = set(inductor_config.get_config_copy())
+    known = set(t.config.get_config_copy())
     if unknown := sorted(set(patches) - known):
         raise UsageError(
             f"the backend graphdbg_triton has no option {', '.join(map(repr, unknown))}",
@@ -39,11 +38,11 @@ def compile_graph(
 
 
 def _mode(mode: str | None) -> dict[str, Any]:
-    import torch._inductor
+    from . import _torch as t
 
     if mode is None or mode == "default":
         return {}
     try:
-        return dict(torch._inductor.list_mode_options(mode))
+        return dict(t.mode_options(mode))
     except RuntimeError as error:
         raise UsageError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None

@@ -62,10 +62,8 @@ class Compilers:
             return self._forward(gm, inputs, is_inference=True)
 
     def backward(self, gm: Any, inputs: Sequence[Any]) -> Any:
-        from torch._dynamo.convert_frame import compile_lock
-
         extra = self.extra
-        with t.dynamo_timed("compile_fx.<locals>.bw_compiler"), compile_lock, contextlib.ExitStack() as stack:
+        with t.dynamo_timed("compile_fx.<locals>.bw_compiler"), t.compile_lock(), contextlib.ExitStack() as stack:
             keep_names(gm, self.model)
             show_outputs(gm, all_of_them=t.config.bw_outputs_user_visible)
             override = getattr(extra, "cudagraphs_bwd_override", None)
@@ -73,9 +71,7 @@ class Compilers:
             partitioned = getattr(extra, "forward_is_partitioned", None)
             if partitioned is not None and partitioned.value:
                 # what a split forward saves between its recordings does not stay where it is
-                from torch._inductor.utils import get_static_bw_input_idxs
-
-                static: Sequence[int] = get_static_bw_input_idxs(gm)
+                static: Sequence[int] = t.static_of_backward(gm)
             else:
                 static = list(range(t.count_tangents(gm)))
             if t.config.cpp_wrapper:

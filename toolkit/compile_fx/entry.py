@@ -74,9 +74,7 @@ def _configured(
     pipeline: Pipeline, gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], patches: dict[str, Any] | None,
     make_decompositions: Callable[[], Any], ignore_shape_env: bool, region: str | None,
 ) -> Any:  # fmt: skip
-    from torch._inductor.compiler_bisector import CompilerBisector
-
-    if CompilerBisector.disable_subsystem("inductor", "pre_grad_graph"):
+    if t.bisected("pre_grad_graph"):
         return gm
     if patches:
         with t.config.patch(patches):  # and around inner: a backward is compiled when this has ended
@@ -110,12 +108,10 @@ def _with_other_wrapper(
     gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], compile_graph: Callable[..., Any]
 ) -> Any:
     """A wrapper in C++, or as a graph: no script objects but fake ones, and Triton kernels that can be kept."""
-    from torch._export.non_strict_utils import _fakify_script_objects
-
     wrappers = {"cpp_wrapper": t.config.cpp_wrapper, "fx_wrapper": t.config.fx_wrapper}
     with t.config.patch(t.stock.get_cpp_wrapper_config()), t.V.set_real_inputs(inputs):
         given = _traced_inputs(gm, inputs) if isinstance(gm, t.fx.GraphModule) else inputs
-        with _fakify_script_objects(gm, given, {}, t.detect_fake_mode(given)) as (patched, fakes, *_):
+        with t.fake_script_objects(gm, given) as (patched, fakes, *_):
             return compile_graph(patched, fakes, functools.partial(inner, **wrappers))
 
 

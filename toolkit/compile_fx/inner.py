@@ -63,12 +63,10 @@ def _compile(
     gm: Any, example_inputs: Sequence[Any], compile_region_name: str | None = None, *, pipeline: Pipeline, **kwargs: Any
 ) -> Any:
     clear = t.CompiledTritonKernels.cache_clear
-    _warm_up_autotuning()
+    t.warm_up_autotuning()
     clear()  # futures of a former compile may not be valid any more
     if _is_empty(gm):
-        from torch.fx._lazy_graph_module import _LazyGraphModule
-
-        _LazyGraphModule.force_recompile(gm)
+        t.recompile_now(gm)
         return t.make_boxed_func(gm.forward)
     part = "backward" if kwargs["is_backward"] else "inference" if kwargs["is_inference"] else "forward"
     work = Work(part, gm, example_inputs, kwargs, compile_region_name=compile_region_name)
@@ -139,12 +137,10 @@ def _write_code(work: Work, pipeline: Pipeline) -> None:
 
 
 def _is_empty(gm: Any) -> bool:
-    from torch._functorch import config as functorch_config
-
     return (
         t.dynamo_utils.count_calls(gm.graph) == 0
         and not t.V.aot_compilation
-        and not functorch_config.bundled_autograd_cache
+        and not t.functorch_config.bundled_autograd_cache
     )
 
 
@@ -155,15 +151,6 @@ def _refuse_single_output(gm: Any) -> None:
             "the graph cannot be compiled as it is", f"it returns {made} and not a tuple",
             "return a tuple, or call compile_fx, which wraps such graphs",
         )  # fmt: skip
-
-
-def _warm_up_autotuning() -> None:
-    try:
-        from torch._inductor.autotune_process import AutotuneProcessPool, use_pipelined_autotuning
-    except ImportError:  # torch 2.11 has no pool
-        return
-    if use_pipelined_autotuning():
-        AutotuneProcessPool.get_instance().warm_up()
 
 
 def _direction(kwargs: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ....dumps.errors import UsageError
+from .. import _torch as t
 from ..alignment import starts_aligned
 from ..input_names import listed, name_at
 from ..overlap import shared
@@ -40,8 +41,12 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
     here.wait_stream(beside)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
+    # Workspaces of matrix products are taken anew while recording, from the recording's own memory: those of the warm-up
+    # are freed as soon as anybody clears them, as torch's trees do, and a replay would write to memory that is gone.
+    t.clear_workspaces()
     with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
         made = call(list(inputs))
+    t.clear_workspaces()
     return graph.replay, made if isinstance(made, (list, tuple)) else (made,)
 
 

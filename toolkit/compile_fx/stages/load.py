@@ -50,15 +50,13 @@ def _module(work: Work) -> Any:
 
 
 def _library(work: Work) -> Any:
-    from torch._inductor.codecache import AotCodeCompiler
-
     lowering, parts = work.lowering, [work.lowering]
     if work.const_lowering is not None:
         parts.append(work.const_lowering)
     serialized = lowering.extern_node_serializer(t.V.extern_kernel_nodes) if t.V.extern_kernel_nodes else None
     files = [file for part in parts for file in part.wrapper_code.additional_files]
     with _toolkit_named(), t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True):
-        return AotCodeCompiler.compile(
+        return t.library_of(
             lowering, work.wrapper_code.value, work.kernel_code.value, serialized,
             device_type=lowering.device_type, additional_files=list(dict.fromkeys(files)),
         )  # fmt: skip
@@ -162,8 +160,6 @@ def _provenance() -> tuple[str | None, str | None]:
 
 def _refuse_cudagraphs(work: Work) -> None:
     """Why the graph as a whole cannot be recorded, unless it is split around what cannot."""
-    from torch._inductor.cudagraph_utils import check_lowering_disable_cudagraph
-
     lowering = work.lowering
     if not t.config.graph_partition and not lowering.disable_cudagraphs_reason:
         if t.config.triton.cudagraph_skip_dynamic_graphs and t.any_is_symbolic(*work.inputs):
@@ -175,7 +171,7 @@ def _refuse_cudagraphs(work: Work) -> None:
             reason = f"disabling cudagraphs due to incompatible op {node.target}"
             lowering.disable_cudagraphs_reason = reason + (f" Found from {where}\n" if where else "\n")
     if not t.V.aot_compilation and not lowering.disable_cudagraphs_reason:
-        lowering.disable_cudagraphs_reason = check_lowering_disable_cudagraph(lowering.device_node_mapping)
+        lowering.disable_cudagraphs_reason = t.reason_against_recording(lowering.device_node_mapping)
 
 
 def _symbolic(node: Any) -> bool:

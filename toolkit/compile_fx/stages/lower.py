@@ -72,10 +72,8 @@ def _constants_first(work: Work) -> dict[str, Any]:
 
 
 def _is_script_object(node: Any) -> bool:
-    from torch._library.fake_class_registry import FakeScriptObject
-
     return node.op == "get_attr" and (
-        str(node.target).startswith("_torchbind_obj") or isinstance(node.meta.get("val"), FakeScriptObject)
+        str(node.target).startswith("_torchbind_obj") or t.is_script_object(node.meta.get("val"))
     )
 
 
