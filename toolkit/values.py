@@ -139,13 +139,32 @@ def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def input_bytes(inputs: Sequence[Any]) -> int:
-    """Bytes that must be stored to give these inputs again: the spans of the tensors, numbers not counted."""
+    """Bytes that must be stored to give these inputs again: the spans of the tensors, memory that several share counted once,
+    numbers not counted."""
     total = 0
+    shared: dict[int, tuple[int, int]] = {}
     for value in inputs:
-        if isinstance(value, torch.Tensor):
-            plain = value.layout is torch.strided
-            total += (span(value) if plain else value.numel()) * value.element_size()
-    return total
+        if not isinstance(value, torch.Tensor):
+            continue
+        if value.layout is not torch.strided:
+            total += value.numel() * value.element_size()
+            continue
+        size, place = span(value) * value.element_size(), _storage(value)
+        if not place:
+            total += size
+            continue
+        start = value.storage_offset() * value.element_size()
+        first, last = shared.get(place, (start, start + size))
+        shared[place] = min(first, start), max(last, start + size)
+    return total + sum(last - first for first, last in shared.values())
+
+
+def _storage(value: torch.Tensor) -> int:
+    """Where a tensor's memory begins; 0 for one that has none of its own to tell, as a fake one."""
+    try:
+        return value.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
 
 
 def shares_memory(one: Any, other: Any) -> bool:
