@@ -100,7 +100,7 @@ def test_a_graph_that_cannot_be_cached_says_why(cache: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"skip": ["joint"]}, {"replace": {"pre_grad": lambda work, pipeline: None}}], ids=str
+    "options", [{"skip": ["joint"]}, {"replace": {"pre_grad": lambda work, pipeline: None}}], ids=["skip", "replace"]
 )
 def test_changed_code_is_neither_read_nor_saved(cache: Path, options: dict[str, Any]) -> None:
     pipeline, _ = compiled(**options)
