@@ -139,7 +139,7 @@ def test_the_graph_computes_what_the_function_does() -> None:
         assert torch.equal(value, parameter.grad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_it_is_saved_with_its_descriptions_and_replays(dynamic: bool, tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
     captured = joint_graph(model, (torch.randn(6, 4),), dynamic=dynamic)

@@ -224,7 +224,7 @@ def torchs_code(patches: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> lis
 
 @pytest.mark.parametrize(
     "patches",
-    [{}, {"aot_inductor.use_runtime_constant_folding": True}, {"freezing": True}],
+    [pytest.param({}, marks=pytest.mark.slow), {"aot_inductor.use_runtime_constant_folding": True}, {"freezing": True}],
     ids=["plain", "folding", "freezing"],
 )
 def test_the_code_is_torchs(patches: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,10 +111,12 @@ def check(run: Path, graph: str, rung: str, ran: Counter[str]) -> None:
     assert ran == wanted
 
 
+@pytest.mark.slow
 def test_every_recorded_stage_is_in_the_table(recorded: Path) -> None:
     assert {saved.id for saved in open_run(recorded).graphs()} == set(ENTERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "graph", [pytest.param(one, marks=pytest.mark.slow) if one in WHOLE else one for one in ENTERS]
 )
