@@ -26,7 +26,6 @@ from torch import fx
 from . import _torch, baseline, eager_error, nan_found
 from .baseline import Baseline
 from .comparing import Comparing
-from .compile_fx.errors import explain
 from .copying import clone_inputs, copy_graph
 from .debug_nop.findings import MetadataMismatch
 from .eager import GraphRunError, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
@@ -284,9 +283,15 @@ class _Case:
             return Outcome(ok=False, signature=signature, verdict=f"metadata: {text}", seconds=self.seconds)
         signature = Signature("memory", self.step) if is_memory_error(error) else from_exception(error, self.step)
         verdict = f"{signature.kind}: {_first_line(signature)}"
-        behind = explain(error, None, self.step).behind() if self.step == "compile" else ""
+        behind = self._behind(error) if self.step == "compile" and not self.lean else ""
         notes = [behind] if behind else []
         return Outcome(ok=False, signature=signature, verdict=verdict, seconds=self.seconds, notes=notes)
+
+    def _behind(self, error: Exception) -> str:
+        """The kernel or pass that failed and its nodes: takes as long as a small compile, so a search leaves it out."""
+        from .compile_fx.errors import explain
+
+        return explain(error, None, self.step).behind()
 
     def _concluded(
         self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], kept: Execution | None
