@@ -153,7 +153,7 @@ def input_bytes(inputs: Sequence[Any]) -> int:
         if not place:
             total += size
             continue
-        start = value.storage_offset() * value.element_size()
+        start = int(value.storage_offset()) * value.element_size()
         first, last = shared.get(place, (start, start + size))
         shared[place] = min(first, start), max(last, start + size)
     return total + sum(last - first for first, last in shared.values())

@@ -107,6 +107,7 @@ EXTRA_FUNCTIONS = (
     "torch._check_type",
     "torch._check_value",
     "torch._assert",
+    "torch.Size",
     "torch.as_tensor",
     "torch.tensor",
     "torch.get_default_dtype",

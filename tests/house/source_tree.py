@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +87,7 @@ def _walk(tree: ast.AST, place: str) -> Iterator[tuple[ast.Import | ast.ImportFr
             yield from _walk(node, place)
 
 
+@cache
 def modules(*rooms: str) -> list[Module]:
     """All modules of the named rooms (all rooms when none is named), sorted by name."""
     found: list[Module] = []

@@ -116,6 +116,7 @@ def test_the_repro_runs_the_command(folder: Path) -> None:
     assert (folder / "told" / "case" / "graph.json").exists()
 
 
+@pytest.mark.slow
 def test_a_command_that_is_not_there_is_said_and_leaves_nothing(folder: Path) -> None:
     done = run(folder, "./nothing.sh {case}", "-o", "no")
     assert done.returncode == 2, done.stderr

@@ -148,6 +148,7 @@ def test_a_segfault_is_minified_to_its_op(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert not [pid for pid in strays if processes.started(int(pid)) is not None]
 
 
+@pytest.mark.slow
 def test_an_op_that_aborts_in_eager_too_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED_DEATH", "abort-eager")
     gm, inputs = network()

@@ -137,6 +137,7 @@ def test_a_case_that_does_not_fail_exits_1_and_bad_usage_2(tmp_path: Path) -> No
     assert "nothing to go on with" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_match_that_does_not_match_tells_the_failure(case: Path, tmp_path: Path) -> None:
     done = subprocess.run(command(case, "-o", tmp_path / "out", "--match", "nosuch"), capture_output=True, text=True)
     assert done.returncode == 1

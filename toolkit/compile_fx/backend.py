@@ -25,7 +25,12 @@ def compile_graph(
 
     settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
     ours = {name: settings.pop(name) for name in _OURS if name in settings}
-    pipeline = ours.pop("pipeline", None) or Pipeline(**ours)
+    pipeline = ours.pop("pipeline", None)
+    if pipeline is not None and ours:
+        raise UsageError(
+            f"a pipeline was given, and {', '.join(ours)} beside it", "it has its own", "name them where the Pipeline is made"
+        )
+    pipeline = pipeline or Pipeline(**ours)
     patches = _mode(mode) | settings
     known = set(t.config.get_config_copy())
     if unknown := sorted(set(patches) - known):

@@ -29,7 +29,7 @@ class Compilers:
     ) -> None:  # fmt: skip
         self.pipeline = pipeline
         self.model = model
-        self.inputs = inputs
+        self.input_count = len(inputs)  # not the inputs: AOTAutograd keeps this object as long as its callable
         self.extra = t.config_extra(model)
         self.decompositions = make_decompositions()
         takes = t.INNER_TAKES_DECOMPOSITIONS
@@ -115,7 +115,7 @@ class Compilers:
         originals = _outputs(self.model if isinstance(self.model, t.fx.GraphModule) else gm)
         if is_inference:
             gm = self._joint_of_inference(gm, inputs)
-        fixed = t.num_fw_fixed_arguments(len(self.inputs), len(inputs))
+        fixed = t.num_fw_fixed_arguments(self.input_count, len(inputs))
         if t.config.keep_output_stride:
             show_user_outputs(gm, len(originals), is_inference=is_inference)
         else:

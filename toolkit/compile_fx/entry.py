@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ...dumps.errors import UsageError
 from . import _torch as t
 from . import caching
 from .capturing import Compilers
@@ -19,6 +20,7 @@ from .devices import refuse_moved
 from .inner import compile_inner
 from .loaded import finished_by_us
 from .pipeline import Action, Observer, Pipeline, Stopped, Unfinished
+from .regions import partitioned_by
 from .returning import wrapped
 from .work import Work
 
@@ -44,8 +46,13 @@ def compile_fx(
     inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a Pipeline, or one is
     given. Raises UsageError for what cannot be skipped or is on the wrong device, and what the stages raise.
     """
-    if pipeline is None:
-        pipeline = Pipeline(observers, skip, replace, until)
+    observers, skip = list(observers), (skip,) if isinstance(skip, str) else tuple(skip)
+    if pipeline is not None and (observers or skip or replace or until):
+        raise UsageError(
+            "a pipeline was given, and observers, skip, replace or until beside it", "it has its own of these",
+            "name them where the Pipeline is made",
+        )  # fmt: skip
+    pipeline = pipeline or Pipeline(observers, skip, replace, until)
     inner = inner_compile or functools.partial(compile_inner, pipeline=pipeline)
     make_decompositions = t.select_decomp_table if decompositions is None else _Table(decompositions)
     try:
@@ -145,7 +152,7 @@ def _main(
             t.tracing(tracing),
             t.compiled_autograd._disable(),
             t.functorch_config.patch(unlift_effect_tokens=True, selective_decompose=t.config.selective_decompose),
-            _partitions_of_regions(compilers),
+            partitioned_by(compilers.partition),
             finished_by_us(pipeline),
         ):
             try:
@@ -154,17 +161,3 @@ def _main(
                 raise error.remove_dynamo_frames() from None
         return work.compiled
 
-
-class _partitions_of_regions:
-    """While entered, regions of invoke_subgraph with a partitioner of their own go through our stages: torch looks its
-    function up."""
-
-    def __init__(self, compilers: Compilers) -> None:
-        self.compilers = compilers
-
-    def __enter__(self) -> None:
-        self.usual = t.stock.partition_fn
-        t.stock.partition_fn = self.compilers.partition
-
-    def __exit__(self, *_: object) -> None:
-        t.stock.partition_fn = self.usual

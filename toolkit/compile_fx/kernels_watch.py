@@ -47,13 +47,15 @@ class KernelWatch(Observer):
         self._before: dict[str, list[str]] = {}
         self._usual: list[tuple[Any, Any]] = []
         self._found: list[KernelRow] = []
+        self._origins: list[list[Any]] = []
 
     def before(self, stage: Stage, work: Work) -> None:
         if stage.name == "post_grad":
-            self._before[self.name_of(work)] = [node.name for node in work.gm.graph.nodes if node.op == "call_function"]
+            names = names_of(work.gm)
+            self._before[self.name_of(work)] = [name for node, name in names.items() if node.op == "call_function"]
         if stage.name != "codegen":
             return
-        self._found = []
+        self._found, self._origins = [], []
         for place, kind in ((t.codegen_cpp, "C++"), (t.codegen_triton, "Triton"), (t.inductor_debug, "")):
             usual = getattr(place, _HOOK)
             self._usual.append((place, usual))
@@ -66,21 +68,25 @@ class KernelWatch(Observer):
             place, usual = self._usual.pop()
             setattr(place, _HOOK, usual)
         part = self.name_of(work)
-        order = {node.name: index for index, node in enumerate(work.gm.graph.nodes)}
-        lines = {node.name: line for node in work.gm.graph.nodes if (line := line_of(node))}
-        for row in self._found:
-            row.nodes.sort(key=lambda name: order.get(name, len(order)))
+        names = names_of(work.gm)
+        order = {name: index for index, name in enumerate(names.values())}
+        lines = {name: line for node, name in names.items() if (line := line_of(node))}
+        for row, origins in zip(self._found, self._origins, strict=True):
+            known = {str(names.get(node, node.name)) for node in origins}
+            row.nodes = sorted(known, key=lambda name: order.get(name, len(order)))
             row.lines = list(dict.fromkeys(lines[name] for name in row.nodes if name in lines))
         self.rows[part] = numbered(self._found)
         self.maps[part] = both_ways(self._found)
-        self.without[part] = _without(work.gm, self.maps[part], self._before.get(part, ()))
+        self.without[part] = _without(names, self.maps[part], self._before.get(part, ()))
         self.lines[part] = lines
         if self.tell is not None and not report.error:
             self.tell(part)
 
     def _listening(self, usual: Callable[..., Any], kind: str) -> Callable[..., Any]:
         def listen(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> Any:
-            self._found.append(_row(node_schedule, str(kernel_name), "extern" if is_extern else kind))
+            row, origins = _row(node_schedule, str(kernel_name), "extern" if is_extern else kind)
+            self._found.append(row)
+            self._origins.append(origins)
             return usual(node_schedule, kernel_name, is_extern)
 
         return listen
@@ -92,7 +98,8 @@ def line_of(node: Any) -> str:
     return user_frame(stack)[0] if stack else ""
 
 
-def _row(schedule: Any, name: str, kind: str) -> KernelRow:
+def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
+    """The row, and the nodes that the kernel is made of: those of one graph, the innermost whose nodes it has."""
     if kind == "extern":
         nodes, made = _scheduled(schedule), [schedule]
         user_made = isinstance(schedule, getattr(t.ir, "UserDefinedTritonKernel", ()))
@@ -101,15 +108,32 @@ def _row(schedule: Any, name: str, kind: str) -> KernelRow:
         nodes = [one for item in schedule if hasattr(item, "get_nodes") for one in item.get_nodes()]
         made = [one.node for one in nodes if one.node is not None]
         kind = kind or _language(nodes)
-    origins = list(dict.fromkeys(node for one in made for node in one.get_origins()))
+    origins = list(dict.fromkeys(node for one in made for node in one.get_origins() if node.op != "placeholder"))
     origin = getattr(schedule, "origin_node", None) if kind == "extern" else None
     if origin is not None:
         origins = [origin]  # the others are what its inputs are views of
+    origins = _of_one_graph(origins)
     found = cost(nodes, origins)
     row = KernelRow(name, kind, [node.name for node in origins])
     row.bytes_read, row.bytes_written, row.flops, row.estimated = found
     row.intensity = intensity(row.flops, row.bytes_read, row.bytes_written)
-    return row
+    return row, origins
+
+
+def _of_one_graph(origins: list[Any]) -> list[Any]:
+    """Of a kernel inside a body, Inductor names nodes of the outer graph as well, the call of the body and its arguments."""
+    here = getattr(getattr(t.V.graph, "module", None), "graph", None)
+    own = [node for node in origins if node.graph is here]
+    return own or origins
+
+
+def names_of(gm: Any, path: str = "") -> dict[Any, str]:
+    """Every node of a graph and of the graphs inside it by its name there: `relu`, `true_graph_0.relu`."""
+    found = {node: f"{path}{node.name}" for node in gm.graph.nodes}
+    for name, body in gm.named_children():
+        if hasattr(body, "graph"):
+            found |= names_of(body, f"{path}{name}.")
+    return found
 
 
 def _scheduled(kernel: Any) -> list[Any]:
@@ -125,25 +149,23 @@ def _language(nodes: Sequence[Any]) -> str:
     return f"generated ({device.type})" if device is not None else "generated"
 
 
-def _without(gm: Any, known: dict[str, list[str]], before: Sequence[str]) -> dict[str, str]:
+def _without(names: dict[Any, str], known: dict[str, list[str]], before: Sequence[str]) -> dict[str, str]:
     """Nodes that no kernel names, with the reason."""
     found: dict[str, str] = {}
-    present: set[str] = set()
-    for node in gm.graph.nodes:
-        present.add(node.name)
-        if node.op != "call_function" or node.name in known:
-            continue
-        found[node.name] = _why_none(node, known)
+    present = set(names.values())
+    for node, name in names.items():
+        if node.op == "call_function" and name not in known:
+            found[name] = _why_none(node, known, names)
     for name in before:
         if name not in present:
             found[name] = REWRITTEN
     return found
 
 
-def _why_none(node: Any, known: dict[str, list[str]]) -> str:
+def _why_none(node: Any, known: dict[str, list[str]], names: dict[Any, str]) -> str:
     value = node.meta.get("val")
     if getattr(node.target, "__name__", "") == "getitem" and node.args and hasattr(node.args[0], "name"):
-        source = node.args[0].name
+        source = names[node.args[0]]
         kernels = known.get(source)
         return f"a result of {source}" + (f", in {', '.join(kernels)}" if kernels else "")
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):

@@ -59,7 +59,7 @@ def _count(by: int) -> None:
 
 def _post_compile(compiled: Any, inputs: Any, constants: Any, kwargs: Any) -> None:
     pipeline: Pipeline | None = getattr(_here, "pipeline", None)
-    if pipeline is None:
+    if pipeline is None or "graph_id" in kwargs:  # with it, an inner compiler calls: stock's, nested in a compile of ours
         _usual(compiled, inputs, constants, kwargs)
         return
     backward = kwargs["is_backward"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -144,8 +145,7 @@ class Pipeline:
         before = operators(work.gm) if stage.rewrites else None
         report.nodes_before = sum(before.values()) if before is not None else node_count(work.gm)
         report.took = work.made
-        for observer in self.observers:
-            observer.before(stage, work)
+        self._tell("before", stage, work)
         action: Action = self.replace.get(name) or import_module(f".stages.{name}", __package__).run
         report.replaced = name in self.replace
         outer = getattr(self._nested, "seconds", 0.0)
@@ -172,8 +172,18 @@ class Pipeline:
                 report.nodes_after = node_count(work.gm)
             report.made = work.made
             report.notes = work.notes[noted:]
-            for observer in self.observers:
-                observer.after(stage, work, report)
+            if name == "partition" and work.halves is not None:
+                report.nodes_after = sum(node_count(half) or 0 for half in work.halves)
+            self._tell("after", stage, work, report)
+
+    def _tell(self, when: str, *told_of: Any) -> None:
+        """Tells all observers. One that raises changes nothing of the compile, nor hides its error: it is warned of."""
+        for observer in self.observers:
+            try:
+                getattr(observer, when)(*told_of)
+            except Exception as error:  # noqa: BLE001 - somebody else's code, looked at in the middle of a compile
+                text = f"an observer of the compile path failed in {when!r} ({type(error).__name__}: {error})"
+                warnings.warn(f"{text}: {type(observer).__name__} of {type(observer).__module__}", stacklevel=2)
 
     def told_of_skipped(self) -> list[str]:
         """A sentence for each pass that was to be skipped: how often it was, or that it did not run for this graph."""

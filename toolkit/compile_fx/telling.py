@@ -23,7 +23,7 @@ from ..isolation.child import mark
 from . import _torch as t
 from .kernels_watch import KernelWatch
 from .passes import PassReport, known
-from .pipeline import Observer, StageReport
+from .pipeline import Observer, StageReport, node_count
 from .showing.changes import Fingerprint, changed, fingerprint
 from .showing.records import Amount, BufferRow, PassRow, StageRow
 from .stage import Stage
@@ -136,7 +136,7 @@ class Teller(Observer):
             extern = sum(isinstance(one, t.ir.ExternKernel) for one in work.lowering.operations)
             row.notes.append(f"{extern} of them library calls") if extern else None
         if stage.name == "partition" and work.halves is not None:
-            row.made = Amount(sum(len(half.graph.nodes) for half in work.halves), "nodes")
+            row.made = Amount(sum(node_count(half) or 0 for half in work.halves), "nodes")
         if stage.name == "capture":
             row.made = None
 

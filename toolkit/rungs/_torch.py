@@ -26,9 +26,10 @@ def propagate(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> None:
     """Fills every node's `meta["val"]` from fake inputs, as Inductor's joint passes and the partitioner expect. Not public.
     Checked: 2.13.0.
     """
+    from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-    with mode, torch.no_grad():
+    with mode, torch.no_grad(), enable_python_dispatcher():  # or symbolic sizes are refused by operators in C++
         FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
 
 

@@ -87,6 +87,7 @@ def test_inputs_are_called_as_in_the_program() -> None:
     assert str(InputName("x", "x")) == "x" and listed("abcd", 2) == "a, b and 2 more"
 
 
+@pytest.mark.slow
 def test_partition_wrapper_of_the_user_takes_over() -> None:
     from torch._inductor.utils import set_customized_partition_wrappers
 

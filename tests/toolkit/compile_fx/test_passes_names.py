@@ -37,13 +37,12 @@ def test_a_name_is_all_that_it_can_mean(name: str, found: list[str]) -> None:
     assert [f"{stage}.{one}" for stage, one in resolve(name)] == found
 
 
-def test_a_misspelt_name_is_told_with_the_nearest_and_all_others() -> None:
+def test_a_misspelt_name_is_told_with_the_nearest_and_where_all_are() -> None:
     with pytest.raises(UsageError) as error:
         resolve("remove_noop")
     text = str(error.value)
     assert text.startswith("no pass or stage is called 'remove_noop': ")
-    assert text.endswith(" Did you mean remove_noop_ops (joint, post_grad).")
-    assert all(one.name in text for one in PASSES.values())
+    assert text.endswith(" Did you mean remove_noop_ops (joint, post_grad); `--skip list` lists all.")
 
 
 @pytest.mark.parametrize("name", ["nothing.like.it", "joint.", "", "lower.remove_noop_ops", "joint.early_patterns/"])
@@ -53,7 +52,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
 
 
 def test_a_pass_of_another_stage_is_not_meant() -> None:
-    with pytest.raises(UsageError, match=r"of joint|joint: "):
+    with pytest.raises(UsageError, match=r"the passes, \d+ of joint, have other names"):
         resolve("joint.stable_sort")
 
 

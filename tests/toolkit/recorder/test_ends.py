@@ -44,6 +44,7 @@ def test_a_users_exception_shows_no_frame_of_ours(runner):
     assert graphdbg.open_run(done.run).graph("1_0/dynamo").status == "failed"
 
 
+@pytest.mark.slow
 def test_a_forked_child_gets_a_folder_of_its_own(runner):
     done = _record(runner, "fork")
     assert done.code == 0, done.stderr

@@ -63,6 +63,7 @@ def test_the_report_of_a_replay_says_whose_nan_it_is(runner):
     assert "nan        NaN in output 0" in told and "eager gives NaN too: the model's own" in told
 
 
+@pytest.mark.slow
 def test_usual_nan_and_infinite_masks_hide_nothing(runner):
     done = runner.dump("padded", "--when", "nan", "--", NAN, "padded", **AOT)
     found = [(note["execution"], note["graph"]) for note in _notes(done, "found")]
@@ -99,7 +100,7 @@ def test_a_nan_from_outside_compiled_code_is_said_to_be_that(runner, way, graph,
     assert "it came in from outside compiled code" in done.stderr and text in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize("wrapped", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_last_inputs_survive_kill_9(runner, wrapped, capsys):
     if wrapped:
         done = runner.dump("killed", "--inputs", "last", "--", NAN, "kill", **AOT)

@@ -97,6 +97,7 @@ def test_accelerate_launch(runner):
     assert {process.rank for process in graphdbg.open_run(done.run).processes} == {0, 1}
 
 
+@pytest.mark.slow
 def test_children_of_multiprocessing(runner):
     done = runner.dump("children", CHILDREN, "fork_raise", "forkserver", "spawn_kill", "loader")
     assert done.code == 0, done.stderr
@@ -141,6 +142,7 @@ def _job(runner, name, count):
     return found
 
 
+@pytest.mark.slow
 def test_tasks_of_slurm_share_a_run_and_the_next_job_has_its_own(runner):
     for name, count in (("slurm", 2), ("slurm-2", 1)):
         done = _job(runner, "slurm", count)

@@ -189,6 +189,7 @@ def test_values_behind_a_guard_are_read_without_running_anything():
     assert guard_values.found(None, ["0/0: n == 3"]) == {}
 
 
+@pytest.mark.slow
 def test_ddp_tells_the_parts_it_cut(runner):
     script = runner.folder / "ddp.py"
     script.write_text(DDP)

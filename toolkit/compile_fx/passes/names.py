@@ -58,7 +58,9 @@ def resolve(name: str) -> list[tuple[str, str]]:
         found = found or [(one.stage, f"{one.name}/{bare}") for one in _with_pattern(bare, stages)]
     if found and (not slash or pattern):
         return found
-    raise UsageError(f"no pass or stage is called {name!r}", _why(bare, stages), _near(name, bare))
+    near = _near(name, bare)
+    fix = f"{near}; `--skip list` lists all" if near else "`graphdbg compile RUN/ID --skip list` lists all"
+    raise UsageError(f"no pass or stage is called {name!r}", _why(bare, stages), fix)
 
 
 def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
@@ -125,8 +127,8 @@ def _with_pattern(name: str, stages: Iterable[str]) -> Iterator[NamedPass]:
 def _why(bare: str, stages: Iterable[str]) -> str:
     if "/" in bare and any(_called(bare.partition("/")[0], stages)):
         return "behind the slash goes the name of a pattern"
-    lines = (f"{stage}: {', '.join(one.name for one in PASSES.values() if one.stage == stage)}" for stage in stages)
-    return f"the stages are {', '.join(STAGE_NAMES)}; the passes of {'; of '.join(lines)}"
+    counts = (f"{sum(one.stage == stage for one in PASSES.values())} of {stage}" for stage in stages)
+    return f"the stages are {', '.join(STAGE_NAMES)}; the passes, {', '.join(counts)}, have other names"
 
 
 def _near(name: str, bare: str) -> str:

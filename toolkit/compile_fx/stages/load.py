@@ -55,6 +55,11 @@ def _library(work: Work) -> Any:
         parts.append(work.const_lowering)
     serialized = lowering.extern_node_serializer(t.V.extern_kernel_nodes) if t.V.extern_kernel_nodes else None
     files = [file for part in parts for file in part.wrapper_code.additional_files]
+    t.output_code_log.debug("Output wrapper code: \n%s", work.wrapper_code.value)
+    if work.kernel_code.value:
+        t.output_code_log.debug("Output kernel code:\n%s", work.kernel_code.value)
+    if serialized:
+        t.output_code_log.debug("Serialized Extern Kernel Nodes: \n%s", serialized)
     with _toolkit_named(), t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True):
         return t.library_of(
             lowering, work.wrapper_code.value, work.kernel_code.value, serialized,
@@ -155,6 +160,9 @@ def _provenance() -> tuple[str | None, str | None]:
     stacks = json.dumps(t.inductor_debug._inductor_kernel_stack_trace)
     t.trace_text("inductor_provenance_tracking_node_mappings", lambda: maps, "json")
     t.trace_text("inductor_provenance_tracking_kernel_stack_traces", lambda: stacks, "json")
+    context = t.get_metrics_context()
+    if stacks and context.in_progress():
+        context.add_to_set("inductor_provenance", stacks)
     return maps, stacks
 
 

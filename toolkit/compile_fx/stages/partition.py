@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _torch as t
+from ..pipeline import node_count
 
 if TYPE_CHECKING:
     from ..pipeline import Pipeline
@@ -23,5 +24,5 @@ def run(work: Work, pipeline: Pipeline) -> None:
         work.halves = partition(
             work.gm, work.inputs, compiler="inductor", static_lifetime_input_indices=static, **kwargs
         )
-    forward, backward = (len(half.graph.nodes) for half in work.halves)
+    forward, backward = (node_count(half) for half in work.halves)
     work.notes.append(f"forward {forward} nodes, backward {backward} nodes")
