@@ -114,7 +114,10 @@ def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(tmp_path: Path,
         unmade = tmp_path / "graphdbg-server-unmade"
         unmade.mkdir()
         stray = subprocess.Popen(["sleep", "1000"], env={**os.environ, "TMPDIR": str(left / "tmp")}, start_new_session=True)
-        assert processes.started_under(left / "tmp") == [stray.pid]
+        deadline = time.monotonic() + 10
+        while processes.started_under(left / "tmp") != [stray.pid]:  # until it is `sleep`, it has our environment
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         assert folders.remove_left_over() == [left]
         assert stray.wait(10) == -signal.SIGKILL
         assert held.exists()
