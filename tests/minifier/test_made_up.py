@@ -73,6 +73,7 @@ def chain(device: str) -> tuple[fx.GraphModule, list[Any]]:
         return fx.GraphModule({}, graph), [torch.empty(6, 8, device=device)]
 
 
+@pytest.mark.slow
 def test_a_crash_is_reduced_and_shown_where_no_operator_can_run(operators: Path, tmp_path: Path) -> None:
     case = save_graph(*chain("cpu"), tmp_path / "case")
     options = Options(imports=("kernelless_operators",), check="crash", verify=1)

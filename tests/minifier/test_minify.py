@@ -103,6 +103,7 @@ def test_kills_and_resumes_repeat_nothing_and_end_the_same(case: Path, tmp_path:
     assert not (out / ".work").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_and_says_where(case: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
@@ -121,6 +122,7 @@ def test_ctrl_c_keeps_the_best_and_says_where(case: Path, tmp_path: Path) -> Non
     assert len(load_graph(out).record.graph.nodes) < len(network()[0].graph.nodes)
 
 
+@pytest.mark.slow
 def test_a_case_that_does_not_fail_exits_1_and_bad_usage_2(tmp_path: Path) -> None:
     gm, inputs = network()
     save_graph(gm, inputs, tmp_path / "case")

@@ -118,6 +118,7 @@ def test_a_planted_crash_is_reduced_and_reported(tmp_path: Path) -> None:
     assert "on failure: wrote run-minified-2 and run-report" in done.stderr
 
 
+@pytest.mark.slow
 def test_it_ends_in_time_and_the_exit_code_stays(tmp_path: Path) -> None:
     start = time.monotonic()
     done = dump(tmp_path, "--on-failure", "minify", "--on-failure-time", "2", "--", str(ENDS), "planted")

@@ -59,6 +59,7 @@ def test_a_compile_error_and_its_layer(tmp_path: Path, seed: Path | None) -> Non
     assert codes == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
 
 
+@pytest.mark.slow
 def test_a_missing_op_or_device_is_no_bug(tmp_path: Path) -> None:
     for target, value in (("nolib.noop.default", tensor(2)), ("aten.relu.default", tensor(2, device="cuda:99"))):
         record = record_of({"x": value}, [call("y", target, node("x"))], ["y"])
@@ -66,6 +67,7 @@ def test_a_missing_op_or_device_is_no_bug(tmp_path: Path) -> None:
         assert trial.code == verify.UNSURE, trial.output
 
 
+@pytest.mark.slow
 def test_a_setting_that_this_torch_lacks_is_no_bug(tmp_path: Path) -> None:
     record = relu_record(None)
     record.config["inductor"] = {"no_such_setting": 1}

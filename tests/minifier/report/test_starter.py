@@ -39,6 +39,7 @@ def program(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code"),
     [("raise SystemExit(1)", 1), ("", 0), ("import sys; sys.exit(2)", 2), ("1 / 0", 1), ("raise SystemExit('words')", 1),

@@ -99,6 +99,7 @@ def test_a_joint_pass_of_the_users(recorded: Path, server: ForkServer) -> None:
     assert "wrong itself" in result.meaning
 
 
+@pytest.mark.slow
 def test_a_pass_of_inductors_own(recorded: Path, server: ForkServer) -> None:
     result = found(recorded / "0_0/inference", server, "planted_builtin_pass")
     first = result.findings[0]

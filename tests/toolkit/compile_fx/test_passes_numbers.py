@@ -43,6 +43,7 @@ def without(*skip: str) -> tuple[Pipeline, float]:
     return pipeline, max(float((a - b).detach().abs().max()) for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_without_all_optional_passes_the_numbers_are_eagers() -> None:
     names = [one.full_name for one in PASSES.values() if not one.always_needed and here(one.full_name)]
     pipeline, difference = without(*names)

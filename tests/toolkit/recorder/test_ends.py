@@ -53,6 +53,7 @@ def test_a_forked_child_gets_a_folder_of_its_own(runner):
     assert len({saved.process for saved in run.graphs()}) == 2
 
 
+@pytest.mark.slow
 def test_an_empty_run_says_why(runner):
     assert "nothing was compiled; wrap the model in torch.compile(model)" in _record(runner, "nothing").stderr
     done = runner.dump("run-disabled", "--", SCRIPT, "exit", TORCHDYNAMO_DISABLE="1")
@@ -77,6 +78,7 @@ def test_a_failing_recorder_changes_nothing_and_is_told(runner):
     assert "not recorded, 0_0/dynamo and" in done.stderr and "a defect of the recorder" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_written_changes_nothing(runner):
     (runner.folder / "file").touch()
     done = runner.python(SCRIPT, "exit", GRAPHDBG="file/run")

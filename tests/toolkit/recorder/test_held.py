@@ -128,6 +128,7 @@ def test_the_last_inputs_survive_kill_9(runner, wrapped, capsys):
     assert any(one is not None and one.shape == wanted["y"].shape and torch.equal(one, wanted["y"]) for one in replayed)
 
 
+@pytest.mark.slow
 def test_inputs_are_taken_before_the_graph_writes_into_them(runner):
     done = runner.dump("cache", "--inputs", "last", "--", str(SCRIPTS / "cache.py"))
     assert done.code == 0, done.stderr

@@ -65,6 +65,7 @@ def _kill(runner, name, kills, seed, backend):
     return in_flight
 
 
+@pytest.mark.slow
 def test_twelve_kills(runner):
     assert _kill(runner, "twelve", 12, 3, "aot_eager") >= 1
 

@@ -205,6 +205,7 @@ def test_a_container_of_the_same_name_is_another_place():
         assert process.liveness(mine, ended=False) == "dead", "this machine was started anew since then"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["FORK", pytest.param("SPAWN", marks=pytest.mark.slow)])
 def test_the_recorder_is_not_loaded_in_inductors_compile_workers(runner, kind):
     """Asks a real worker of a real pool for its modules."""

@@ -30,6 +30,7 @@ def test_record_block(runner):
     assert len(graphdbg.open_run(runner.folder / "block").graphs()) == 5
 
 
+@pytest.mark.slow
 def test_module_and_python_words(runner):
     done = runner.dump("module", "--stages", "inference,post_grad", "-m", "ends", "exit", PYTHONPATH=str(SCRIPTS))
     assert done.code == 3, done.stderr
