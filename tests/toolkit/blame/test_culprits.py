@@ -35,6 +35,7 @@ def named(gm: fx.GraphModule, inputs: list[Any]) -> tuple[list[str], Any]:
     return found, outcome
 
 
+@pytest.mark.slow
 def test_a_refused_kernel_names_its_nodes() -> None:
     gm, inputs = layers()
     with inductor_config.patch({BUG: "compile_error"}):

@@ -199,6 +199,7 @@ def test_a_nan_of_eagers_own_is_not_the_compilers(folder: Path, server: ForkServ
     assert any("eager itself gives NaN, first at `log`" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_document(folder: Path, server: ForkServer) -> None:
     saved(folder / "healthy", lambda x: [x.sin()], given(0)[0])
     done = CliRunner().invoke(command, [str(folder / "healthy"), "--rung", "nop", "--json"])

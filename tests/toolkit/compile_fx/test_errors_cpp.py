@@ -117,6 +117,7 @@ def wrongly_lowered() -> Iterator[Any]:
     library._destroy()
 
 
+@pytest.mark.slow
 def test_a_lowering_that_writes_wrong_code(wrongly_lowered: Any) -> None:
     error, pipeline = failing(lambda x: wrongly_lowered(x.cos()), [torch.randn(7)], **{"cpp.simdlen": 0})
     told = account(pipeline, "load")

@@ -32,6 +32,7 @@ def _graph_files(run, rank, restart=0):
     return {str(p.relative_to(process.path)): p.read_bytes() for p in process.path.glob("graphs/*/*/*") if p.name in names}
 
 
+@pytest.mark.slow
 def test_two_ranks_of_which_one_is_killed(runner):
     done = runner.dump("ranks", *TORCHRUN, RANKS, "aot_eager", "kill")
     assert done.code == 1, done.stderr
