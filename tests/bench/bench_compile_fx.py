@@ -28,8 +28,8 @@ import torch
 from compile_models import MODELS
 from same_code import MODES, OURS, STOCK, Cell, Codes, codes_of, first_difference, run_by, torch_raising, warm_up
 
-RUN = ("gpt_block", "convnet", "lstm", "embedding_bag", "mixture_of_experts", "variational_autoencoder")
-"""The models of `--run`."""
+RUN = ("gpt_block", "convnet", "gru", "embedding_bag", "mixture_of_experts", "variational_autoencoder")
+"""The models of `--run`. An lstm is none of them: the code that stock generates for it on a CPU of 2.13 cannot be called either."""
 
 
 def main() -> int:
