@@ -29,8 +29,8 @@ from compile_models import MODELS
 from same_code import MODES, OURS, STOCK, Cell, Codes, codes_of, first_difference, run_by, torch_raising, warm_up
 
 RUN = ("gpt_block", "convnet", "gru", "embedding_bag", "grouped_query_attention", "variational_autoencoder")
-"""The models of `--run`. Not among them: lstm, whose code from stock cannot be called on a CPU of 2.13 (nor can ours, which is the
-same), and mixture_of_experts, whose gradients differ between two runs of stock (threads add in any order)."""
+"""The models of `--run`. Not among them: lstm, whose code from stock cannot be called on a CPU of 2.13 (nor can
+ours, which is the same), and mixture_of_experts, whose gradients differ between two runs of stock (threads add in any order)."""
 
 
 def main() -> int:
