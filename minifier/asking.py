@@ -99,9 +99,7 @@ class Asking:
             return self.call(f"{TASKS}:probe", {**more, **payload}, limits)
 
         slow = options.slower_than
-        first = (
-            options.judged == "hang" and self.wanted is None
-        )  # side by side, one of them waits for what the other compiles
+        first = options.judged == "hang" and self.wanted is None  # side by side, one of them waits for what the other compiles
         if slow is not None or first or (self.hangs and self._cuda):  # a kernel that never ends takes the device
             with self._gate.alone():
                 reply = ask()

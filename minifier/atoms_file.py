@@ -35,12 +35,7 @@ def write_atoms(out: Path, subject: Subject) -> None:
 
 def _lines(subject: Subject) -> Iterator[bytes]:
     for atom in range(subject.size):
-        line = {
-            "atom": atom,
-            **subject.about(atom),
-            "label": str(subject.label(atom)),
-            "parents": list(subject.parents(atom)),
-        }
+        line = {"atom": atom, **subject.about(atom), "label": str(subject.label(atom)), "parents": list(subject.parents(atom))}
         yield msgspec.json.encode(line) + b"\n"
 
 

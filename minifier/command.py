@@ -70,9 +70,7 @@ class CommandOracle(Oracle):
         """The command on the whole case. Raises UsageError where it cannot be run."""
         answer = super().whole()
         if answer.verdict is Verdict.INFRA and answer.detail.startswith("the command"):
-            raise UsageError(
-                f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}"
-            )
+            raise UsageError(f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}")
         return answer
 
     def refusal(self, answers: Any) -> DoesNotFailError:
@@ -116,9 +114,7 @@ class CommandOracle(Oracle):
             return Answer(Verdict.INVALID, detail=f"exit code {IGNORED}, it printed: {_last_line(reply.output)}")
         if reply.status in ("timeout", "memory"):
             kind = "hang" if reply.status == "timeout" else "memory"
-            signature = Signature(
-                kind, "command", raw=f"the limit was {self.asking.limit_s:g} s" if kind == "hang" else ""
-            )
+            signature = Signature(kind, "command", raw=f"the limit was {self.asking.limit_s:g} s" if kind == "hang" else "")
         else:
             signature = Signature("command", detail=ending(code, reply.signal), raw=reply.output.strip()[-1000:])
         same = self.signature is not None and self._same(signature, self.signature)

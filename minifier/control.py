@@ -59,9 +59,7 @@ def known_step(name: str) -> str:
     if name not in STEPS:
         near = difflib.get_close_matches(name, STEPS, n=1)
         raise UsageError(
-            f"there is no step {name!r}",
-            f"the steps are {', '.join(STEPS)}",
-            f"did you mean {near[0]}?" if near else "",
+            f"there is no step {name!r}", f"the steps are {', '.join(STEPS)}", f"did you mean {near[0]}?" if near else ""
         )
     return name
 

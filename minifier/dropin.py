@@ -64,9 +64,7 @@ def minifier(
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
         whole, given = problem.original()
         if not skip_sanity and not module_fails(whole, given):
-            raise UsageError(
-                "the graph does not fail", "the predicate is false for it", "check the predicate and the inputs"
-            )
+            raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
         say(f"minifying {len(whole.graph.nodes)} nodes in {problem.size} atoms")
         dump_state(*problem.original())
 
@@ -82,9 +80,7 @@ def minifier(
         smaller, fewer, asked = spared(whole, given, module, left, module_fails)
         if smaller is not module:
             dump_state(smaller, fewer)
-    say(
-        f"{len(smaller.graph.nodes)} nodes, {input_bytes(fewer)} input bytes left after {engine.queries + asked} queries"
-    )
+    say(f"{len(smaller.graph.nodes)} nodes, {input_bytes(fewer)} input bytes left after {engine.queries + asked} queries")
     for note in result.notes:
         say(note)
     return smaller, fewer

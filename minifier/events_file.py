@@ -55,9 +55,7 @@ class EventsFile:
             except OSError as error:
                 self._broken = True
                 why = error.strerror or str(error)
-                self._complain(
-                    f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on"
-                )
+                self._complain(f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on")
 
     def close(self) -> None:
         """Lets go of the file; later events are dropped."""

@@ -37,9 +37,7 @@ class FxProblem:
     hints: Sequence[int] = ()
 
     @classmethod
-    def of(
-        cls, gm: fx.GraphModule, inputs: Sequence[Any], predicate: Predicate, spill: Path | None = None
-    ) -> FxProblem:
+    def of(cls, gm: fx.GraphModule, inputs: Sequence[Any], predicate: Predicate, spill: Path | None = None) -> FxProblem:
         """Runs the graph once and numbers its atoms."""
         values = record_values(gm, inputs, spill)
         return cls(gm, values, Atoms.of(gm, values), predicate)

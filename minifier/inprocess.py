@@ -39,9 +39,7 @@ def minify_here(
     problem = FxProblem.of(gm, inputs, predicate)
     whole = (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
-        raise UsageError(
-            "the graph does not fail", "the predicate is false for it", "check the predicate and the inputs"
-        )
+        raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
     engine = Engine(problem, budget=Budget(max_time, max_queries), queries=1, on_event=on_event)
     result = search(engine, problem)
     live = problem.original() if result.best is None else problem.build(result.best)

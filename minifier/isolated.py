@@ -110,13 +110,9 @@ def minify_saved(
             if options.command is None:
                 oracle = Oracle(*place, named=named or shown_path(path))
             else:
-                oracle = CommandOracle(
-                    *place, named=named or shown_path(path), output=out / OUTPUT, directory=directory
-                )
+                oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
             steering = stack.enter_context(Steering(out, journal, told, without=options.without, abort=oracle.abort))
-            session = Session(
-                oracle, journal, out, options, narrate=said, tell=told, on_event=on_event, steering=steering
-            )
+            session = Session(oracle, journal, out, options, narrate=said, tell=told, on_event=on_event, steering=steering)
             try:
                 result = session.run(pool)
             except Interrupted as interrupted:
@@ -134,7 +130,9 @@ def minify_saved(
 
 
 def _ended(verdict: str, result: Minified) -> Ended:
-    return Ended(verdict, result.stopped or "", str(result.path), result.nodes, result.input_bytes, result.queries)
+    return Ended(
+        verdict, result.stopped or "", str(result.path), result.nodes, result.input_bytes, result.queries
+    )
 
 
 def _warmth(options: Options) -> dict[str, Any]:

@@ -44,9 +44,7 @@ class Journal:
         whole = {"format": FORMAT, **header}
         if path.exists() and path.stat().st_size:
             if not resume:
-                raise UsageError(
-                    f"{path} exists", "another minification wrote it", "choose another -o, or pass --resume"
-                )
+                raise UsageError(f"{path} exists", "another minification wrote it", "choose another -o, or pass --resume")
             self._file = self._reopen(whole)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,19 +105,17 @@ class Journal:
 
     def write(self, case: str, run: int, answer: Answer) -> None:
         """Appends one answer and waits until it is on the disk."""
-        self._append(
-            {
-                "case": case,
-                "run": run,
-                "verdict": answer.verdict.value,
-                "signature": answer.signature,
-                "nodes": answer.nodes,
-                "input_bytes": answer.input_bytes,
-                "detail": answer.detail[:2000],
-                "seconds": round(answer.seconds, 4),
-                **({} if answer.failure is None or answer.verdict is Verdict.SAME else {"failure": answer.failure}),
-            }
-        )
+        self._append({
+            "case": case,
+            "run": run,
+            "verdict": answer.verdict.value,
+            "signature": answer.signature,
+            "nodes": answer.nodes,
+            "input_bytes": answer.input_bytes,
+            "detail": answer.detail[:2000],
+            "seconds": round(answer.seconds, 4),
+            **({} if answer.failure is None or answer.verdict is Verdict.SAME else {"failure": answer.failure}),
+        })
 
     def _append(self, event: dict[str, Any]) -> None:
         line = json.dumps(event, ensure_ascii=False).encode() + b"\n"

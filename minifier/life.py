@@ -79,9 +79,7 @@ class Life:
     def __enter__(self) -> Life:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._began and self.out.is_dir():
             if self._ended is None and isinstance(error, KeyboardInterrupt):
                 self._ended = Ended("interrupted", "interrupted")
@@ -106,9 +104,7 @@ class Life:
             if at_work(self.out)[0] != "alive":
                 self._complain(f"{self.out} cannot be locked ({error}): nothing keeps a second process out of it")
                 return
-        raise UsageError(
-            f"{self.out} is in use", _who(at_work(self.out)[1]), f"see what it does: graphdbg tui {self.out}"
-        )
+        raise UsageError(f"{self.out} is in use", _who(at_work(self.out)[1]), f"see what it does: graphdbg tui {self.out}")
 
 
 def at_work(out: Path) -> tuple[Liveness, ProcessRecord | None]:

@@ -26,20 +26,14 @@ PASSES = ("dims", "switches")
 _MARK = "eager cannot run this graph here: "
 """How the detail of such an answer begins, in the journal too."""
 _LONGEST = 200
-_LACKS = re.compile(
-    r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I
-)
+_LACKS = re.compile(r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I)
 """What torch says where it needs a device that is not there (2.13.0)."""
 
 
 def allowed(options: Options) -> bool:
     """Whether a crash of the compiler is among what was asked for."""
     amounts = (options.hangs, options.slower_than, options.memory_over)
-    return (
-        options.command is None
-        and options.check in ("auto", "crash")
-        and not any(amount is not None for amount in amounts)
-    )
+    return options.command is None and options.check in ("auto", "crash") and not any(amount is not None for amount in amounts)
 
 
 def eager_cannot(found: Signature) -> bool:

@@ -32,14 +32,7 @@ def judged(
     watch = watch if large is None else peak.watched
     with nullcontext() if slow is None else empty_code_cache():
         outcome = judge(
-            gm,
-            inputs,
-            spec,
-            payload["rung"],
-            payload["check"],
-            seed=payload["seed"],
-            watch=watch,
-            lean=payload.get("lean", ""),
+            gm, inputs, spec, payload["rung"], payload["check"], seed=payload["seed"], watch=watch, lean=payload.get("lean", "")
         )
     if outcome.signature is not None or not outcome.ok:
         return outcome
@@ -52,8 +45,6 @@ def judged(
         outcome.verdict = f"compile and first run needed {peak.bytes / 2**20:.1f} MiB"
         if peak.bytes > large:
             raw = f"{outcome.verdict}, more than {large / 2**20:.1f} MiB"
-            outcome.signature = Signature(
-                "memory", "run", message=str(large), detail="peak", size=float(peak.bytes), raw=raw
-            )
+            outcome.signature = Signature("memory", "run", message=str(large), detail="peak", size=float(peak.bytes), raw=raw)
     outcome.ok = outcome.signature is None
     return outcome

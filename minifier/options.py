@@ -83,9 +83,7 @@ class Options:
             what = f"{' and '.join(questions)} contradict each other"
             raise UsageError(what, "each says what counts as failing", "give one of them")
         if self.hangs is not None and self.time_limit is not None:
-            raise UsageError(
-                "--hangs and --time-limit contradict each other", "--hangs S is such a limit", "give one of them"
-            )
+            raise UsageError("--hangs and --time-limit contradict each other", "--hangs S is such a limit", "give one of them")
         for question, limit in (("slower_than", "time_limit"), ("memory_over", "memory_limit")):
             asked, most = getattr(self, question), getattr(self, limit)
             if asked is not None and most is not None and most <= asked:

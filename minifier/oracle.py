@@ -264,9 +264,7 @@ class Oracle:
         self._inline()
         if self.signature is not None:
             self._get_ready()
-            self.hints = (
-                self._raising() or self._culprits() or self._named(f"{self.signature.detail} {self.signature.raw}")
-            )
+            self.hints = self._raising() or self._culprits() or self._named(f"{self.signature.detail} {self.signature.raw}")
 
     def _get_ready(self) -> None:
         """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of bounds."""
@@ -283,9 +281,7 @@ class Oracle:
             answer, found = self.judge(None)
             if found is None or self.signature is None or not self._same(found, self.signature):
                 asking.uncached = False
-                self.notes.append(
-                    f"CUDA memory stays pooled: without a pool the failure is {answer.signature or 'gone'}"
-                )
+                self.notes.append(f"CUDA memory stays pooled: without a pool the failure is {answer.signature or 'gone'}")
 
     def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
         """Another task of `tasks` about a candidate that is known to fail."""
@@ -328,9 +324,7 @@ class Oracle:
             asking.confirmed = answer.verdict is Verdict.SAME
             if answer.verdict is Verdict.PASS:
                 asking.pace.distrust()
-                self.notes.append(
-                    f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more"
-                )
+                self.notes.append(f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more")
         return answer
 
     def place(self) -> str:
@@ -393,11 +387,7 @@ class Oracle:
             return Verdict.INFRA
         if signature is None:
             return Verdict.PASS
-        unjudged = (
-            ("import", "reference", "build", "")
-            if self._dies_in_eager
-            else ("import", "eager", "reference", "build", "")
-        )
+        unjudged = ("import", "reference", "build", "") if self._dies_in_eager else ("import", "eager", "reference", "build", "")
         if signature.kind in NO_VERDICT or signature.stage in unjudged:
             return Verdict.INVALID
         if self.signature is not None and self._same(signature, self.signature):
@@ -444,11 +434,7 @@ class Oracle:
         """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still smaller."""
         if not self.atoms:
             return 0, 0
-        names = (
-            self.atoms["order"]
-            if candidate is None
-            else [n for atom in candidate.keep for n in self.atoms["nodes"][atom]]
-        )
+        names = self.atoms["order"] if candidate is None else [n for atom in candidate.keep for n in self.atoms["nodes"][atom]]
         return len(names) + 2, 0
 
     def _payload(self, candidate: Candidate | None) -> dict[str, Any]:

@@ -163,8 +163,7 @@ def _merged(others: list[Other]) -> list[Other]:
 def needed(parts: list[dict[str, Any]]) -> list[str]:
     """What each node that is left is needed for, as far as it was asked."""
     return [
-        f"without {part['name']} it {WITHOUT[part['verdict']]}"
-        + (f": {part['signature']}" if part["signature"] else "")
+        f"without {part['name']} it {WITHOUT[part['verdict']]}" + (f": {part['signature']}" if part["signature"] else "")
         for part in parts
         if part["verdict"] in WITHOUT
     ]

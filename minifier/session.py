@@ -240,9 +240,7 @@ class Session:
         if believed.flaky:
             self.notes = [note for note in self.notes if not note.startswith("flaky:")]
             what = "the original" + (" and the reduced case" if self.of_saved.runs else "")
-            self.notes.append(
-                f"flaky: {believed} runs of {what} failed; what passes is asked {believed.repeats()} times"
-            )
+            self.notes.append(f"flaky: {believed} runs of {what} failed; what passes is asked {believed.repeats()} times")
             self.narrate(self.notes[-1])
         return believed.repeats()
 
@@ -415,11 +413,7 @@ class Session:
                 raise
 
     def _undisturbed(
-        self,
-        engine: Engine,
-        judge: Callable[[int], tuple[Answer, bool]],
-        number: int,
-        future: Future[tuple[Answer, bool]] | None,
+        self, engine: Engine, judge: Callable[[int], tuple[Answer, bool]], number: int, future: Future[tuple[Answer, bool]] | None
     ) -> tuple[Answer, bool]:
         """A judgement; one that was ended from outside is made again."""
         while True:

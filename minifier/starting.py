@@ -107,9 +107,7 @@ def _of_case(folder: Path) -> Options:
     """The options in a case's case.json that say what is asked; those of a search's length are left."""
     try:
         data: Any = msgspec.json.decode((folder / "case.json").read_bytes())
-        known = Options.from_json(
-            data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data}
-        )
+        known = Options.from_json(data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data})
         kept = {one.name for one in fields(Options)} - {"max_time", "max_queries", "executor", "verify"}
         return Options(**{name: getattr(known, name) for name in kept}).checked()
     except (OSError, msgspec.MsgspecError, GraphdbgError, AttributeError, KeyError, TypeError):

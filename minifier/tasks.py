@@ -52,10 +52,8 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     mark("eager")
     work = Path(payload["work"])
     case = _whole(payload)
-    atoms = (
-        keep_fakes(case, work)
-        if payload["made_up"]
-        else keep_values(case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING)
+    atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(
+        case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING
     )
     return {
         "atoms": atoms.to_json(),
@@ -102,11 +100,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     outcome = judged(gm, inputs, spec, payload, (lambda: noticed(named, gm)) if whole else nullcontext)
     if whole:
         size["culprits"] = named or first_wrong(gm, outcome)
-    return size | {
-        "signature": msgspec.to_builtins(outcome.signature),
-        "verdict": outcome.verdict,
-        "seconds": outcome.seconds,
-    }
+    return size | {"signature": msgspec.to_builtins(outcome.signature), "verdict": outcome.verdict, "seconds": outcome.seconds}
 
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
@@ -147,13 +141,7 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
         with in_force(spec), mode:
             _Renew(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
     live.save_graph(
-        gm,
-        inputs,
-        payload["out"],
-        like=record,
-        stage=spec.stage,
-        compile_kwargs=spec.compile_kwargs,
-        ambient=spec.ambient,
+        gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs, ambient=spec.ambient
     )
     return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec)}
 

@@ -41,9 +41,7 @@ class Seconds(_Amount):
         except ValueError as error:
             flag = param.opts[0] if param is not None else "this flag"
             why = f"what follows {flag} is its number of seconds"
-            raise UsageError(
-                f"{value} is no number", why, f"name the graph before {flag}, or write {flag}=60"
-            ) from error
+            raise UsageError(f"{value} is no number", why, f"name the graph before {flag}, or write {flag}=60") from error
 
 
 SIZE, SECONDS = Size(), Seconds()

@@ -36,88 +36,35 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 
 @click.command()
 @click.argument("graph", metavar="RUN[/ID]", required=False)
-@click.option(
-    "-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered."
-)
+@click.option("-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
 @click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
-@click.option(
-    "--check",
-    default="auto",
-    show_default=True,
-    metavar="CHECK",
-    help=f"What counts as failing: {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}' (see above).",
-)
+@click.option("--check", default="auto", show_default=True, metavar="CHECK",
+              help=f"What counts as failing: {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}' (see above).")
 @click.option("--match", metavar="REGEX", help="The failure's text must match this, in place of its signature.")
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Queries at the same time; a search asks mostly one after the other, hence 1.",
-)
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True,
+              help="Queries at the same time; a search asks mostly one after the other, hence 1.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option(
-    "--import",
-    "imports",
-    multiple=True,
-    metavar="MODULE",
-    help="Import a module first, for the custom ops that it registers; can be repeated.",
-)
-@click.option(
-    "--hangs",
-    type=SECONDS,
-    is_flag=False,
-    flag_value=HANG_LIMIT_S,
-    metavar="[S]",
-    help=f"It fails where it has not ended after S seconds (default {HANG_LIMIT_S:g}).",
-)
-@click.option(
-    "--slower-than",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="It fails where compile and first run take longer, from an empty code cache, one query at a time; what "
-    "is near S is measured three times, and the best counts.",
-)
-@click.option(
-    "--memory-over",
-    type=SIZE,
-    metavar="SIZE",
-    help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
-    "CUDA what torch allocates there. Like 500MB, 2G, 2e9.",
-)
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="What a query may take. Default: 600 s at first, then ten times what the original took.",
-)
-@click.option(
-    "--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j."
-)
-@click.option(
-    "--max-time", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop after this many seconds."
-)
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")
+@click.option("--hangs", type=SECONDS, is_flag=False, flag_value=HANG_LIMIT_S, metavar="[S]",
+              help=f"It fails where it has not ended after S seconds (default {HANG_LIMIT_S:g}).")
+@click.option("--slower-than", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="It fails where compile and first run take longer, from an empty code cache, one query at a time; what "
+                   "is near S is measured three times, and the best counts.")
+@click.option("--memory-over", type=SIZE, metavar="SIZE",
+              help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
+                   "CUDA what torch allocates there. Like 500MB, 2G, 2e9.")
+@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="What a query may take. Default: 600 s at first, then ten times what the original took.")
+@click.option("--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j.")
+@click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop after this many seconds.")
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
-@click.option(
-    "--without",
-    multiple=True,
-    metavar="STEP",
-    callback=checked_steps,
-    help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.",
-)
-@click.option(
-    "--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again."
-)
-@click.option(
-    "--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet)."
-)
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).",
-)
+@click.option("--without", multiple=True, metavar="STEP", callback=checked_steps,
+              help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.")
+@click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
+@click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet).")
+@click.option("--json", "as_json", is_flag=True,
+              help="Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
 def minify(
     graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
 ) -> None:
@@ -143,16 +90,12 @@ def minify(
     directory, named = "", graph
     if resume:
         if out is None:
-            raise UsageError(
-                "--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT"
-            )
+            raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
-        raise UsageError(
-            "no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is"
-        )
+        raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
     options = options.checked()
     if options.imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
@@ -193,7 +136,9 @@ def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
     return saved, address(saved)
 
 
-def _run(saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, starter: Starter | None) -> int:
+def _run(
+    saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, starter: Starter | None
+) -> int:
     from ..failing import unlike_the_record
     from ..found import Interrupted
     from ..isolated import minify_saved
@@ -258,11 +203,7 @@ def _report(result: Minified, out: Path, options: Options, starter: Starter | No
     except GraphdbgError as error:
         say(f"no report was written: {error}")
         return {}
-    return {
-        "repro": str(report.repro) if report.repro else None,
-        "issue": str(report.issue),
-        "report_rate": report.rate,
-    }
+    return {"repro": str(report.repro) if report.repro else None, "issue": str(report.issue), "report_rate": report.rate}
 
 
 def _free_folder(stage: str) -> Path:

@@ -21,25 +21,12 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="DIR", help="New folder to write into. Default: graphdbg-report-N.")
 @click.option("--rung", help="The rung that fails. Default: what minify found, else inductor.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored.")
-@click.option(
-    "--import",
-    "imports",
-    multiple=True,
-    metavar="MODULE",
-    help="Import a module first, for the custom ops that it registers; can be repeated.",
-)
-@click.option(
-    "--preview",
-    "only_look",
-    is_flag=True,
-    help="Say what a report shares, and whether anything of this machine is left in it; write nothing.",
-)
-@click.option(
-    "--verify",
-    "again",
-    is_flag=True,
-    help="Of a report that is there: run its repro.py three times in fresh processes.",
-)
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")
+@click.option("--preview", "only_look", is_flag=True,
+              help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
+@click.option("--verify", "again", is_flag=True,
+              help="Of a report that is there: run its repro.py three times in fresh processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def report(
     graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, again: bool,
@@ -103,10 +90,7 @@ def _written(folder: Path, again: bool, as_json: bool) -> int:
     found = Preview.of(folder)
     if not found.is_there and not again:
         told = ahead(str(folder))
-        emit(
-            {"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]),
-            as_json=as_json,
-        )
+        emit({"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]), as_json=as_json)
         return 0
     if not found.is_there:
         why = "it has neither issue.md nor repro.py"
@@ -115,9 +99,7 @@ def _written(folder: Path, again: bool, as_json: bool) -> int:
         emit(found.as_json() if as_json else "\n".join([*found.sentences(), warning()]), as_json=as_json)
         return 1 if found.leaks else 0
     if not found.repro:
-        raise UsageError(
-            f"there is no {REPRO} in {folder}", "issue.md says why", "write the report anew into another folder"
-        )
+        raise UsageError(f"there is no {REPRO} in {folder}", "issue.md says why", "write the report anew into another folder")
     from ..report.verify import toolchain_seed, verify
 
     done = verify(folder / REPRO, seed=toolchain_seed())

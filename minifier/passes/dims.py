@@ -46,11 +46,7 @@ def propose(case: Case) -> list[list[str]]:
 def _sizes(case: Case) -> list[int]:
     """The distinct sizes of inputs above 1, largest first, without those that are products of others."""
     found = _all_sizes(case)
-    plain = [
-        size
-        for size in found
-        if not any(size % other == 0 and size // other in found for other in found if other < size)
-    ]
+    plain = [size for size in found if not any(size % other == 0 and size // other in found for other in found if other < size)]
     return sorted(plain, reverse=True)[:MOST_SIZES]
 
 

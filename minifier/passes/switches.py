@@ -29,9 +29,7 @@ def early(case: Case) -> list[str]:
         found.append("switches static")
     if _trains(case):
         found.append("switches grad")
-    return found + [
-        f"switches config inductor {name}" for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)
-    ]
+    return found + [f"switches config inductor {name}" for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)]
 
 
 def propose(case: Case) -> list[list[str]]:

@@ -67,9 +67,7 @@ class Atoms:
         nodes = [tuple(names) for names in groups.values()]
         if len(table):
             last = len(table) - 1
-            nodes += [
-                (_RETURN + table.name[index],) for index in dict.fromkeys(table.inputs[last]) if index not in leader
-            ]
+            nodes += [(_RETURN + table.name[index],) for index in dict.fromkeys(table.inputs[last]) if index not in leader]
         return cls(nodes, lines)
 
     def named(self, out: Path) -> Atoms:
@@ -136,11 +134,7 @@ def whole(atoms: Atoms) -> Candidate:
 
 def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
     """All nodes that a case keeps, then what is changed in it."""
-    lines = [
-        Line("~" if atom in candidate.bypass else " ", text)
-        for atom in sorted(candidate.keep)
-        for text in atoms.text(atom)
-    ]
+    lines = [Line("~" if atom in candidate.bypass else " ", text) for atom in sorted(candidate.keep) for text in atoms.text(atom)]
     return [*lines, *(Line("@", edit_words(edit)) for edit in candidate.edits)]
 
 

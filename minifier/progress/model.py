@@ -124,16 +124,14 @@ class State:
     def size(self) -> str:
         """The best case so far against the original."""
         if self.best is None:
-            return (
-                f"{self.nodes} nodes, {byte_text(self.input_bytes)} of inputs, as recorded"
-                if self.nodes
-                else "nothing yet"
-            )
-        return f"{self.best[0]} of {self.nodes} nodes, {byte_text(self.best[1])} of {byte_text(self.input_bytes)} of inputs"
+            return f"{self.nodes} nodes, {byte_text(self.input_bytes)} of inputs, as recorded" if self.nodes else "nothing yet"
+        return (
+            f"{self.best[0]} of {self.nodes} nodes, {byte_text(self.best[1])} of {byte_text(self.input_bytes)} of inputs"
+        )
 
 
 def counted(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
-    """ "14 queries: 2 sanity, 9 search (7 failed the same way, 2 passed), 3 verification"."""
+    """"14 queries: 2 sanity, 9 search (7 failed the same way, 2 passed), 3 verification"."""
     total = sum(asked.values())
     parts: list[str] = []
     for purpose in PURPOSES:
@@ -141,11 +139,7 @@ def counted(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
             continue
         text = f"{asked[purpose]} {purpose}"
         if purpose == "search":
-            told = [
-                f"{verdicts[verdict.value]} {words}"
-                for verdict, words in VERDICTS.items()
-                if verdicts.get(verdict.value)
-            ]
+            told = [f"{verdicts[verdict.value]} {words}" for verdict, words in VERDICTS.items() if verdicts.get(verdict.value)]
             text += f" ({', '.join(told)})" if told else ""
         parts.append(text)
     return f"{total} {'query' if total == 1 else 'queries'}" + (f": {', '.join(parts)}" if parts else "")

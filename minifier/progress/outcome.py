@@ -48,9 +48,7 @@ class Outcome:
         """For people, one per line."""
         size = f"{self.nodes} nodes, {byte_text(self.input_bytes)} of inputs"
         shown, times = self.verified
-        lines = [
-            f"{self.original[0]} nodes, {byte_text(self.original[1])} of inputs -> {size}" if self.original[0] else size
-        ]
+        lines = [f"{self.original[0]} nodes, {byte_text(self.original[1])} of inputs -> {size}" if self.original[0] else size]
         lines += [f"fails with: {self.signature}"] if self.signature else []
         lines += [f"verified: {shown} of {times} fresh processes failed the same way" if times else "not verified"]
         lines += [f"stopped early: {self.stopped}"] if self.stopped else []

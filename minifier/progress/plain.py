@@ -31,9 +31,7 @@ class PlainLines:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
         self._said.set()
         self._thread.join()
@@ -66,6 +64,4 @@ class PlainLines:
             state = self.state
             left = f", about {span(max(1.0, state.left_s()))} left" if state.recent and state.step != "sanity" else ""
             with self._lock:
-                self._say(
-                    f"after {span(state.seconds())}: {state.doing()}; {state.counts()}; best: {state.size()}{left}"
-                )
+                self._say(f"after {span(state.seconds())}: {state.doing()}; {state.counts()}; best: {state.size()}{left}")

@@ -316,11 +316,7 @@ class Story:
         if isinstance(queries, int):
             left = min(left, max(0, queries - len(self.queries)))
         seconds = left * self.pace_s() / max(1, int(self.options.get("jobs") or 1))
-        return (
-            min(seconds, max(0.0, most - (now - self.began)))
-            if isinstance(most, (int, float)) and self.began
-            else seconds
-        )
+        return min(seconds, max(0.0, most - (now - self.began))) if isinstance(most, (int, float)) and self.began else seconds
 
 
 def _number(value: Any) -> float:

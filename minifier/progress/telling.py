@@ -75,9 +75,7 @@ def _time(watched: Watched, now: float) -> str:
     spent = known if story.began else sum(query.seconds for query in story.queries)
     parts = [f"{span(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
     if story.pace_s():
-        parts.append(
-            f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end"
-        )
+        parts.append(f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end")
     if running and story.pace_s() and story.step != "sanity":
         parts.append(f"about {span(max(1.0, story.left_s(now)))} left")
     if story.known:

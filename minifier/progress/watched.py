@@ -84,16 +84,7 @@ class Watched:
         wishes, _, _ = self._control.read(self.out / CONTROL_FILE)
         process, alive = _process(self.out)
         return Bite(
-            True,
-            old,
-            fresh,
-            self._events.more,
-            tuple(lines),
-            damage,
-            tuple(wishes),
-            process,
-            alive,
-            (self.out / "case").is_dir(),
+            True, old, fresh, self._events.more, tuple(lines), damage, tuple(wishes), process, alive, (self.out / "case").is_dir()
         )
 
     def take(self, bite: Bite) -> bool:

@@ -102,17 +102,8 @@ def emit_report(
     before = node_count(original.record.graph) if isinstance(original, SavedGraph) else original
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
     known = casefile.read(saved.path)
-    case = Case(
-        record,
-        saved.inputs_record,
-        _reader(saved),
-        signature,
-        rung,
-        made=_made(nodes, before),
-        imports=tuple(imports),
-        needs_imports=needed,
-        only_compiled=known is not None and known.only_compiled,
-    )
+    case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
+                imports=tuple(imports), needs_imports=needed, only_compiled=known is not None and known.only_compiled)
     found: Found | None = None
     try:
         found = search(case, saved, times, redactor, narrate, starter)

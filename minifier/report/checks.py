@@ -46,9 +46,7 @@ def constant_block(case: Case) -> str:
     if failure.kind == "memory" and failure.detail != "peak":
         return f"LIMIT_BYTES, LIMIT_S = {costs.OUT_OF_MEMORY_BYTES}, {LIMIT_S}"
     if failure.kind in ("slow", "memory"):
-        return (
-            f"OVER_S = {float(failure.message):g}" if failure.kind == "slow" else f"OVER_BYTES = {int(failure.message)}"
-        )
+        return f"OVER_S = {float(failure.message):g}" if failure.kind == "slow" else f"OVER_BYTES = {int(failure.message)}"
     return ""
 
 

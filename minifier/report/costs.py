@@ -11,12 +11,12 @@ from __future__ import annotations
 OUT_OF_MEMORY_BYTES = 2 << 30
 """What the compiled run of a small case may map, where what it was reduced from ran out of memory."""
 
-_EAGER = """
+_EAGER = '''
     try:
         configure()
         run(graph, make_inputs())
         torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured
-"""
+'''
 
 MAIN_SLOW = f'''
 def main():
@@ -30,7 +30,7 @@ def main():
     return 1 if seconds > OVER_S else 0
 '''
 
-MAIN_MEMORY = f"""
+MAIN_MEMORY = f'''
 def resident(name):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
@@ -51,7 +51,7 @@ def main():
         return 2
     print(f"{{'BUG: ' if needed > OVER_BYTES else 'gone: '}}compile and first run needed {{needed / 2**20:.1f}} MiB")
     return 1 if needed > OVER_BYTES else 0
-"""
+'''
 
 MAIN_OUT_OF_MEMORY = '''
 def child():

@@ -33,14 +33,8 @@ open(answer, "w").write(json.dumps(codes))
 """
 
 
-def probe(
-    program: Path,
-    *,
-    limit_s: float = 120.0,
-    stop: threading.Event | None = None,
-    path: Sequence[str] = (),
-    starter: Starter | None = None,
-) -> dict[str, int]:
+def probe(program: Path, *, limit_s: float = 120.0, stop: threading.Event | None = None,
+          path: Sequence[str] = (), starter: Starter | None = None) -> dict[str, int]:
     """The exit code that `program` would have under each backend of BACKENDS; empty when the probe itself dies."""
     found: dict[str, int] = {}
 
@@ -50,12 +44,8 @@ def probe(
             found.update(json.loads(answer.read_text()))
 
     run_command(
-        [sys.executable, "-c", _PROBE, str(program.resolve()), "answer", *BACKENDS],
-        limit_s=limit_s,
-        stop=stop,
-        after=read,
-        path=path,
-        starter=starter,
+        [sys.executable, "-c", _PROBE, str(program.resolve()), "answer", *BACKENDS], limit_s=limit_s, stop=stop, after=read,
+        path=path, starter=starter,
     )
     return found
 

@@ -93,9 +93,7 @@ class Preview:
         operations = dict.fromkeys(_OPERATION.findall(self.repro))
         parts = [f"{_count(len(self.source_lines), 'source line')} of {_count(len(files), 'file')}"
                  + (f" ({', '.join(files)})" if files else "")]  # fmt: skip
-        parts.append(
-            f"{_count(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else "")
-        )
+        parts.append(f"{_count(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else ""))
         values = f" and values ({size_text(self.sidecar_bytes)})" if self.sidecar_bytes else ""
         parts.append(f"the shapes of the inputs{values}")
         parts.append("versions of this machine, by allow-list")
@@ -106,9 +104,7 @@ class Preview:
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
         else:
-            lines.append(
-                "looked through now: no home folder, scratch folder or user name of this machine is left in it"
-            )
+            lines.append("looked through now: no home folder, scratch folder or user name of this machine is left in it")
         rate = f"{self.shown} of {self.times} fresh processes"
         lines.append(f"the repro failed in {rate}" if self.times else "the repro was not run")
         if self.members:
@@ -135,8 +131,7 @@ def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
     return [
         f"what would be shared: {_count(len(lines), 'source line')} of {_count(len(files), 'file')}{named}, "
         f"{_count(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
-        f"{_count(sum(replaced.values()), 'path or name', 'paths or names')} replaced"
-        + (f": {kinds}" if kinds else ""),
+        f"{_count(sum(replaced.values()), 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""),
         f"{_count(kept, 'input')} with recorded values, which go along where the failure needs them",
         *lines,
     ]

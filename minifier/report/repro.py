@@ -114,9 +114,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
         ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
     ending += "    sys.exit(main())\n"
     gap = ["", ""] if body.startswith("def ") else [""]
-    text = "\n".join(
-        [_docstring(case, entry, source, notes), _imports(body, program, case.imports), *gap, body, "", "", ending]
-    )
+    text = "\n".join([_docstring(case, entry, source, notes), _imports(body, program, case.imports), *gap, body, "", "", ending])
     return Script(text, sidecar_bytes(source.file) if source.file else None, entry, way, source.seeded, tuple(notes))
 
 
@@ -203,15 +201,12 @@ def _compiled(case: Case, entry: Entry) -> str:
             options.insert(0, f"backend={quoted(backend)}")
         if case.only_compiled:
             if backend != "inductor":
-                raise CannotExpressError(
-                    "no repro can be written for a graph that cannot be run", f"the rung is {case.rung}"
-                )
+                raise CannotExpressError("no repro can be written for a graph that cannot be run", f"the rung is {case.rung}")
             return only_compiled.COMPILED.strip().replace("@OPTIONS@", ", ".join(options))
         return templates.COMPILED.strip().replace("@OPTIONS@", ", ".join(options))
     tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
     return (
-        (only_compiled if case.only_compiled else templates)
-        .COMPILED_INNER.strip()
+        (only_compiled if case.only_compiled else templates).COMPILED_INNER.strip()
         .replace("@TRACING@", tracing)
         .replace("@KWARGS@", inner_kwargs(case.record.compile_kwargs))
     )

@@ -54,12 +54,7 @@ class Starter:
         return command[0] == sys.executable and (command[1] == "-c" or not command[1].startswith("-"))
 
     def run(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        cwd: Path,
-        limit_s: float,
-        stop: threading.Event | None,
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, limit_s: float, stop: threading.Event | None
     ) -> tuple[int | None, str] | None:
         """Exit code (None: over the limit or stopped) and output; None where the starter itself has died."""
         with self._lock:

@@ -32,9 +32,7 @@ def run(function, inputs):
 
 def on_cuda(running: str) -> str:
     """The same `run`, which waits for the device: what fails or hangs there belongs to this run."""
-    whole = running.replace(
-        "    return list(function(*inputs))", "    outputs = list(function(*inputs))\n    return outputs"
-    )
+    whole = running.replace("    return list(function(*inputs))", "    outputs = list(function(*inputs))\n    return outputs")
     return whole.replace("    return outputs", "    torch.cuda.synchronize()\n    return outputs")
 
 

@@ -101,12 +101,8 @@ def _runs(
     stop = threading.Event()
     ask = script.entry == "torch.compile" and not known.layers
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool, verify.ending(stop):
-        runs = [
-            pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(max(1, times - len(known.codes)))
-        ]
-        probing = (
-            pool.submit(layers.probe, program, stop=stop, path=how["path"], starter=how["starter"]) if ask else None
-        )
+        runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(max(1, times - len(known.codes)))]
+        probing = pool.submit(layers.probe, program, stop=stop, path=how["path"], starter=how["starter"]) if ask else None
         first = runs[0].result()
         if first.code != verify.BUG:
             stop.set()

@@ -31,9 +31,7 @@ def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]
     return found
 
 
-def nearest(
-    graph: Neighbours, sources: Collection[int], rest: Collection[int], gone: Collection[int] = ()
-) -> list[int]:
+def nearest(graph: Neighbours, sources: Collection[int], rest: Collection[int], gone: Collection[int] = ()) -> list[int]:
     """`rest` ordered by distance to the sources; a step to a user counts as DOWN steps to an argument.
 
     Paths lead through `rest` and `gone`. Of equals the later atom comes first; what cannot be reached comes last.
@@ -59,23 +57,19 @@ def ball(graph: Neighbours, centre: int, size: int, within: Collection[int]) -> 
     return set(sorted(found, key=lambda atom: (found[atom], abs(atom - centre)))[:size])
 
 
-def classes(
-    graph: Neighbours, label: Callable[[int], Hashable], atoms: Collection[int], hops: int = 2
-) -> dict[int, int]:
+def classes(graph: Neighbours, label: Callable[[int], Hashable], atoms: Collection[int], hops: int = 2) -> dict[int, int]:
     """Weisfeiler-Lehman classes: atoms with equal labels and equal surroundings up to `hops` get one number."""
     inside = set(atoms)
     colour = _renumber({atom: label(atom) for atom in sorted(inside)})
     for _ in range(hops):
-        colour = _renumber(
-            {
-                atom: (
-                    colour[atom],
-                    tuple(colour[parent] for parent in graph.parents[atom] if parent in inside),
-                    tuple(sorted(colour[child] for child in graph.children[atom] if child in inside)),
-                )
-                for atom in sorted(inside)
-            }
-        )
+        colour = _renumber({
+            atom: (
+                colour[atom],
+                tuple(colour[parent] for parent in graph.parents[atom] if parent in inside),
+                tuple(sorted(colour[child] for child in graph.children[atom] if child in inside)),
+            )
+            for atom in sorted(inside)
+        })
     return colour
 
 
@@ -85,11 +79,7 @@ def _renumber(colours: dict[int, Hashable]) -> dict[int, int]:
 
 
 def cheapest_path(
-    graph: Neighbours,
-    sources: Collection[int],
-    targets: Collection[int],
-    within: Collection[int],
-    cost: Callable[[int], int],
+    graph: Neighbours, sources: Collection[int], targets: Collection[int], within: Collection[int], cost: Callable[[int], int]
 ) -> list[int] | None:
     """The atoms strictly between sources and targets on the cheapest dependence path (all edges one way), or None.
 

@@ -39,12 +39,7 @@ def source(view: View) -> str:
         penwidth=0.8, margin=_quoted("0.09,0.05"),
     )  # fmt: skip
     graph.set_edge_defaults(
-        fontname=_quoted(FONT),
-        fontsize=EDGE_PT,
-        fontcolor=_quoted(_SOFT),
-        color=_quoted("#6b7280"),
-        arrowsize=0.6,
-        penwidth=0.9,
+        fontname=_quoted(FONT), fontsize=EDGE_PT, fontcolor=_quoted(_SOFT), color=_quoted("#6b7280"), arrowsize=0.6, penwidth=0.9
     )
     homes = _clusters(pydot, graph, view.clusters)
     for box in view.boxes:

@@ -48,9 +48,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_MATMUL = _words(
-    "mm addmm bmm baddbmm matmul linear bilinear einsum dot vdot mv addmv addbmm inner outer ger tensordot"
-)
+_MATMUL = _words("mm addmm bmm baddbmm matmul linear bilinear einsum dot vdot mv addmv addbmm inner outer ger tensordot")
 _REDUCTION = _words(
     "sum mean var var_mean std std_mean amax amin max min aminmax argmax argmin prod norm logsumexp any all cumsum cumprod median"
     " softmax log_softmax _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data sort topk"
@@ -74,9 +72,7 @@ _CREATION = _words(
     "full full_like zeros zeros_like ones ones_like empty empty_like empty_strided new_zeros new_ones new_full new_empty arange"
     " iota scalar_tensor eye tensor linspace tril_indices triu_indices new_empty_strided empty_permuted _tensor_constant"
 )
-_RANDOM = _words(
-    "dropout native_dropout native_dropout_backward bernoulli normal uniform exponential multinomial alpha_dropout"
-)
+_RANDOM = _words("dropout native_dropout native_dropout_backward bernoulli normal uniform exponential multinomial alpha_dropout")
 _SCALAR = _words(
     "size sym_size sym_stride sym_numel sym_storage_offset sym_max sym_min sym_not sym_sum sym_float item numel dim stride"
     " _local_scalar_dense _assert_scalar _assert_async _assert_tensor_metadata"
@@ -93,13 +89,7 @@ _SPACES = _words("torch nn functional Tensor _C _nn ops special linalg")
 def family(op: str, target: str, role: str = "", *, is_scalar: bool = False) -> str:
     """The family of a node by its FX op, its target, its role as an input, and whether its value is a symbolic scalar."""
     if op == "placeholder":
-        roles = {
-            "parameter": "parameter",
-            "buffer": "parameter",
-            "saved": "saved",
-            "tangent": "tangent",
-            "constant": "constant",
-        }
+        roles = {"parameter": "parameter", "buffer": "parameter", "saved": "saved", "tangent": "tangent", "constant": "constant"}
         return roles.get(role) or ("tangent" if target.startswith("tangents_") else "input")
     if op in ("output", "get_attr", "call_module"):
         return {"output": "output", "get_attr": "constant", "call_module": "control"}[op]

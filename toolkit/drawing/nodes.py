@@ -53,9 +53,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
     centre = graph.position(name)
     if centre is None:
         names = [node.name for node in graph.nodes]
-        near = (
-            difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
-        )
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
         hint = f"names like it are {', '.join(near)}" if near else "its names are listed by graphdbg show"
         raise UsageError(f"{graph.id} has no node {name!r}", "", hint)
     distance = {centre: 0}
@@ -64,8 +62,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
         border = [
             other
             for index in border
-            if index == centre
-            or graph.nodes[index].op != "output"  # everything is two steps from everything through it
+            if index == centre or graph.nodes[index].op != "output"  # everything is two steps from everything through it
             for other in (*graph.nodes[index].inputs, *graph.nodes[index].users)
             if distance.setdefault(other, step) == step
         ]
@@ -79,12 +76,7 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
 
 
 def part_of(
-    graph: DrawnGraph,
-    chosen: Collection[int] | None = None,
-    *,
-    focus: int | None = None,
-    prefix: str = "",
-    side: str = "",
+    graph: DrawnGraph, chosen: Collection[int] | None = None, *, focus: int | None = None, prefix: str = "", side: str = ""
 ) -> Part:
     """The boxes of the chosen nodes (all: None) with frames around them; `prefix` and `side` as for framing.frames."""
     part = Part()
@@ -104,9 +96,7 @@ def part_of(
             Box(box_id, shorten(node.name, _LONGEST_TITLE), [shorten(line, _LONGEST_LINE) for line in lines if line], node.family,
                 home.cluster, False, [node.name], hidden, index == focus, node.detail)
         )  # fmt: skip
-    spread = {
-        i for i in part.home if graph.nodes[i].scalar and len(graph.nodes[i].users) > MOST_SIZE_EDGES and i != focus
-    }
+    spread = {i for i in part.home if graph.nodes[i].scalar and len(graph.nodes[i].users) > MOST_SIZE_EDGES and i != focus}
     if spread:
         part.notes.append(f"sizes that more than {MOST_SIZE_EDGES} nodes use are drawn without edges to them")
     for index in part.home:

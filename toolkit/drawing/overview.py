@@ -107,9 +107,7 @@ def _words(plan: Plan, bundle: list[Group], nodes: list[DrawnNode], framed: Path
         names = [name_within(path[-1].path, outer) if path else "" for path in (first, last)]
         shown = [path[-1].kind for group in bundle if (path := plan.path(group.members[0])) and path[-1].kind]
         kinds = Counter(shown).most_common(2)
-        return " … ".join(filter(None, names)), [
-            ", ".join(f"{kind} ×{count}" for kind, count in kinds)
-        ] if kinds else []
+        return " … ".join(filter(None, names)), [", ".join(f"{kind} ×{count}" for kind, count in kinds)] if kinds else []
     if not first or first in plan.opened:  # what lies in no module, or in one that is opened
         busy = [node for node in nodes if node.family not in _QUIET] or nodes
         ops = list(dict.fromkeys(node.base for node in busy))
@@ -142,9 +140,7 @@ def _rank(nodes: Sequence[DrawnNode], base: str) -> int:
 def _input_words(nodes: list[DrawnNode]) -> tuple[str, list[str]]:
     if len(nodes) == 1:
         return nodes[0].name, [line for line in (nodes[0].source, nodes[0].value) if line]
-    return f"{len(nodes)} inputs", [
-        ", ".join(node.source or node.name for node in nodes[:2]) + (", …" if len(nodes) > 2 else "")
-    ]
+    return f"{len(nodes)} inputs", [", ".join(node.source or node.name for node in nodes[:2]) + (", …" if len(nodes) > 2 else "")]
 
 
 def mark_outputs(graph: DrawnGraph, part: Part, prefix: str, side: str) -> None:

@@ -50,11 +50,7 @@ def of(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
     pair = {saved.stage: of_saved(saved), other.stage: of_saved(other)}
     forward = next(graph for stage, graph in pair.items() if "forward" in stage)
     backward = next(graph for stage, graph in pair.items() if "backward" in stage)
-    return (
-        Side(forward, range(len(forward.nodes))),
-        Side(backward, range(len(backward.nodes))),
-        links(forward, backward),
-    )
+    return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), links(forward, backward)
 
 
 def halves(joint: DrawnGraph) -> tuple[Side, Side, list[Link]]:
@@ -62,9 +58,7 @@ def halves(joint: DrawnGraph) -> tuple[Side, Side, list[Link]]:
     kept = [node for node in joint.nodes if node.op != "output"]
     forward = [node.index for node in kept if not node.backward]
     backward = [node.index for node in kept if node.backward]
-    found = [
-        (used, index) for index in backward for used in joint.nodes[index].inputs if not joint.nodes[used].backward
-    ]
+    found = [(used, index) for index in backward for used in joint.nodes[index].inputs if not joint.nodes[used].backward]
     return Side(joint, forward), Side(joint, backward), found
 
 
@@ -80,9 +74,7 @@ def links(forward: DrawnGraph, backward: DrawnGraph) -> list[Link]:
     return [(index, position) for position, index in found.items()]
 
 
-def side_by_side(
-    forward: Side, backward: Side, joined: list[Link], *, by_module: bool = False, depth: int | None = None
-) -> View:
+def side_by_side(forward: Side, backward: Side, joined: list[Link], *, by_module: bool = False, depth: int | None = None) -> View:
     """Both halves in one picture, the backward one upside down, so that what belongs together lies at the same height."""
     collapsed = by_module or depth is not None or len(forward.chosen) + len(backward.chosen) > LARGE
     make = _collapsed if collapsed else _whole

@@ -73,9 +73,7 @@ def draw(
     else:
         view = view_of(of_saved(saved), wanted)
     if tell is not None and view.kind == "by-module" and not wanted.by_module:
-        tell(
-            f"{saved.id} is too large to be drawn node by node: this is its overview (--around NODE draws a neighbourhood)"
-        )
+        tell(f"{saved.id} is too large to be drawn node by node: this is its overview (--around NODE draws a neighbourhood)")
     return finish(view, path, started, limit_s)
 
 
@@ -83,9 +81,7 @@ def view_of(graph: DrawnGraph, wanted: Wanted) -> View:
     """The view that is wanted of one graph; of a large one the overview, unless a neighbourhood is asked for."""
     view = _chosen(graph, wanted)
     if graph.inner:
-        view.notes.append(
-            f"its {graph.inner} subgraphs are not drawn" if graph.inner > 1 else "its subgraph is not drawn"
-        )
+        view.notes.append(f"its {graph.inner} subgraphs are not drawn" if graph.inner > 1 else "its subgraph is not drawn")
     return view
 
 
@@ -104,10 +100,7 @@ def finish(view: View, path: Path, started: float, limit_s: float = render.LIMIT
     from . import dot  # late: pydot
 
     renderer = render.write(dot.source(view), path, limit_s=limit_s)
-    notes = [
-        *view.notes,
-        *(["it was too large for a .png and was made smaller: try .svg"] if render.was_scaled(path) else []),
-    ]
+    notes = [*view.notes, *(["it was too large for a .png and was made smaller: try .svg"] if render.was_scaled(path) else [])]
     nodes = sum(len(box.nodes) for box in view.boxes)
     return Drawn(
         str(path), view.kind, renderer, nodes, len(view.boxes), len(view.edges), len(view.clusters),

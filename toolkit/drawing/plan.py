@@ -82,10 +82,7 @@ def plan_of(
 def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
     """What the nodes are grouped by: the levels around each node."""
     computed = [node for node in graph.nodes if kept[node.index]]
-    for by, found in (
-        ("module", [node.modules for node in graph.nodes]),
-        ("line", [node.frames for node in graph.nodes]),
-    ):
+    for by, found in (("module", [node.modules for node in graph.nodes]), ("line", [node.frames for node in graph.nodes])):
         known = sum(bool(found[node.index]) for node in computed)
         if computed and 4 * known >= len(computed) and len({found[node.index] for node in computed}) > 1:
             return by, found
@@ -95,9 +92,7 @@ def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
 def _size(count: int, boxes: int) -> int:
     """How many go into one of at most `boxes` boxes: a number that is easy to count with."""
     least = -(-count // boxes)
-    return next(
-        (size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50
-    )
+    return next((size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50)
 
 
 def around(plan: Plan, bundle: list[Group]) -> Path:

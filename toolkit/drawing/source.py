@@ -28,7 +28,6 @@ _LONGEST_DETAIL = 300
 _SUMMED = "Gradient addition node"
 """How torch begins the note on a node that adds up the gradients of a value that was used several times."""
 
-
 @dataclass
 class DrawnNode:
     """One node. `inputs` and `users` are positions; `value` is "f32[8, 64]", `arguments` what is not a node: "[1, 0]".
