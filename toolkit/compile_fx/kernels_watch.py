@@ -13,12 +13,15 @@ comments and handles into the code). While a stage `codegen` runs, that function
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
 
 from ...dumps.sidecar import user_frame
 from . import _torch as t
+from .hooks import Function, Hooks
 from .kernels import DEAD, FOLDED, REWRITTEN, SIZE, VIEW, both_ways, intensity, numbered
 from .kernels_cost import cost
 from .pipeline import Observer, StageReport
@@ -45,7 +48,7 @@ class KernelWatch(Observer):
         self.lines: dict[str, dict[str, str]] = {}
         """Part -> node -> the user's line, of every node that has one."""
         self._before: dict[str, list[str]] = {}
-        self._usual: list[tuple[Any, Any]] = []
+        self._open = ExitStack()
         self._found: list[KernelRow] = []
         self._origins: list[list[Any]] = []
 
@@ -56,17 +59,12 @@ class KernelWatch(Observer):
         if stage.name != "codegen":
             return
         self._found, self._origins = [], []
-        for place, kind in ((t.codegen_cpp, "C++"), (t.codegen_triton, "Triton"), (t.inductor_debug, "")):
-            usual = getattr(place, _HOOK)
-            self._usual.append((place, usual))
-            setattr(place, _HOOK, self._listening(usual, kind))
+        self._open.enter_context(_hooks.inside(self))
 
     def after(self, stage: Stage, work: Work, report: StageReport) -> None:
         if stage.name != "codegen":
             return
-        while self._usual:
-            place, usual = self._usual.pop()
-            setattr(place, _HOOK, usual)
+        self._open.close()
         part = self.name_of(work)
         names = names_of(work.gm)
         order = {name: index for index, name in enumerate(names.values())}
@@ -82,14 +80,23 @@ class KernelWatch(Observer):
         if self.tell is not None and not report.error:
             self.tell(part)
 
-    def _listening(self, usual: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        def listen(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> Any:
-            row, origins = _row(node_schedule, str(kernel_name), "extern" if is_extern else kind)
-            self._found.append(row)
-            self._origins.append(origins)
-            return usual(node_schedule, kernel_name, is_extern)
+    def found(self, row: KernelRow, origins: list[Any]) -> None:
+        """A kernel whose call was written, and the nodes that it is made of."""
+        self._found.append(row)
+        self._origins.append(origins)
 
-        return listen
+
+def _listening(kind: str, usual: Function) -> Function:
+    def listen(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> Any:
+        if _hooks.here is not None:
+            _hooks.here.found(*_row(node_schedule, str(kernel_name), "extern" if is_extern else kind))
+        return usual(node_schedule, kernel_name, is_extern)
+
+    return listen
+
+
+_PLACES = ((t.codegen_cpp, "C++"), (t.codegen_triton, "Triton"), (t.inductor_debug, ""))
+_hooks = Hooks(lambda: [(place, _HOOK, partial(_listening, kind)) for place, kind in _PLACES])
 
 
 def line_of(node: Any) -> str:

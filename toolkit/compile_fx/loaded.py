@@ -9,33 +9,19 @@ that method is our two stages there; other threads get torch's. Must not touch w
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from . import _torch as t
 from . import finishing
+from .hooks import Function, Hooks
 from .pipeline import Pipeline
 from .work import Work
 
-_lock = threading.Lock()
-_here = threading.local()
-_running = 0
-_usual: Any = None
 
-
-@contextlib.contextmanager
-def finished_by_us(pipeline: Pipeline) -> Iterator[None]:
+def finished_by_us(pipeline: Pipeline) -> AbstractContextManager[None]:
     """While entered, compiled graphs from AOTAutograd's cache go through the last stages of `pipeline`, in this thread."""
-    outer = getattr(_here, "pipeline", None)
-    _here.pipeline = pipeline
-    _count(1)
-    try:
-        yield
-    finally:
-        _count(-1)
-        _here.pipeline = outer
+    return _hooks.inside(pipeline)
 
 
 def last_stages(work: Work, pipeline: Pipeline) -> None:
@@ -46,24 +32,19 @@ def last_stages(work: Work, pipeline: Pipeline) -> None:
     finishing.finish(work)
 
 
-def _count(by: int) -> None:
-    global _running, _usual
-    with _lock:
-        if _running == 0:
-            _usual = t.CompiledFxGraph.post_compile
-            t.CompiledFxGraph.post_compile = _post_compile
-        _running += by
-        if _running == 0:
-            t.CompiledFxGraph.post_compile = _usual
+def _post_compile(usual: Function) -> Function:
+    def post_compile(compiled: Any, inputs: Any, constants: Any, kwargs: Any) -> None:
+        pipeline: Pipeline | None = _hooks.here
+        if pipeline is None or "graph_id" in kwargs:  # with it, an inner compiler calls: stock's, nested in a compile of ours
+            usual(compiled, inputs, constants, kwargs)
+            return
+        backward = kwargs["is_backward"]
+        part = "backward" if backward else "inference" if compiled.fx_kwargs.get("is_inference") else "forward"
+        work = Work(part, None, inputs, kwargs, compiled=compiled, constants=constants)
+        work.cache, work.cache_detail = "hit", "AOTAutograd's cache"
+        last_stages(work, pipeline)
+
+    return post_compile
 
 
-def _post_compile(compiled: Any, inputs: Any, constants: Any, kwargs: Any) -> None:
-    pipeline: Pipeline | None = getattr(_here, "pipeline", None)
-    if pipeline is None or "graph_id" in kwargs:  # with it, an inner compiler calls: stock's, nested in a compile of ours
-        _usual(compiled, inputs, constants, kwargs)
-        return
-    backward = kwargs["is_backward"]
-    part = "backward" if backward else "inference" if compiled.fx_kwargs.get("is_inference") else "forward"
-    work = Work(part, None, inputs, kwargs, compiled=compiled, constants=constants)
-    work.cache, work.cache_detail = "hit", "AOTAutograd's cache"
-    last_stages(work, pipeline)
+_hooks = Hooks(lambda: [(t.CompiledFxGraph, "post_compile", _post_compile)])

@@ -12,10 +12,10 @@ while a stage runs. Torch's passes are called as they are. Importing this packag
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..hooks import Hooks, Replacement
 from .names import REWRITING, asked, known, listing, names, resolve
 from .reports import Matched, PassReport
 from .table import PASSES, NamedPass
@@ -23,12 +23,19 @@ from .table import PASSES, NamedPass
 if TYPE_CHECKING:
     from .watching import Watch
 
-_current = threading.local()
+
+def _replacements() -> Iterable[Replacement]:
+    from .watching import replacements
+
+    return replacements()
+
+
+_hooks = Hooks(_replacements)
 
 
 def current() -> Watch | None:
     """The watch of the stage that runs on this thread; None where none was asked for."""
-    return getattr(_current, "watch", None)
+    return _hooks.here
 
 
 @contextlib.contextmanager
@@ -44,15 +51,10 @@ def watched(
     if stage not in REWRITING or not (seen or mine):
         yield
         return
-    from .watching import Watch, hooks
+    from .watching import Watch
 
-    before = current()
-    with hooks:
-        _current.watch = Watch(stage, reports, mine)
-        try:
-            yield
-        finally:
-            _current.watch = before
+    with _hooks.inside(Watch(stage, reports, mine)):
+        yield
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Sees and skips single passes while a stage runs on this thread.
 
-Torch's functions are replaced by ones that ask for this thread's watch, as long as any thread has one, and call through where
-it has none. A watch compares the graph before and after a pass by its nodes' identities: it reads the graph and changes nothing.
+Torch's functions are replaced by ones that ask for this thread's watch (`hooks.py`). A watch compares the graph before and
+after a pass by its nodes' identities: it reads the graph and changes nothing.
 
 >>> with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
 ...     joint_graph_passes(gm)
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 
 from ....dumps.errors import UsageError
 from ....dumps.sidecar import user_frame
+from ..hooks import Function, Replacement
 from . import _torch as p
 from . import current
 from .names import known, patterns_of
@@ -34,7 +34,6 @@ _LINES = 3
 """Lines of the user's code that are kept per pattern."""
 
 Snapshot = list[tuple[Any, Any, Any, Any]]
-Function = Callable[..., Any]
 
 
 def snapshot(gm: Any) -> Snapshot:
@@ -163,51 +162,8 @@ def _operator(row: tuple[Any, Any, Any, Any]) -> str:
     return str(target) if node.op == "call_function" else node.op
 
 
-class _Hooks:
-    """Torch's functions replaced as long as any thread is inside; restored by the last one out, also after an error."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.entered = 0
-        self.restore: list[tuple[Any, str, Any, Any]] = []
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if not self.entered:
-                for owner, name, make in _replacements():
-                    self._put(owner, name, make)
-            else:
-                self._switched()
-            self.entered += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.entered -= 1
-            if self.entered:
-                return
-            while self.restore:
-                owner, name, ours, original = self.restore.pop()
-                if vars(owner).get(name) is ours:  # else somebody put their own around it, which calls through
-                    setattr(owner, name, original)
-
-    def _put(self, owner: Any, name: str, make: Callable[[Function], Function]) -> None:
-        original = vars(owner)[name]
-        ours = functools.wraps(original)(make(original))
-        setattr(owner, name, ours)
-        self.restore.append((owner, name, ours, original))
-
-    def _switched(self) -> None:
-        """Passes that a setting of this thread's compile turned on since the first thread entered."""
-        there = {(id(owner), name) for owner, name, *_ in self.restore}
-        for owner, name, make in _replacements():
-            if (id(owner), name) not in there:
-                self._put(owner, name, make)
-
-
-hooks = _Hooks()
-
-
-def _replacements() -> Iterator[tuple[Any, str, Callable[[Function], Function]]]:
+def replacements() -> Iterator[Replacement]:
+    """What passes are called through. A setting of a compile can turn more of them on."""
     for call in p.calls():
         yield call.owner, call.attribute, functools.partial(_called, call)
     for method in ("apply_gm_pass", "apply_graph_pass"):
