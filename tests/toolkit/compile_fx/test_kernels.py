@@ -221,3 +221,32 @@ def test_triton_kernels_are_counted_alike(tmp_path: Path) -> None:
     assert kind == "Triton" and nodes.split(",")[:2] == ["mul", "amax"], done.stderr
     # a product and a maximum, the product again, a difference, an exponential, a sum, a quotient of each element
     assert (int(read), int(written), int(flops)) == (2 * 4 * 32 * 64, 4 * 32 * 64, 7 * 32 * 64)
+
+
+def test_bodies_of_cond_have_their_own_nodes_lines_and_kernels() -> None:
+    def model(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        outer = torch.relu(x @ w)
+        inner: torch.Tensor = torch.cond(
+            outer.sum() > 3,
+            lambda a: torch.relu(a @ w - 1) * 3,
+            lambda a: torch.relu(a + 2).exp(),
+            (outer,),
+        )
+        return outer * inner
+
+    found, _ = watched(model, torch.randn(8, 8), torch.randn(8, 8))
+    kernels = found.rows["inference"]
+    assert {one for row in kernels for one in row.nodes if "." not in one} == {"mm", "relu", "sum_1", "gt", "mul"}
+    bodies = {name: {one for row in kernels for one in row.nodes if one.startswith(name)} for name in ("true", "false")}
+    assert {one.partition(".")[2] for one in bodies["true"]} == {"mm", "sub", "relu", "mul"}
+    assert {one.partition(".")[2] for one in bodies["false"]} == {"add", "relu", "exp"}
+    outer, inner = (next(row for row in kernels if name in row.nodes) for name in ("relu", "true_graph_0.relu"))
+    assert outer is not inner and set(outer.lines).isdisjoint(inner.lines)
+    assert all(len(set(row.nodes)) == len(row.nodes) for row in kernels)
+    assert len(found.maps["inference"]["relu"]) == 1
+
+
+def test_an_input_is_no_node_of_a_kernel() -> None:
+    found, _ = watched(lambda x, w: torch.nn.functional.conv2d(x, w), torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3))
+    assert [row.nodes for row in found.rows["inference"] if row.kind == "extern"] == [["convolution"]]
+    assert not any("arg" in name for row in found.rows["inference"] for name in row.nodes)
