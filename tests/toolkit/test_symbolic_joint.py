@@ -22,10 +22,10 @@ def up(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def test_interpolation_to_a_symbolic_size_is_partitioned(tmp_path: Path) -> None:
     from torch._inductor.decomposition import select_decomp_table
 
-    weight = torch.randn(4, 3, 3, 3, requires_grad=True)
-    joint_graph(up, (torch.randn(2, 3, 8, 12), weight), decompositions=select_decomp_table(), dynamic=True).save(tmp_path /
-    "case")
-    saved = graphdbg.load_graph(tmp_path / "case") gm, fakes, _ = live.fake_module(saved.record, saved.tensors, where="case")
+    inputs = torch.randn(2, 3, 8, 12), torch.randn(4, 3, 3, 3, requires_grad=True)
+    captured = joint_graph(up, inputs, decompositions=select_decomp_table(), dynamic=True)
+    saved = graphdbg.load_graph(captured.save(tmp_path / "case"))
+    gm, fakes, _ = live.fake_module(saved.record, saved.tensors, where="case")
     pipeline = Pipeline(until="partition")
     enter(gm, fakes, ReplaySpec.of(saved.record, device=None), pipeline)
     assert [(report.stage, report.error) for report in pipeline.reports] == [("joint", ""), ("partition", "")]
