@@ -19,6 +19,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no public fake tensors (2.13.0)
 from torch.utils._python_dispatch import _disable_current_modes  # TorchScript folds constants outside of modes (2.13.0)
 
+from ...dumps.errors import EnvironmentLackError
+
 
 def aot_backend(arguments: Mapping[str, Any], gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compiles a Dynamo graph through AOTAutograd. `torch._dynamo.backends.common.aot_autograd` is what the documentation of
@@ -184,3 +186,75 @@ def remove_mutation(scripted: torch.jit.ScriptModule) -> None:
 
 outside_modes = _disable_current_modes
 """Real tensors in the midst of a compile, whose fake mode would swallow them. Not public (2.13.0)."""
+
+
+DispatchMode = torch.utils._python_dispatch.TorchDispatchMode
+"""The base of modes that see each ATen operator; its documentation is public, its module is not (2.13.0)."""
+
+
+def start_lazy() -> torch.device:
+    """The lazy TorchScript backend, begun once in a process, and its device. No public name begins it (2.13.0).
+
+    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that is told
+    by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
+    """
+    if not hasattr(torch._C, "_lazy_ts_backend"):
+        raise EnvironmentLackError("this torch has no lazy tensors", "it was built without the lazy TorchScript backend")
+    if not _lazy_started:
+        try:
+            torch._C._lazy_ts_backend._init()
+        except RuntimeError as error:
+            if "multiple backend fallbacks" not in str(error):
+                raise
+        _lazy_started.append(True)
+    return torch.device("lazy", 0)
+
+
+_lazy_started: list[bool] = []
+
+
+def lazy_fallbacks() -> dict[str, int]:
+    """Operator -> how often it had no lazy kernel, in this process; counters named aten::... are those (2.13.0)."""
+    lazy = torch._C._lazy
+    return {name: lazy._counter_value(name) for name in lazy._counter_names() if name.startswith("aten::")}
+
+
+def lazy_id(tensor: torch.Tensor) -> int:
+    """The number that the lazy backend gives a tensor; the device data of a graph has those of its tensors (2.13.0)."""
+    return torch._C._lazy._get_tensor_id(tensor)
+
+
+def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
+    """A lazy tensor that views can be taken of: those are made functional by a wrapper, which factories under a mode lack (2.13.0)."""
+    return tensor if torch._is_functional_tensor(tensor) else torch._to_functional_tensor(tensor)
+
+
+def extract_lazy(tensors: Sequence[torch.Tensor]) -> tuple[bytes, str, list[int], list[Any]]:
+    """Compiles what lazy tensors stand for: (hash, IR text, tensor ids of the device data, their values). (2.13.0)
+
+    What was written through views is applied first: the functions of torch look at the tensors as they are.
+    """
+    given = list(tensors)
+    for tensor in given:
+        if torch._is_functional_tensor(tensor):
+            torch._sync(tensor)
+    ids, values = torch._C._lazy_ts_backend._get_tensors_ts_device_data_node(given)
+    found = torch._C._lazy._get_graph_hash(given), torch._C._lazy._get_tensors_text(given)
+    torch._C._lazy._sync_multi(given, [])
+    return *found, list(ids), list(values)
+
+
+def run_lazy(graph_hash: bytes, values: Sequence[Any]) -> list[torch.Tensor] | None:
+    """Runs a compiled graph; None when torch has it no longer (it keeps a number of them). Nothing public runs one (2.13.0)."""
+    try:
+        return torch._C._lazy_ts_backend._run_cached_graph(graph_hash, list(values))
+    except RuntimeError as error:
+        if "computation by hash" not in str(error):
+            raise
+        return None
+
+
+def fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """A fake mode and a fake tensor for each tensor: sharing a storage where they do. No public fake tensors (2.13.0)."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    return mode, [mode.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in values]

@@ -1,0 +1,214 @@
+"""One graph as the lazy TorchScript backend compiled it, for inputs of one geometry: `extract`, then call it with real inputs.
+
+Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is kept. In-place
+updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor twice, the strides.
+
+>>> extraction = extract(gm, [x, w], attributes_of(gm))
+>>> extraction.graph_hash, extraction([x, w])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import _torch
+from .lazy_tracing import NotExtractedError, Traced, leaves, rebuilt, traced
+
+
+@dataclass(frozen=True)
+class Made:
+    """An output made of `results[place]`, in eager's strides; of `of` it is a view where both are outputs."""
+
+    place: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """An output that shares an input's memory (or the `base`-th output's): that one itself where `whole`."""
+
+    base: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    of_output: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Plain:
+    """An output that is no tensor."""
+
+    value: Any
+
+
+@dataclass
+class Extraction:
+    """A compiled graph. `sources`: for each of its inputs the place among the graph's inputs, or a constant."""
+
+    graph_hash: str
+    ir: str
+    key: bytes
+    sources: list[int | torch.Tensor]
+    updated: list[tuple[int, int]]
+    """(result, the input that it is copied back to)."""
+    outputs: list[Made | View | Plain]
+    container: Any
+
+    def __call__(self, given: Sequence[Any]) -> tuple[bool, Any]:
+        """(True, what the graph returns); (False, None) when torch has forgotten the graph. `given`: inputs, then attributes."""
+        with torch.no_grad():
+            results = self._results(given)
+            if results is None:
+                return False, None
+            for place, target in self.updated:
+                given[target].copy_(results[place].view(given[target].shape))
+            made: list[Any] = [self._output(wanted, results, given) for wanted in self.outputs]
+            for place, wanted in enumerate(self.outputs):
+                if isinstance(wanted, View) and wanted.of_output:
+                    made[place] = _view(made[wanted.base], wanted)
+        rest = iter(made)
+        return True, rebuilt(self.container, lambda: next(rest))
+
+    def _results(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
+        """What the compiled graph gives, each in memory of its own: a clone is no operation for the lazy backend."""
+        if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
+            return []
+        values = [given[one].detach() if isinstance(one, int) else one for one in self.sources]
+        values = [value.view(1) if isinstance(one, int) and not value.dim() else value for one, value in zip(self.sources, values, strict=True)]
+        found = _torch.run_lazy(self.key, values)
+        if found is None:
+            return None
+        seen = {value.untyped_storage().data_ptr() for value in values}
+        results = []
+        for result in found:
+            pointer = result.untyped_storage().data_ptr()
+            results.append(result.clone() if pointer in seen else result)
+            seen.add(pointer)
+        return results
+
+    def _output(self, wanted: Made | View | Plain, results: list[torch.Tensor], given: Sequence[Any]) -> Any:
+        if isinstance(wanted, Plain):
+            return wanted.value
+        if isinstance(wanted, View):
+            return None if wanted.of_output else _view(given[wanted.base], wanted)
+        found = results[wanted.place]
+        if found.stride() == wanted.stride:
+            return found
+        laid = torch.empty_strided(wanted.size, wanted.stride, dtype=found.dtype)
+        return laid.copy_(found)
+
+
+def _view(base: torch.Tensor, wanted: View) -> torch.Tensor:
+    return base if wanted.whole else base.as_strided(wanted.size, wanted.stride, wanted.offset)
+
+
+def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Extraction:
+    """Compiles a graph for inputs of this geometry. Raises NotExtractedError, with every operator that has no lazy kernel."""
+    given = [*inps, *attributes.values()]
+    for value in given:
+        _refuse(value)
+    found = traced(gm, inps, attributes)
+    changed = [place for place, fake in enumerate(found.fakes) if isinstance(fake, torch.Tensor) and fake._version]
+    _refuse_shared(given, changed)
+    with torch.inference_mode(False), torch.no_grad(), _torch.outside_modes():
+        return _compiled(found, changed)
+
+
+def _compiled(found: Traced, changed: list[int]) -> Extraction:
+    results: list[torch.Tensor] = []
+    places: dict[int, int] = {}
+
+    def place(lazy: torch.Tensor) -> int:
+        number = _torch.lazy_id(lazy)
+        if number not in places:
+            places[number] = len(results)
+            results.append(lazy)
+        return places[number]
+
+    updated = [(place(found.lazies[one]), one) for one in changed]
+    outputs = _outputs(found, place)
+    arguments = {_torch.lazy_id(lazy): one for one, lazy in enumerate(found.lazies) if isinstance(lazy, torch.Tensor)}
+    if not results:
+        return Extraction("", "", b"", [], [], outputs, found.eager)
+    key, ir, ids, values = _torch.extract_lazy(results)
+    sources = [arguments.get(one, value) for one, value in zip(ids, values, strict=True)]
+    extraction = Extraction(key.hex(), ir, key, sources, updated, outputs, found.eager)
+    extraction.container = rebuilt(found.eager, lambda: None)
+    number = _torch.run_lazy(key, values)
+    if number is None or len(number) != len(results):
+        raise NotExtractedError(f"it compiled {len(number or ())} of {len(results)} results, since the others are no computations")
+    return extraction
+
+
+def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
+    """How each output comes about: by what it shares in eager."""
+    storages = {
+        _torch.storage_size(fake)[0]: number
+        for number, fake in reversed(list(enumerate(found.fakes)))
+        if isinstance(fake, torch.Tensor)
+    }
+    eager, lazy = leaves(found.eager), leaves(found.values)
+    bases: dict[int, int] = {}
+    for number, fake in enumerate(eager):
+        if isinstance(fake, torch.Tensor) and _covers(fake):
+            bases.setdefault(_torch.storage_size(fake)[0], number)
+    made: list[Made | View | Plain] = []
+    for number, (fake, value) in enumerate(zip(eager, lazy, strict=True)):
+        if not isinstance(fake, torch.Tensor):
+            made.append(Plain(value))
+            continue
+        storage = _torch.storage_size(fake)[0]
+        geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
+        first = next(earlier for earlier, one in enumerate(eager) if one is fake)
+        if storage in storages:
+            same = [one for one, argument in enumerate(found.fakes) if argument is fake]
+            base = same[0] if same else storages[storage]
+            _refuse_reinterpreted(fake, found.fakes[base])
+            made.append(View(base, *geometry, whole=bool(same)))
+        elif first < number:
+            made.append(View(first, *geometry, of_output=True, whole=True))
+        elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
+            made.append(View(bases[storage], *geometry, of_output=True))
+        else:
+            if value.dtype != fake.dtype or value.shape != fake.shape:
+                raise NotExtractedError(
+                    f"output {number} would be {value.dtype} of {tuple(value.shape)}, and eager gives {fake.dtype} of {tuple(fake.shape)}"
+                )
+            made.append(Made(place(value), *geometry[:2]))
+    return made
+
+
+def _covers(fake: torch.Tensor) -> bool:
+    """Whether a tensor is all of its storage, so that others can be views of it."""
+    return fake.numel() * fake.element_size() == _torch.storage_size(fake)[1] and fake.storage_offset() == 0
+
+
+def _refuse(value: Any) -> None:
+    if not isinstance(value, torch.Tensor):
+        return
+    if value.layout != torch.strided or value.is_nested or value.is_quantized or value.is_conj() or value.is_neg():
+        raise NotExtractedError("an input is sparse, nested, quantised or a lazy conjugate, which lazy tensors cannot stand for")
+    if not _torch.is_fake(value) and type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        raise NotExtractedError(f"an input is a {type(value).__name__}, which lazy tensors cannot stand for")
+    if value.device.type != "cpu":
+        raise NotExtractedError(f"an input is on {value.device}, and the lazy TorchScript backend runs on the CPU")
+
+
+def _refuse_shared(given: Sequence[Any], changed: Sequence[int]) -> None:
+    """An input that is written to is a copy for the lazy backend, so that another one in its memory would not see it."""
+    storages = [_torch.storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
+    for place in changed:
+        if storages.count(storages[place]) > 1:
+            raise NotExtractedError("an input that the graph writes to shares its memory with another input")
+
+
+def _refuse_reinterpreted(fake: torch.Tensor, base: torch.Tensor) -> None:
+    if fake.dtype != base.dtype or fake.is_conj() != base.is_conj() or fake.is_neg() != base.is_neg():
+        raise NotExtractedError("an output is an argument's memory seen as another dtype, or its lazy conjugate")

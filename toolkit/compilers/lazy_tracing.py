@@ -1,0 +1,255 @@
+"""Runs a graph node by node on lazy tensors, and once on fake ones: what it computes, which operators have no lazy kernel, and
+what each output is in eager (an argument, a view of one, a new tensor, a number).
+
+Devices become the lazy one wherever a tensor is made, in subgraphs too, since it happens below Python, at ATen's operators. No
+value of an argument is used: stand-ins full of zeros are traced. The user's tensors are not written to.
+
+>>> traced(gm, [x, w]).results          # lazy tensors, one for each output that is new
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.sidecar import user_frame
+from ..copying import attribute
+from . import _torch
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """An operator without a lazy kernel, as torch names it ("aten::sin"); `line` is the user's ("train.py:12"), "" if unknown."""
+
+    op: str
+    node: str
+    line: str
+
+    @property
+    def where(self) -> str:
+        """The place, for a sentence."""
+        return self.line or f"node {self.node}"
+
+
+class NotExtractedError(GraphdbgError):
+    """The lazy backend cannot take a graph. `fallbacks` are the operators that it has no kernel for."""
+
+    exit_code = 3
+
+    def __init__(self, why: str, fallbacks: Sequence[Fallback] = ()) -> None:
+        self.fallbacks = tuple(fallbacks)
+        super().__init__("the lazy backend cannot take the graph", why, "use another rung or backend for this graph")
+
+    @classmethod
+    def of(cls, fallbacks: Sequence[Fallback]) -> NotExtractedError:
+        """Names each operator once, with all its places."""
+        places: dict[str, dict[str, None]] = {}
+        for one in fallbacks:
+            places.setdefault(one.op, {})[one.where] = None
+        told = [f"{op} has no lazy kernel ({', '.join(where)})" for op, where in places.items()]
+        return cls("; ".join(told), fallbacks)
+
+
+@dataclass
+class Traced:
+    """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`."""
+
+    values: Any
+    eager: Any
+    fakes: list[Any]
+    lazies: list[Any]
+
+
+@dataclass
+class _State:
+    """What a graph and its submodules share while they are traced. `attributes`: path -> what stands for it."""
+
+    attributes: dict[str, Any]
+    watch: bool
+    fallbacks: list[Fallback] = field(default_factory=list)
+
+
+def attributes_of(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
+    """Path -> tensor, of all that the graph reads and was not given: constants, parameters and buffers."""
+    found: dict[str, torch.Tensor] = {}
+    for node in gm.graph.nodes:
+        target = str(node.target)
+        value = attribute(gm, target) if node.op in ("get_attr", "call_module") else None
+        if isinstance(value, torch.Tensor):
+            found[target] = value
+        elif isinstance(value, fx.GraphModule):
+            found.update({f"{target}.{name}": tensor for name, tensor in attributes_of(value).items()})
+        elif isinstance(value, torch.nn.Module):
+            for held in (value.named_parameters(remove_duplicate=False), value.named_buffers(remove_duplicate=False)):
+                found.update({f"{target}.{name}": tensor for name, tensor in held})
+    return found
+
+
+def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Traced:
+    """Traces `gm` on inputs with concrete sizes; `lazies` and `fakes` are those inputs, then the attributes.
+
+    Raises NotExtractedError: operators without a kernel, all of them; what the lazy device refuses; what it would get wrong.
+    """
+    given = [*inps, *attributes.values()]
+    names = list(attributes)
+    device = _torch.start_lazy()
+    with _torch.outside_modes(), torch.inference_mode(False), torch.no_grad():
+        lazies, seen = [], []
+        for value in given:
+            lazy, shown = _lazy(value, device)
+            lazies.append(lazy)
+            seen.append(shown)
+        state = _State(dict(zip(names, seen[len(inps) :], strict=True)), watch=True)
+        values = None
+        try:
+            with _OnLazyDevice(device):
+                values = _Tracer(gm, state).run(*seen[: len(inps)])
+        except _NodeError as error:
+            raise _explained(error, state.fallbacks) from error.__cause__
+        if state.fallbacks:
+            raise NotExtractedError.of(state.fallbacks)
+        mode, fakes = _torch.fakes(given)
+        try:
+            with mode:
+                eager = _Tracer(gm, _State(dict(zip(names, fakes[len(inps) :], strict=True)), watch=False)).run(*fakes[: len(inps)])
+        except _NodeError as error:
+            raise _explained(error, []) from error.__cause__
+    return Traced(values, eager, fakes, lazies)
+
+
+def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
+    """(the tensor whose id stands for an input, what the graph sees of it).
+
+    The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the graph, would be
+    one input: the graph sees a view of a tensor with one element.
+    """
+    if not isinstance(value, torch.Tensor):
+        return value, value
+    stand_in = torch.zeros(value.shape if value.dim() else (1,), dtype=value.dtype)
+    lazy = _torch.wrapped_lazy(stand_in.to(device))
+    return lazy, lazy if value.dim() else lazy.view(())
+
+
+class _NodeError(Exception):
+    """A node raised; the cause is what."""
+
+    def __init__(self, node: fx.Node) -> None:
+        self.node = node
+
+
+def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtractedError:
+    """All that is known: what fell back so far, and the node at which it ended."""
+    cause = error.__cause__
+    reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+    line, _ = user_frame(error.node.stack_trace or "")
+    op = _torch.op_name(error.node)
+    why = f"{op} cannot be traced ({line or f'node {error.node.name}'}): {reason}"
+    found = (*fallbacks, Fallback(op, error.node.name, line))
+    return NotExtractedError("; ".join(filter(None, (NotExtractedError.of(fallbacks).why, why))), found)
+
+
+class _Tracer(fx.Interpreter):
+    """An interpreter that says which node fell back; submodules that are graphs are run the same way."""
+
+    def __init__(self, gm: fx.GraphModule, state: _State, prefix: str = "") -> None:
+        super().__init__(gm)
+        self.extra_traceback = False
+        self.state = state
+        self.prefix = prefix
+
+    def run_node(self, n: fx.Node) -> Any:
+        before = _torch.lazy_fallbacks() if self.state.watch else {}
+        try:
+            return super().run_node(n)
+        except _NodeError:
+            raise
+        except Exception as error:  # whatever a kernel raises is why the graph cannot be taken
+            raise _NodeError(n) from error
+        finally:
+            if self.state.watch and not (n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule)):
+                line, _ = user_frame(n.stack_trace or "")
+                after = _torch.lazy_fallbacks()
+                fell = [op for op, count in after.items() if count > before.get(op, 0)]
+                self.state.fallbacks += [Fallback(op, n.name, line) for op in fell]
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        path = f"{self.prefix}{target}"
+        return self.state.attributes[path] if path in self.state.attributes else super().get_attr(target, args, kwargs)
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        module = attribute(self.module, str(target))
+        path = f"{self.prefix}{target}."
+        if isinstance(module, fx.GraphModule):
+            return _Tracer(module, self.state, path).run(*args, **kwargs)
+        held = {name.removeprefix(path): value for name, value in self.state.attributes.items() if name.startswith(path)}
+        return torch.func.functional_call(module, held, args, kwargs)
+
+
+class _OnLazyDevice(_torch.DispatchMode):
+    """Every tensor is made on the lazy device, whatever device the graph names or leaves out."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        lists = [value for value in args if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value)]
+        if func is aten.copy.default:
+            return _copied(*args[:2])
+        if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != self.device:
+            return _torch.wrapped_lazy(args[0].to(self.device))
+        names = [name for name, _ in _torch.arguments_of(func)]
+        makes = not given and not lists
+        if "device" in names:
+            place = names.index("device")
+            if place < len(args):
+                args = (*args[:place], self.device, *args[place + 1 :])
+            elif makes or kwargs.get("device") is not None:
+                kwargs["device"] = self.device
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        result = func(*(self._moved(value) for value in args), **kwargs)
+        return _torch.wrapped_lazy(result) if makes and isinstance(result, torch.Tensor) and result.device == self.device else result
+
+    def _moved(self, value: Any) -> Any:
+        """A tensor of the CPU that came in by the way (a Python function's own constant) as a lazy one."""
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+            return value.to(self.device)
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._moved(one) for one in value])
+        return value
+
+
+def _copied(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """`copy`, which has no lazy kernel and is what `copy_` becomes, in operators that have one."""
+    if source.dtype != target.dtype:
+        source = aten._to_copy.default(source, dtype=target.dtype)
+    return aten.expand_copy.default(source, target.shape) if source.shape != target.shape else source.clone()
+
+
+def leaves(value: Any) -> list[Any]:
+    """The parts of what a graph returns that are no containers, in order."""
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in leaves(part)]
+    if isinstance(value, (list, tuple)):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [value]
+
+
+def rebuilt(value: Any, make: Callable[[], Any]) -> Any:
+    """The same containers with `make()` in the place of each leaf, in the order of `leaves`."""
+    if isinstance(value, dict):
+        return {key: rebuilt(part, make) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [rebuilt(part, make) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else list(parts) if isinstance(value, list) else tuple(parts)
+    return make()
