@@ -20,6 +20,7 @@ _HOME = {
     "print_compile": "print_compile",
     "draw_graph_compile": "draw_graph_compile",
     "ts_compile": "ts_compile",
+    "lazy_compile": "lazy",
     "simple_ts_compile": "simple_ts",
     "nnc_jit": "simple_ts",
     "default_decompositions": "decompositions",
@@ -31,7 +32,7 @@ _HOME = {
 
 __all__ = [
     "debug_compile", "debug_nop", "default_decompositions", "draw_graph_compile", "get_inputs", "graph_dumper_aot",
-    "memory_efficient_fusion", "nnc_jit", "nop", "print_compile", "simple_ts_compile", "ts_compile",
+    "lazy_compile", "memory_efficient_fusion", "nnc_jit", "nop", "print_compile", "simple_ts_compile", "ts_compile",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .draw_graph_compile import draw_graph_compile
     from .get_inputs import get_inputs
     from .graph_dumper import graph_dumper_aot
+    from .lazy import lazy_compile
     from .memory_efficient import memory_efficient_fusion
     from .nop import nop
     from .print_compile import print_compile

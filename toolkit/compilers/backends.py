@@ -24,6 +24,7 @@ BACKENDS = {
     "graphdbg_draw": "draw_graph_compile",
     "graphdbg_dump": "graph_dumper",
     "graphdbg_ts": "ts_compile",
+    "graphdbg_lazy": "lazy",
 }
 """Backend -> the module here whose `backend_arguments(**options)` it uses."""
 
@@ -80,3 +81,4 @@ graphdbg_print = Backend("graphdbg_print")
 graphdbg_draw = Backend("graphdbg_draw")
 graphdbg_dump = Backend("graphdbg_dump")
 graphdbg_ts = Backend("graphdbg_ts")
+graphdbg_lazy = Backend("graphdbg_lazy")

@@ -134,11 +134,10 @@ def _compiled(found: Traced, changed: list[int]) -> Extraction:
 
     updated = [(place(found.lazies[one]), one) for one in changed]
     outputs = _outputs(found, place)
-    arguments = {_torch.lazy_id(lazy): one for one, lazy in enumerate(found.lazies) if isinstance(lazy, torch.Tensor)}
     if not results:
         return Extraction("", "", b"", [], [], outputs, found.eager)
     key, ir, ids, values = _torch.extract_lazy(results)
-    sources = [arguments.get(one, value) for one, value in zip(ids, values, strict=True)]
+    sources = [found.ids.get(one, value) for one, value in zip(ids, values, strict=True)]
     extraction = Extraction(key.hex(), ir, key, sources, updated, outputs, found.eager)
     extraction.container = rebuilt(found.eager, lambda: None)
     number = _torch.run_lazy(key, values)

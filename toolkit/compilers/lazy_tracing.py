@@ -59,12 +59,14 @@ class NotExtractedError(GraphdbgError):
 
 @dataclass
 class Traced:
-    """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`."""
+    """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`. `ids`: lazy tensor
+    id -> the input's place, as the inputs were before the graph wrote to any."""
 
     values: Any
     eager: Any
     fakes: list[Any]
     lazies: list[Any]
+    ids: dict[int, int]
 
 
 @dataclass
@@ -107,7 +109,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
             lazies.append(lazy)
             seen.append(shown)
         state = _State(dict(zip(names, seen[len(inps) :], strict=True)), watch=True)
-        values = None
+        ids = {_torch.lazy_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
         try:
             with _OnLazyDevice(device):
                 values = _Tracer(gm, state).run(*seen[: len(inps)])
@@ -121,7 +123,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
                 eager = _Tracer(gm, _State(dict(zip(names, fakes[len(inps) :], strict=True)), watch=False)).run(*fakes[: len(inps)])
         except _NodeError as error:
             raise _explained(error, []) from error.__cause__
-    return Traced(values, eager, fakes, lazies)
+    return Traced(values, eager, fakes, lazies, ids)
 
 
 def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ The registry imports no torch; a rung's module is loaded when it is asked for. T
 so as a row.
 
 >>> rung("inductor").unavailable(spec)          # None: it can run here
->>> rung("lazy").unavailable(spec)
+>>> rung("triton_interpret").unavailable(spec)
 'not built yet'
 """
 

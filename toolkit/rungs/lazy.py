@@ -1,0 +1,57 @@
+"""`lazy`: the graph extracted through torch's lazy TorchScript backend, whose tracing, IR and executor are its own.
+
+Like `torchscript` it blames nothing but itself when it fails: where it agrees with eager, the graph is sound. Many operators have
+no lazy kernel: then the reason names them with the user's line. Its process is the rung's own child, so that what the lazy
+backend leaves behind in a process is left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.errors import EnvironmentLackError
+from .._torch import tree_leaves
+from ..compilers.lazy import lazy_compile
+from ..compilers.lazy_tracing import NotExtractedError
+from ..eager import has_kernel_draws
+from ..spec import FULL_STAGES, ReplaySpec
+from .base import CannotRun, Compiled, Rung
+
+
+class Lazy(Rung):
+    """Runs the extracted graph; of a joint graph forward and backward in one."""
+
+    name = "lazy"
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        if spec.stage in FULL_STAGES or spec.stage == "compiled_autograd":
+            return "lazy tensors are given graphs that AOTAutograd has been through only"
+        return None
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        return "the graph draws random numbers by Inductor's own operators" if has_kernel_draws(gm) else None
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        devices = {str(value.device) for value in fake_inputs if isinstance(value, torch.Tensor)} - {"cpu"}
+        if devices:
+            raise CannotRun(f"the lazy TorchScript backend runs on the CPU, and inputs are on {', '.join(sorted(devices))}")
+        try:
+            compiled = lazy_compile(gm, fake_inputs)
+        except (NotExtractedError, EnvironmentLackError) as error:
+            raise CannotRun(error.why) from error
+
+        def run(inputs: list[Any]) -> list[Any]:
+            try:
+                return tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
+            except NotExtractedError as error:  # sizes were symbolic until now
+                raise CannotRun(error.why) from error
+
+        return run
+
+
+RUNG = Lazy()
+"""The one instance that the registry hands out."""
