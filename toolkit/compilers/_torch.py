@@ -255,6 +255,23 @@ def run_lazy(graph_hash: bytes, values: Sequence[Any]) -> list[torch.Tensor] | N
 
 
 def fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """A fake mode and a fake tensor for each tensor: sharing a storage where they do. No public fake tensors (2.13.0)."""
+    """A fake mode and a fake tensor for each tensor, sharing a storage where they do. No public fake tensors (2.13.0).
+
+    Those of inference mode, which count no writes, and those of another fake mode get fresh ones.
+    """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    return mode, [mode.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in values]
+    storages: dict[int, torch.Tensor] = {}
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if not value.is_inference() and not is_fake(value):
+            return mode.from_tensor(value)
+        storage, size_bytes = storage_size(value)
+        with mode:
+            if storage not in storages:
+                storages[storage] = torch.empty(size_bytes, dtype=torch.uint8)
+            whole = size_bytes - size_bytes % value.element_size()
+            return storages[storage][:whole].view(value.dtype).as_strided(value.shape, value.stride(), value.storage_offset())
+
+    return mode, [fake(value) for value in values]

@@ -38,10 +38,9 @@ _lock = threading.RLock()
 class LazyGraph:
     """A compiled graph: boxed. `extractions` has one entry for each geometry of the inputs so far; `refused` says why there are none."""
 
-    _boxed_call = True
-
     def __init__(self, fx_g: fx.GraphModule, name: Label, folder: Path | None, *, as_it_is: bool) -> None:
         self.__wrapped__ = fx_g
+        self._boxed_call = True  # of the instance: Dynamo's wrappers copy what is its own
         self.name = name
         self.folder = folder
         self.as_it_is = as_it_is

@@ -115,13 +115,12 @@ def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch
     for value in given:
         _refuse(value)
     found = traced(gm, inps, attributes)
-    changed = [place for place, fake in enumerate(found.fakes) if isinstance(fake, torch.Tensor) and fake._version]
-    _refuse_shared(given, changed)
+    _refuse_shared(given, found.changed)
     with torch.inference_mode(False), torch.no_grad(), _torch.outside_modes():
-        return _compiled(found, changed)
+        return _compiled(found)
 
 
-def _compiled(found: Traced, changed: list[int]) -> Extraction:
+def _compiled(found: Traced) -> Extraction:
     results: list[torch.Tensor] = []
     places: dict[int, int] = {}
 
@@ -132,7 +131,7 @@ def _compiled(found: Traced, changed: list[int]) -> Extraction:
             results.append(lazy)
         return places[number]
 
-    updated = [(place(found.lazies[one]), one) for one in changed]
+    updated = [(place(found.lazies[one]), one) for one in found.changed]
     outputs = _outputs(found, place)
     if not results:
         return Extraction("", "", b"", [], [], outputs, found.eager)

@@ -60,13 +60,14 @@ class NotExtractedError(GraphdbgError):
 @dataclass
 class Traced:
     """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`. `ids`: lazy tensor
-    id -> the input's place, as the inputs were before the graph wrote to any."""
+    id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places that it writes to."""
 
     values: Any
     eager: Any
     fakes: list[Any]
     lazies: list[Any]
     ids: dict[int, int]
+    changed: list[int]
 
 
 @dataclass
@@ -118,12 +119,16 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
         if state.fallbacks:
             raise NotExtractedError.of(state.fallbacks)
         mode, fakes = _torch.fakes(given)
+        before, versions = [_memory(fake) for fake in fakes], _versions(fakes)
         try:
             with mode:
                 eager = _Tracer(gm, _State(dict(zip(names, fakes[len(inps) :], strict=True)), watch=False)).run(*fakes[: len(inps)])
         except _NodeError as error:
             raise _explained(error, []) from error.__cause__
-    return Traced(values, eager, fakes, lazies, ids)
+    if [_memory(fake) for fake in fakes] != before:
+        raise NotExtractedError("the graph gives an input other memory or another size, which cannot be copied back")
+    changed = [place for place, (was, now) in enumerate(zip(versions, _versions(fakes), strict=True)) if was != now]
+    return Traced(values, eager, fakes, lazies, ids, changed)
 
 
 def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
@@ -139,6 +144,18 @@ def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
     return lazy, lazy if value.dim() else lazy.view(())
 
 
+def _memory(fake: Any) -> tuple[Any, ...] | None:
+    """Where a fake tensor lies."""
+    if not isinstance(fake, torch.Tensor):
+        return None
+    return fake.shape, fake.stride(), fake.storage_offset(), _torch.storage_size(fake)
+
+
+def _versions(fakes: Sequence[Any]) -> list[int]:
+    """How often each was written to."""
+    return [fake._version if isinstance(fake, torch.Tensor) else 0 for fake in fakes]
+
+
 class _NodeError(Exception):
     """A node raised; the cause is what."""
 
@@ -148,6 +165,8 @@ class _NodeError(Exception):
 
 def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtractedError:
     """All that is known: what fell back so far, and the node at which it ended."""
+    if any(one.node == error.node.name for one in fallbacks):  # it fell back to a kernel that refuses the stand-ins
+        return NotExtractedError.of(fallbacks)
     cause = error.__cause__
     reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
     line, _ = user_frame(error.node.stack_trace or "")
