@@ -21,6 +21,7 @@ import torch
 from ...dumps.errors import UsageError
 from ..copying import copy_graph
 from . import _torch as t
+from .cpp_library import refuse_its_own
 from .entry import compile_fx
 from .inner import compile_inner
 from .pipeline import Pipeline, Unfinished
@@ -65,9 +66,13 @@ def compile_ahead_of_time(
 
 
 def load_package(path: str | Path, *, device_index: int = -1) -> Callable[..., Any]:
-    """The callable of a package, which takes and returns what the program did; `device_index` is that of its GPU."""
+    """The callable of a package, which takes and returns what the program did; `device_index` is that of its GPU.
+
+    Raises UsageError for a package that is not there, or that would crash while it is loaded (see cpp_library).
+    """
     if not Path(path).is_file():
         raise UsageError(f"cannot load {path}", "there is no such file", "compile_ahead_of_time makes one")
+    refuse_its_own(path)
     return t.ahead().package.load_package(str(path), device_index=device_index)
 
 

@@ -17,6 +17,7 @@ import torch
 
 from .. import _torch as t
 from .. import logs
+from ..cpp_library import shared_standard_library
 
 if TYPE_CHECKING:
     from ..pipeline import Pipeline
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 def run(work: Work, pipeline: Pipeline) -> None:
     """Sets `work.call` and `work.compiled`, torch's object for a compiled graph."""
     lowering = work.lowering
-    before = _clocks()
+    before, linked = _clocks(), []
     if lowering.aot_mode and lowering.fx_wrapper:
         work.call = work.wrapper_code.gm
     elif lowering.aot_mode:
-        work.call = _library(work)
+        work.call, linked = _library(work)
     else:
         work.module = _module(work)
         work.call, work.runner = work.module.call, getattr(work.module, "runner", None)
-    work.notes.extend([_loaded(work), *_spent(before)])
+    work.notes.extend([_loaded(work), *_spent(before), *linked])
     work.compiled = _output_code(work)
 
 
@@ -49,7 +50,8 @@ def _module(work: Work) -> Any:
     return made
 
 
-def _library(work: Work) -> Any:
+def _library(work: Work) -> tuple[Any, list[str]]:
+    """What torch builds, and notes on how it was linked."""
     lowering, parts = work.lowering, [work.lowering]
     if work.const_lowering is not None:
         parts.append(work.const_lowering)
@@ -60,11 +62,16 @@ def _library(work: Work) -> Any:
         t.output_code_log.debug("Output kernel code:\n%s", work.kernel_code.value)
     if serialized:
         t.output_code_log.debug("Serialized Extern Kernel Nodes: \n%s", serialized)
-    with _toolkit_named(), t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True):
-        return t.library_of(
+    with (
+        _toolkit_named(),
+        shared_standard_library() as linked,
+        t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True),
+    ):
+        made = t.library_of(
             lowering, work.wrapper_code.value, work.kernel_code.value, serialized,
             device_type=lowering.device_type, additional_files=list(dict.fromkeys(files)),
         )  # fmt: skip
+    return made, linked
 
 
 @contextlib.contextmanager
