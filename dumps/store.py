@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import held, ids, index, kernels, sidecar
+from . import borrowed, held, ids, index, kernels, sidecar
 from .compressed import plain_name, stored
 from .errors import UnreadableError, UsageError
 from .graph_folder import CODE_FOLDER, GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
@@ -132,7 +132,14 @@ class SavedGraph:
 
     @cached_property
     def inputs_record(self) -> InputsRecord | None:
-        """What was seen of the inputs in a real execution, checked; None when the graph was never seen to run."""
+        """What was seen of the inputs in a real execution, its own or that of the graphs which ran in its place (see
+        `borrowed`), checked; None when it was never seen to run."""
+        own = self.own_inputs_record
+        return own if own is not None else borrowed.borrowed(self)
+
+    @cached_property
+    def own_inputs_record(self) -> InputsRecord | None:
+        """The same, of this graph alone: what lies in its folder."""
         path = self.path / INPUTS_FILE
         if (last := self._held_inputs()) is not None:
             return last

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..dumps.errors import GraphdbgError
-from ..dumps.schema import GraphBody, GraphRecord, Value
+from ..dumps.schema import GraphBody, GraphRecord, SequenceValue, Value
 
 if TYPE_CHECKING:
     from torch import fx
@@ -188,6 +188,8 @@ def _text(value: Any, numbers: dict[str, str]) -> str:
 def _value(value: Value | None) -> str:
     if value is None:
         return "?"
+    if isinstance(value, SequenceValue):
+        return f"{value.kind}({', '.join(_value(item) for item in value.items)})"
     plain = msgspec.to_builtins(value)
     for transient in ("storage", "requires_grad", "hint"):
         plain.pop(transient, None)

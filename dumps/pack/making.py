@@ -171,7 +171,7 @@ class _Work:
             self.counts["sources changed"] += told != text
 
     def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: Row) -> None:
-        seen = self._read(f"the inputs of graph {row.id}", lambda: saved.inputs_record)
+        seen = self._read(f"the inputs of graph {row.id}", lambda: saved.own_inputs_record)
         if seen is None:
             return
         told = records.inputs(seen, self.texts, keep=self._keep(saved))

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch.fx.node import map_aggregate
 
 from ..errors import GraphdbgError, RefusedError, UnreadableError
 from ..schema import Arg, NodeRecord
@@ -248,6 +249,8 @@ class MetaReader:
                 meta[key] = made if isinstance(value, list) else made[0]
             else:
                 meta[CARRIED_DESCRIPTOR] = value
+        elif key == "eager_input_vals":  # laid beside a node's arguments, so in the same kinds of list and dict
+            meta[key] = map_aggregate(self.arguments.decode(value, where), lambda one: one)
         elif key in KEPT:
             meta[key] = self.arguments.decode(value, where)
 

@@ -1,0 +1,187 @@
+"""The recording side of the capture matrix: programs compiled and recorded, and beside each graph what the live one computes.
+
+The reference of a graph is that very graph, copied when the compiler was given it, run node by node in the recording process,
+in the state of the program at that moment, on clones of the real inputs, under seed 0. A graph that does not run by itself gets
+the real inputs of those that run in its place, by name. Run by capture_matrix.py in a process of its own.
+
+    python tests/bench/capture_live.py FOLDER NAME...
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from capture_programs import PROGRAMS, Program
+from torch import fx
+
+from graphdbg.toolkit.copying import clone_inputs, copy_graph
+from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.execution import Attributes, Execution, changed_inputs, execute
+from graphdbg.toolkit.recorder import observe
+from graphdbg.toolkit.recorder.flight import Flight, Graph
+from graphdbg.toolkit.recorder.session import Session, record
+from graphdbg.toolkit.spec import FULL_STAGES
+
+REFERENCES = "references"
+"""Folder beside the run: one file of results for each graph."""
+
+
+def results_of(gm: fx.GraphModule, inputs: Sequence[Any], *, backward: bool) -> list[Any]:
+    """What one graph computes: outputs, gradients, and the inputs that it changed. Neither argument is changed."""
+    kept = Attributes(gm)
+    given = clone_inputs(inputs)
+    parameters = [one for one in gm.parameters() if one.requires_grad] if backward else []
+    done: Execution = execute(lambda own: run_graph(gm, own), given, seed=0, backward=backward, parameters=parameters)
+    kept.restore()
+    return done.results(changed_inputs(inputs, done.inputs))
+
+
+class References:
+    """Copies of the live graphs of one recording, and their results, written as soon as their inputs are known."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.waiting: dict[str, tuple[str, fx.GraphModule]] = {}
+        self.given: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self.order: list[str] = []
+        folder.mkdir()
+
+    def captured(self, graph: str, stage: str, gm: fx.GraphModule) -> None:
+        """A graph is being recorded."""
+        self.waiting[graph] = stage, copy_graph(gm)
+        self.order.append(graph)
+
+    @torch._dynamo.disable  # type: ignore[misc]
+    def ran(self, graph: str, names: Sequence[str], inputs: Sequence[Any]) -> None:
+        """A graph is about to run for the first time: its results, and those of the graphs that it stands for."""
+        values = dict(zip(names, clone_inputs(inputs), strict=True))
+        compile_name, _, rest = graph.partition("/")
+        stage, _, number = rest.partition(".")
+        self.given.setdefault(compile_name, []).append((graph, values))
+        state = torch.random.get_rng_state()
+        try:
+            for one in self._stood_for(graph, compile_name, stage, number):
+                held = self.waiting.pop(one, None)
+                if held is not None:
+                    self._write(one, *held, self._inputs(one, *held, compile_name, values))
+        finally:
+            torch.random.set_rng_state(state)
+
+    def _stood_for(self, graph: str, compile_name: str, stage: str, number: str) -> list[str]:
+        mine = [one for one in self.order if one.startswith(f"{compile_name}/")]
+        before = mine[: mine.index(graph)] if graph in mine else []
+        after = mine[mine.index(graph) :] if graph in mine else []
+        if stage == "dynamo":
+            return [graph, *[one for one in after if "/pre_grad" in one]]
+        found = [graph, f"{compile_name}/post_grad_{stage}" + (f".{number}" if number else "")]
+        if stage == "joint_passed":
+            found += [one for one in after if "/post_grad_inference" in one][:1]
+        if stage == "backward":
+            found += [one for one in before if "/joint" in one and one in self.waiting][:2]
+        return found
+
+    def _inputs(
+        self, graph: str, stage: str, gm: fx.GraphModule, compile_name: str, values: dict[str, Any]
+    ) -> list[Any]:
+        known = dict(values)
+        if stage.startswith("joint"):  # a backward is given the parameters as its forward laid them out: the forward's count
+            for other, earlier in self.given[compile_name]:
+                if "/forward" in other:
+                    known.update(earlier)
+        return [known.get(node.name) for node in gm.graph.nodes if node.op == "placeholder"]
+
+    def _write(self, graph: str, stage: str, gm: fx.GraphModule, inputs: list[Any]) -> None:
+        try:
+            grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+            baked: AbstractContextManager[Any] = nullcontext() if stage in FULL_STAGES else torch.no_grad()
+            with baked:
+                results = results_of(gm, inputs, backward=stage in FULL_STAGES and grad)
+        except Exception as error:  # a graph that cannot be run by itself is a cell that says so
+            self.note(graph, f"the live graph does not run by itself: {type(error).__name__}: {error}")
+            return
+        torch.save(results, self.folder / f"{graph.replace('/', '-')}.pt")
+
+    def note(self, graph: str, text: str) -> None:
+        (self.folder / f"{graph.replace('/', '-')}.txt").write_text(text)
+
+
+_now: list[References] = []
+
+
+def watch_recorder() -> None:
+    """From here on every recorded graph and every first run in this process is told to the innermost References."""
+    capture, seen = Flight.capture, observe.Watch._observe
+
+    def capturing(self: Flight, gm: Any, stage: str, *args: Any, **kwargs: Any) -> Graph | None:
+        graph = capture(self, gm, stage, *args, **kwargs)
+        if graph is not None and _now:
+            _now[-1].captured(graph.id, stage, gm)
+        return graph
+
+    def observing(self: observe.Watch, number: int, local: str, known: Any, inputs: Sequence[Any]) -> None:
+        seen(self, number, local, known, inputs)
+        if number == 1 and _now:
+            _now[-1].ran(local, [node.name for node in known.graph.nodes], inputs)
+
+    Flight.capture, observe.Watch._observe = capturing, observing  # type: ignore[method-assign]
+
+
+def record_one(program: Program, folder: Path) -> None:
+    """Runs one program under `record(inputs="first")`; its run and references go to `folder`."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    folder.mkdir(parents=True)
+    references = References(folder / REFERENCES)
+    _now.append(references)
+    try:
+        if program.api:
+            capture_api(program, folder)
+            return
+        session: Session
+        with record(folder / "run", inputs="first") as session:
+            program.run()
+        (folder / "errors.txt").write_text("\n".join(session.errors))
+    finally:
+        _now.pop()
+
+
+def capture_api(program: Program, folder: Path) -> None:
+    """Captures by `toolkit.capture`, saves a case, and keeps what Inductor makes of the live graph, in normal form."""
+    import msgspec
+
+    from graphdbg.toolkit import _torch, fidelity
+    from graphdbg.toolkit.judge import judge
+    from graphdbg.toolkit.spec import ReplaySpec
+
+    captured = program.captured()
+    captured.save(folder / "case")
+    inputs = captured.values()
+    torch.save(results_of(captured.module, inputs, backward=False), folder / REFERENCES / "case.pt")
+    watched = fidelity.Watched()
+    spec = ReplaySpec(captured.stage, captured.compile_kwargs, dynamic=program.dynamic)
+    spec.ambient.threads = torch.get_num_threads()
+    outcome = judge(
+        captured.module, inputs, spec, "inductor", watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source)
+    )
+    live = {"graphs": watched.graphs, "code": watched.code, "verdict": outcome.verdict}
+    (folder / REFERENCES / "case.json").write_bytes(msgspec.json.encode(live))
+
+
+def main(folder: Path, names: Sequence[str]) -> None:
+    watch_recorder()
+    for name in names:
+        try:
+            record_one(PROGRAMS[name], folder / name)
+        except Exception:  # a program that fails is a row that says so
+            (folder / name / "failed.txt").write_text(traceback.format_exc())
+        (folder / name / "done").touch()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,170 @@
+"""The capture matrix: programs recorded, loaded in a fresh process, run eagerly to the same bits, replayed on Inductor the same.
+
+    python tests/bench/capture_matrix.py                                    # every program: about a quarter of an hour
+    python tests/bench/capture_matrix.py --only 'cond|sparse' -j 2
+    python tests/bench/capture_matrix.py --write docs/capture-matrix.md
+
+A batch of programs is recorded in one process and loaded in another. A cell holds when all graphs of the program at that stage
+do; every cell that does not has its reason below the table. Exit code: 0 all rows hold whole, 1 some do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from capture_programs import ROWS, Program
+
+HERE = Path(__file__).parent
+COLUMNS = (
+    "dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "inference", "post_grad_forward",
+    "post_grad_backward", "post_grad_inference", "compiled_autograd", "api",
+)  # fmt: skip
+HEADINGS = {name: name.replace("post_grad_", "post ").replace("joint_passed", "passed").replace("_", " ") for name in COLUMNS}
+SPACE = "room for it"
+
+
+@dataclass
+class Row:
+    """What became of one program: stage -> the reasons that its graphs do not hold (empty: they do), and reasons of its own."""
+
+    program: Program
+    cells: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    graphs: int = 0
+    lost: list[str] = field(default_factory=list[str])
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything that had to be recorded was, and holds."""
+        return not self.lost and not any(self.cells.values())
+
+    def reasons(self) -> list[str]:
+        """Every reason, with its stage."""
+        return [*self.lost, *(f"{stage}: {why}" for stage, found in self.cells.items() for why in found)]
+
+
+def batch(programs: Sequence[Program], folder: Path, limit_s: float) -> list[Row]:
+    """Records the programs in one process and judges them in a second one."""
+    rows = {one.name: Row(one) for one in programs}
+    _python("capture_live.py", folder, list(rows), limit_s)
+    done = [name for name in rows if (folder / name / "done").exists()]
+    words = [f"{name}={rows[name].program.imports}" for name in done]
+    for line in _python("capture_load.py", folder, words, limit_s).splitlines():
+        if not line.startswith("{"):
+            continue
+        cell = json.loads(line)
+        row = rows[cell["row"]]
+        if not cell["stage"]:
+            row.lost.append(cell["why"])
+            continue
+        row.graphs += 1
+        row.cells.setdefault(cell["stage"], []).extend([f"{cell['id']}: {cell['why']}"] if cell["why"] else [])
+    for row in rows.values():
+        missing = [stage for stage in row.program.stages() if stage not in row.cells]
+        if missing and not row.lost:
+            row.lost.append(f"no graph of {', '.join(missing)} was judged")
+    return list(rows.values())
+
+
+def _python(script: str, folder: Path, words: Sequence[str], limit_s: float) -> str:
+    if not words:
+        return ""
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
+    with (folder / f"{script}.log").open("a") as log:
+        try:
+            done = subprocess.run(
+                [sys.executable, str(HERE / script), str(folder), *words], stdout=subprocess.PIPE, stderr=log, text=True,
+                stdin=subprocess.DEVNULL, timeout=limit_s * len(words), env=environment, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            return error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
+    return done.stdout
+
+
+def matrix(programs: Sequence[Program], folder: Path, jobs: int = 1, size: int = 8, limit_s: float = 180) -> list[Row]:
+    """All rows, in order."""
+    parts = [programs[at : at + size] for at in range(0, len(programs), size)]
+    folders = [folder / f"batch{number}" for number in range(len(parts))]
+    for one in folders:
+        one.mkdir(parents=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        made = pool.map(lambda pair: batch(pair[0], pair[1], limit_s), zip(parts, folders, strict=True))
+        return [row for rows in made for row in told(rows)]
+
+
+def told(rows: list[Row]) -> list[Row]:
+    for row in rows:
+        print(f"{row.program.name}: {'whole' if row.whole else '; '.join(row.reasons())[:1500]}", file=sys.stderr, flush=True)
+    return rows
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """The Markdown table, and the reasons below it."""
+    import torch
+
+    used = [stage for stage in COLUMNS if any(stage in row.cells for row in rows)]
+    whole = sum(row.whole for row in rows)
+    yield f"{whole} of {len(rows)} programs hold whole ({sum(row.graphs for row in rows)} graphs; torch {torch.__version__})."
+    yield ""
+    yield "| program | kind | " + " | ".join(HEADINGS[stage] for stage in used) + " | whole |"
+    yield "|---" * (len(used) + 3) + "|"
+    notes: list[str] = []
+    for row in rows:
+        cells = []
+        for stage in used:
+            if stage not in row.cells:
+                cells.append("")
+            elif not row.cells[stage]:
+                cells.append("✓")
+            else:
+                notes += [f"{row.program.name}, {why}" for why in row.cells[stage]]
+                cells.append(f"[{len(notes)}]")
+        mark = "yes" if row.whole else "no"
+        if row.lost:
+            notes += [f"{row.program.name}: {why}" for why in row.lost]
+            mark += f" [{len(notes)}]"
+        yield f"| {row.program.name} | {row.program.kind} | {' | '.join(cells)} | {mark} |"
+    yield ""
+    for number, note in enumerate(notes, 1):
+        yield f"{number}. {' '.join(note.split())[:700]}"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", metavar="REGEX", default="", help="programs whose name matches")
+    options.add_argument("--list", action="store_true", help="one line for each program")
+    options.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
+    options.add_argument("-j", type=int, default=1, dest="jobs", help="batches at a time")
+    options.add_argument("--size", type=int, default=8, help="programs in a batch")
+    options.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the runs there, which must not exist")
+    chosen = options.parse_args()
+    programs = [one for one in ROWS if re.search(chosen.only, one.name)]
+    if chosen.list:
+        for one in programs:
+            print(f"{one.name:28} {one.kind:20} {one.mode:16} {one.about}")
+        return
+    if chosen.keep:
+        rows = matrix(programs, chosen.keep, chosen.jobs, chosen.size)
+    else:
+        with tempfile.TemporaryDirectory(prefix="graphdbg-matrix-") as work:
+            rows = matrix(programs, Path(work), chosen.jobs, chosen.size)
+    lines = list(table(rows))
+    print("\n".join(lines))
+    if chosen.write:
+        from capture_page import write
+
+        write(chosen.write, lines, programs)
+    raise SystemExit(0 if all(row.whole for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

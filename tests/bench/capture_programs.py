@@ -1,0 +1,164 @@
+"""The programs of the capture matrix, one line each: name, kind, builder, what is run.
+
+Builders lie in capture_hops, capture_shapes, capture_values, capture_models and capture_ranks. A builder gives (function or
+module, arguments); it is compiled and run in training, without gradients, or captured by `toolkit.capture`.
+
+>>> PROGRAMS["cond"].run()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import capture_hops as hops
+import capture_models as models
+import capture_shapes as shapes
+import capture_values as values
+import torch
+from torch.utils import _pytree as pytree
+
+TRAIN, INFER = "train", "infer"
+STAGES_OF = {
+    TRAIN: ("dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "post_grad_forward", "post_grad_backward"),
+    INFER: ("dynamo", "pre_grad", "inference", "joint_passed", "post_grad_inference"),
+}
+"""The stages that must be recorded of a program that is run so."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """`mode`: "train", "infer", or "joint_graph" | "inference_graph" of toolkit.capture. `imports`: a module that a replay has to
+    import first, for the custom operators it registers."""
+
+    name: str
+    kind: str
+    build: Callable[[], hops.Made]
+    mode: str = INFER
+    dynamic: bool | None = None
+    imports: str = ""
+    eager: bool = False
+
+    @property
+    def api(self) -> bool:
+        """Whether it is captured by toolkit.capture, with no torch.compile."""
+        return self.mode.endswith("_graph")
+
+    @property
+    def about(self) -> str:
+        """What the program is, in a sentence."""
+        return (self.build.__doc__ or "").splitlines()[0]
+
+    def stages(self) -> tuple[str, ...]:
+        """Stages that must have been recorded."""
+        return ("api",) if self.api else STAGES_OF[self.mode]
+
+    def run(self) -> None:
+        """Compiles it and runs it once, with a backward in training."""
+        function, arguments = self.build()
+        compiled: Any = torch.compile(function, dynamic=self.dynamic, fullgraph=True)
+        settings = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+        with torch._dynamo.config.patch(settings), torch.set_grad_enabled(self.mode == TRAIN):
+            made = compiled(*arguments)
+            if self.mode == TRAIN:
+                torch.autograd.backward(total(made))
+
+    def captured(self) -> Any:
+        """The graph by toolkit.capture."""
+        from graphdbg.toolkit import capture
+
+        function, arguments = self.build()
+        return getattr(capture, self.mode)(function, arguments, dynamic=bool(self.dynamic))
+
+
+def total(made: Any) -> torch.Tensor:
+    """A number whose gradient reaches every output that has one."""
+    parts = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor) and one.requires_grad]
+    return sum((one.abs().double().square().mean() for one in parts), torch.zeros((), dtype=torch.float64))
+
+
+HOP, SYMBOLS, RANDOM, NUMBERS, VIEWS = "higher-order op", "symbols", "random", "value kinds", "views and writes"
+MODEL, TRANSFORM, CUSTOM, API = "model", "transform", "custom op", "captured by function"
+OPS = "capture_hops"
+
+ROWS = [
+    Program("cond", HOP, hops.cond),
+    Program("cond_nested", HOP, hops.cond_nested),
+    Program("cond_training", HOP, hops.cond_training, TRAIN),
+    Program("while_loop", HOP, hops.while_loop),
+    Program("scan", HOP, hops.scan),
+    Program("map", HOP, hops.mapped),
+    Program("associative_scan", HOP, hops.associative_scan),
+    Program("flex_attention", HOP, hops.flex_attention),
+    Program("checkpoint", HOP, hops.checkpointed, TRAIN),
+    Program("invoke_subgraph", HOP, hops.invoke_subgraph),
+    Program("invoke_subgraph_training", HOP, hops.invoke_subgraph, TRAIN),
+    Program("auto_functionalized", HOP, hops.auto_functionalized, imports=OPS),
+    Program("auto_functionalized_input", HOP, hops.auto_functionalized_input, imports=OPS),
+    Program("custom_op", CUSTOM, hops.custom_op, TRAIN, imports=OPS),
+    Program("custom_op_list", CUSTOM, hops.custom_op_list, imports=OPS),
+    Program("dynamic_batch", SYMBOLS, shapes.dynamic_batch, TRAIN),
+    Program("dynamic_divisible", SYMBOLS, shapes.dynamic_divisible),
+    Program("dynamic_ranges", SYMBOLS, shapes.dynamic_ranges),
+    Program("dynamic_conv", SYMBOLS, shapes.dynamic_conv),
+    Program("unbacked_nonzero", SYMBOLS, shapes.nonzero),
+    Program("unbacked_item", SYMBOLS, shapes.item_checked),
+    Program("unbacked_split", SYMBOLS, shapes.items_split),
+    Program("unbacked_float", SYMBOLS, shapes.item_float),
+    Program("unbacked_repeat", SYMBOLS, shapes.repeat_interleave),
+    Program("unbacked_mask_training", SYMBOLS, shapes.mask_training, TRAIN),
+    Program("int_inputs", SYMBOLS, shapes.int_inputs, dynamic=True),
+    Program("dropout", RANDOM, values.dropout, TRAIN),
+    Program("random_makers", RANDOM, values.random_makers),
+    Program("bernoulli", RANDOM, values.bernoulli),
+    Program("randperm", RANDOM, values.randperm),
+    Program("quantised_ops", NUMBERS, values.quantised_ops, imports="torch.ao.quantization.fx._decomposed"),
+    Program("quantised_tensor", NUMBERS, values.quantised_tensor),
+    Program("float8", NUMBERS, values.float8),
+    Program("complex", NUMBERS, values.complex_numbers),
+    Program("complex_fft", NUMBERS, values.complex_fft),
+    Program("sparse", NUMBERS, values.sparse_product),
+    Program("nested", NUMBERS, values.nested_tensor),
+    Program("double", NUMBERS, values.double_precision, TRAIN),
+    Program("half", NUMBERS, values.half_precision),
+    Program("integers", NUMBERS, values.integers),
+    Program("bool_masks", NUMBERS, values.bool_masks),
+    Program("odd_shapes", NUMBERS, values.odd_shapes),
+    Program("expanded_input", VIEWS, values.expanded_input),
+    Program("strided_input", VIEWS, values.strided_input),
+    Program("unfolded_input", VIEWS, values.unfolded_input),
+    Program("shared_storage", VIEWS, values.shared_storage),
+    Program("views_returned", VIEWS, values.views_returned),
+    Program("aliased_output", VIEWS, values.aliased_output),
+    Program("input_written", VIEWS, values.input_written),
+    Program("input_transposed", VIEWS, values.input_transposed),
+    Program("transformer", MODEL, models.transformer, TRAIN),
+    Program("convnet", MODEL, models.convnet, TRAIN),
+    Program("lstm", MODEL, models.lstm, TRAIN),
+    Program("gru", MODEL, models.gru),
+    Program("embedding_bag", MODEL, models.embedding_bag, TRAIN),
+    Program("mixture_of_experts", MODEL, models.mixture, TRAIN),
+    Program("autocast", MODEL, models.autocast, TRAIN),
+    Program("channels_last", MODEL, models.channels_last, TRAIN),
+    Program("buffer_written", MODEL, models.buffer_written),
+    Program("scatter", MODEL, models.scatter),
+    Program("sorting", MODEL, models.sorting),
+    Program("einsum", MODEL, models.einsum, TRAIN),
+    Program("sdpa", MODEL, models.sdpa, TRAIN),
+    Program("autograd_function", MODEL, models.autograd_function, TRAIN),
+    Program("rotary_attention", MODEL, models.rotary_attention, TRAIN),
+    Program("nested_outputs", MODEL, models.nested_outputs),
+    Program("none_gradient", MODEL, models.none_gradient, TRAIN),
+    Program("loss", MODEL, models.loss, TRAIN),
+    Program("interpolated", MODEL, models.interpolated),
+    Program("tied_weights", MODEL, models.tied_weights, TRAIN),
+    Program("vmap", TRANSFORM, models.vmap),
+    Program("func_grad", TRANSFORM, models.func_grad),
+    Program("func_jvp", TRANSFORM, models.func_jvp),
+    Program("joint_graph", API, models.transformer, "joint_graph"),
+    Program("joint_graph_dynamic", API, models.einsum, "joint_graph", dynamic=True),
+    Program("inference_graph", API, models.convnet, "inference_graph"),
+]
+PROGRAMS = {program.name: program for program in ROWS}
+"""Name -> program, in the order of the table."""
