@@ -176,7 +176,7 @@ def test_memory_is_a_kind_of_its_own(planted: Callable[..., Any]) -> None:
 
 def test_rungs_that_are_not_there_say_so() -> None:
     assert len(NAMES) == 11
-    outcome = judge(RELU, [X], INFERENCE, "lazy")
+    outcome = judge(RELU, [X], INFERENCE, "triton_interpret")
     assert outcome.verdict == "skipped, because not built yet"
     with pytest.raises(UsageError, match="inductor"):
         rung("inducter")

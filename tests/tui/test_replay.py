@@ -28,10 +28,10 @@ from .stories import FORWARD, key, play, shown, until
 
 WRONG = {"kind": "accuracy", "stage": "compare", "size": 0.03}
 RUNGS = [
-    {"event": "start", "rungs": ["eager", "lazy", "inductor"]},
+    {"event": "start", "rungs": ["eager", "triton_interpret", "inductor"]},
     {"event": "running", "rung": "eager"},
     {"event": "rung", "rung": "eager", "verdict": "ok", "error": 1e-7, "eager_error": 1e-7, "seconds": 0.1, "peak_bytes": 9999},
-    {"event": "rung", "rung": "lazy", "verdict": "skipped", "reason": "not built yet"},
+    {"event": "rung", "rung": "triton_interpret", "verdict": "skipped", "reason": "not built yet"},
     {"event": "running", "rung": "inductor"},
     "WAIT",
     {"event": "rung", "rung": "inductor", "verdict": "wrong", "error": 0.03, "eager_error": 1e-7, "signature": WRONG},

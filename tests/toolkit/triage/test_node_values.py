@@ -156,11 +156,11 @@ def test_the_commands_print_an_object_a_line(tmp_path: Path, server: ForkServer,
     monkeypatch.setattr("graphdbg.toolkit.triage.ladder.opened", lambda *given: contextlib.nullcontext(server))
     graph = saved(tmp_path / "case", net, X, W)
     path = str(graph.path)
-    done = CliRunner().invoke(triage_command.triage, [path, "--json-lines", "--rungs", "nop,eager,lazy"])
+    done = CliRunner().invoke(triage_command.triage, [path, "--json-lines", "--rungs", "nop,eager,triton_interpret"])
     assert done.exit_code == 0, done.output
     lines = objects(done.stdout)
     assert [line["event"] for line in lines] == ["start", *["running", "rung"] * 3, "end"]
-    assert [line["rung"] for line in lines if line["event"] == "rung"] == ["eager", "nop", "lazy"]  # in the ladder's order
+    assert [line["rung"] for line in lines if line["event"] == "rung"] == ["eager", "nop", "triton_interpret"]  # in the ladder's order
     assert (lines[-2]["verdict"], lines[-2]["reason"], lines[-1]["first_failing"]) == ("skipped", "not built yet", None)
     wrong = CliRunner().invoke(triage_command.triage, [path, "--rungs", "egaer"])
     assert isinstance(wrong.exception, UsageError)
