@@ -206,7 +206,7 @@ class InputRecord(Record):
     """What an input is for (from the stage's own metadata) and what was seen of it in a real execution."""
 
     name: str
-    role: Literal["parameter", "buffer", "tangent", "saved", "user", "constant", "unknown"] = "unknown"
+    role: Literal["parameter", "buffer", "tangent", "saved", "token", "user", "constant", "unknown"] = "unknown"
     source: str = ""
     value: Value | None = None
     scalar: int | float | bool | None = None

@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from .. import statistics
+from ..browse.recorded import Recorded
+from ..browse.roles import OutputRole, inputs_of, outputs_of
 from ..errors import UnreadableError, UsageError
 from ..output import emit, say
 from ..query import resolve_graph
@@ -34,9 +36,15 @@ WHOLE = "output_code.py"
 )
 @click.option("--stats", is_flag=True, help="How many nodes of which kind, and how many bytes.")
 @click.option("--node", metavar="NAME", help="One node: all that is recorded of it; with --code its kernels.")
-@click.option("--hops", type=click.IntRange(1, 9), metavar="N", help="With --node: draw what lies so many steps around it.")
-@click.option("--filter", metavar="TEXT", help="Only nodes that fit, as on the screen: op:mm shape:*,1024 users>3 -op:view.")
-@click.option("--find", metavar="TEXT", help="Only nodes with this text in name, target, module, file:line or else their code.")
+@click.option(
+    "--hops", type=click.IntRange(1, 9), metavar="N", help="With --node: draw what lies so many steps around it."
+)
+@click.option(
+    "--filter", metavar="TEXT", help="Only nodes that fit, as on the screen: op:mm shape:*,1024 users>3 -op:view."
+)
+@click.option(
+    "--find", metavar="TEXT", help="Only nodes with this text in name, target, module, file:line or else their code."
+)
 @click.option("--sort", metavar="COLUMN", help="By a column; bytes:up or bytes:down says which way.")
 @click.option("--columns", metavar="A,B", help="These columns; an unknown one is answered with all there are.")
 @click.option("--fold", type=click.IntRange(0, 99), metavar="DEPTH", help="One row per module; 0: the outermost ones.")
@@ -84,8 +92,11 @@ def _head(saved: SavedGraph) -> dict[str, Any]:
 
 def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     table = saved.table
+    roles, outputs = _roles(saved)
     if as_json:
-        emit({**_head(saved), "nodes": [_node(row, table) for row in table.rows()]}, as_json=True)
+        nodes = [_node(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()]
+        told = [{"index": one.index, "name": one.name, "kind": one.kind, "of": one.of} for one in outputs]
+        emit({**_head(saved), "nodes": nodes, **({"outputs": told} if told else {})}, as_json=True)
         return
     say(f"{saved.id}: stage {saved.stage}, {len(table)} nodes, {saved.status}")
     if saved.error:
@@ -95,11 +106,28 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
         Column("inputs", expendable=2), Column("dtype"), Column("shape"), Column("stride", expendable=1),
         Column("line", style="green"), Column("code", style="dim", expendable=3),
     ]  # fmt: skip
-    emit(render(columns, [_cells(row, table) for row in table.rows()], terminal=on_terminal()), as_json=False)
+    text = render(columns, [_cells(row, table, roles) for row in table.rows()], terminal=on_terminal())
+    if outputs:
+        columns = [Column("output", right=True, style="dim"), Column("node", style="bold"), Column("what it is")]
+        cells = [(str(one.index), one.name, one.text()) for one in outputs]
+        text += "\n\n" + render(columns, cells, terminal=on_terminal())
+    emit(text, as_json=False)
 
 
-def _cells(row: Row, table: Table) -> tuple[str, ...]:
+def _roles(saved: SavedGraph) -> tuple[dict[str, str], list[OutputRole]]:
+    """What inputs and outputs are for; nothing where graph.json, which says so, cannot be read."""
+    recorded = Recorded(saved)
+    last = saved.table.name[-1] if len(saved.table) else ""
+    try:
+        return inputs_of(recorded), outputs_of(recorded, last)
+    except UnreadableError as error:
+        say(f"what inputs and outputs are for is not shown: {one_line(str(error), 200)}")
+        return {}, []
+
+
+def _cells(row: Row, table: Table, roles: dict[str, str]) -> tuple[str, ...]:
     target = row.target if row.op in ("call_function", "output") else f"{row.op} {row.target}"
+    target = roles.get(row.name, target) if row.op == "placeholder" else target
     inputs = " ".join(table.name[i] for i in row.inputs[:4]) + (
         f" +{len(row.inputs) - 4}" if len(row.inputs) > 4 else ""
     )

@@ -11,6 +11,7 @@ neither mutations nor aliases. All were read and run on 2.11.0 and 2.13.0; where
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from torch._dynamo.utils import assert_no_fake_params_or_buffers
 from torch._functorch import aot_autograd as stock
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import graph_capture
-from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
+from torch._functorch._aot_autograd.descriptors import BufferAOTInput, InputMutationAOTOutput, PlainAOTOutput
 from torch._functorch._aot_autograd.functional_utils import (
     assert_functional_graph,
     propagate_input_mutation_stacktraces,
@@ -39,7 +40,9 @@ from torch._functorch._aot_autograd.graph_compile import _create_wrappers_for_di
 from torch._functorch._aot_autograd.runtime_wrappers import pre_compile
 from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch._aot_autograd.utils import copy_fwd_metadata_to_bw_nodes, simple_wraps, unlift_tokens
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils import _pytree as pytree
 
@@ -107,3 +110,43 @@ def input_reader(save_dir: str | None) -> Any:
     from torch._dynamo.debug_utils import InputReader
 
     return InputReader(save_dir=save_dir)
+
+
+TRACED = (FakeTensor, FunctionalTensor)
+"""Tensors that exist only while tracing."""
+
+
+def tracer_at_work() -> Any:
+    """The tracer of the `make_fx` that is running; None outside one."""
+    mode = get_proxy_mode()
+    return None if mode is None else mode.tracer
+
+
+def node_name_of(value: torch.Tensor) -> str | None:
+    """The node that made a tensor in the graph that is being traced; None where none did."""
+    tracer = tracer_at_work()
+    plain = value.from_functional() if isinstance(value, FunctionalTensor) else value
+    made = None if tracer is None else get_proxy_slot(plain, tracer, None)
+    return None if made is None else made.proxy.node.name
+
+
+def running_autograd_number() -> int | None:
+    """The sequence number of the autograd node that is running; None in a forward. (Its public form is in C++ only.)"""
+    node = torch._C._current_autograd_node()
+    return None if node is None else node._sequence_nr()
+
+
+def last_autograd_number() -> int:
+    """The sequence number of the autograd node that was made last."""
+    return torch.autograd._get_sequence_nr() - 1
+
+
+def buffer_mutation(name: str) -> Any:
+    """The description of a buffer's new value."""
+    return InputMutationAOTOutput(BufferAOTInput(name))
+
+
+def mark_mutated(metadata: Any, place: int) -> None:
+    """Says that an input's data are written."""
+    metadata.input_info[place] = dataclasses.replace(metadata.input_info[place], mutates_data=True)
+    metadata.num_mutated_inp_runtime_indices += 1

@@ -19,8 +19,10 @@ import torch
 
 from ...dumps.errors import UsageError
 from . import _torch as t
+from .assigned import Assigned
 from .captured import Captured
-from .descriptions import inputs_of, outputs_of
+from .descriptions import Values, inputs_of, outputs_of
+from .user_lines import UserLines
 
 
 def inference_graph(
@@ -66,11 +68,11 @@ def _capture(
     keep_mutations: bool, joint: bool, dynamic: bool,
 ) -> Captured:  # fmt: skip
     module = f if isinstance(f, torch.nn.Module) else _Function(f)
-    real = [*module.parameters(), *module.buffers(), *t.pytree.tree_leaves((tuple(args), dict(kwargs or {})))]
+    flat = t.pytree.tree_leaves((tuple(args), dict(kwargs or {})))
     given, named = (tuple(args), dict(kwargs or {}))
     if dynamic:
         given, named = _with_symbols((given, named))
-    with contextlib.ExitStack() as stack:
+    with Assigned(module) as assigned, contextlib.ExitStack() as stack:
         prepared = t.prepare(module, given, named, dict(decompositions or {}), keep_mutations)
         state = t.state(stack, prepared)
         if joint and not state.needs_autograd:
@@ -78,28 +80,32 @@ def _capture(
                 "there is no joint graph", "no output requires a gradient",
                 "call inference_graph, or give parameters or inputs that require one",
             )  # fmt: skip
-        described_call = _describing(prepared[0])
+        described_call = _describing(prepared[0], UserLines(__file__), assigned)
         function, state.flat_args, state.flat_args_descs, state.fw_metadata = t.pre_compile(
             t.wrappers_for_dispatch(state.needs_autograd), described_call, state.flat_args, state.flat_args_descs,
             state.aot_config, fw_metadata=state.fw_metadata,
         )  # fmt: skip
         state.fw_metadata.deterministic = torch.are_deterministic_algorithms_enabled()
-        gm, inputs, described = (_joint if joint else _inference)(function, state)
-    return _described(gm, inputs, described, real, state, prepared, "joint" if joint else "inference")
+        gm, inputs, _ = _joint(function, state) if joint else _inference(function, state, assigned)
+    captured = _described(gm, inputs, Values(module, flat), state, prepared, "joint" if joint else "inference")
+    captured.notes = assigned.notes(joint=joint)
+    return captured
 
 
-def _describing(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with a description of each of its outputs."""
+def _describing(call: Callable[..., Any], lines: UserLines, assigned: Assigned) -> Callable[..., Any]:
+    """The function with a description of each of its outputs, its lines kept, and nothing left over of an earlier call."""
 
     @t.simple_wraps(call)
     def described(*args: Any) -> Any:
+        assigned.restore()
+        lines.attach()
         made = call(*args)
         return made, type(made)(t.PlainAOTOutput(index) for index in range(len(made)))
 
     return described
 
 
-def _inference(function: Callable[..., Any], state: Any) -> tuple[Any, Any, Any]:
+def _inference(function: Callable[..., Any], state: Any, assigned: Assigned) -> tuple[Any, Any, Any]:
     config, metadata = state.aot_config, state.fw_metadata
     traced = t.fn_input_mutations_to_outputs(
         function, state.flat_args_descs, metadata, keep_data_input_mutations=config.keep_inference_input_mutations
@@ -107,6 +113,7 @@ def _inference(function: Callable[..., Any], state: Any) -> tuple[Any, Any, Any]
     traced, args, described = _desugared(traced, state.flat_args, state.flat_args_descs, function, state, joint=False)
     inputs = t.detached(args)
     gm = t.trace(traced, args, described, config)
+    assigned.outputs(gm, metadata)
     copies = t.assert_functional_graph(gm.graph)
     t.order_streams(gm, metadata, joint=False)
     gm.graph.eliminate_dead_code()
@@ -155,19 +162,19 @@ def _desugared(
     )  # fmt: skip
 
 
-def _described(
-    gm: Any, inputs: list[Any], described: Any, real: list[Any], state: Any, prepared: Any, stage: str
-) -> Captured:
+def _described(gm: Any, inputs: list[Any], own: Values, state: Any, prepared: Any, stage: str) -> Captured:
     metadata = state.fw_metadata
     roles = inputs_of(gm, stage)
     outputs = outputs_of(gm)
-    mutated = [
-        role.source or role.name for role, seen in zip(roles, metadata.input_info, strict=False) if seen.mutates_data
-    ]
+    mutated = [one.source for one in outputs if one.kind == "mutation"]
     aliases = (t.OutputType.alias_of_input, t.OutputType.is_input, t.OutputType.alias_of_intermediate)
     aliased = [f"output[{index}]" for index, seen in enumerate(metadata.output_info) if seen.output_type in aliases]
-    count = len(gm.graph.find_nodes(op="placeholder"))
-    values = _real_values(inputs, real, roles, count)
+    given = iter(inputs)
+    placed: list[tuple[Any, Any]] = []
+    for node in gm.graph.find_nodes(op="placeholder"):
+        late = type(node.meta.get("desc")).__name__ == "BackwardTokenAOTInput"  # found while tracing, so no argument
+        fake = node.meta.get("val") if late else next(given)
+        placed.append((fake, own.of(node.meta.get("desc"), fake)))
     kwargs = {} if stage == "inference" else {
         "num_fwd_outputs": metadata.num_mutated_inp_runtime_indices + len(metadata.output_info) + metadata.num_intermediate_bases,
         "num_orig_model_outputs": len(metadata.output_info),
@@ -175,28 +182,8 @@ def _described(
         "static_lifetime_input_indices": list(metadata.static_input_indices or ()),
     }  # fmt: skip
     out_spec = prepared[7].spec if prepared[7] is not None else None
-    return Captured(
-        gm, stage, inputs, values, roles, outputs, mutated, aliased, kwargs, prepared[6], out_spec, metadata
-    )
-
-
-def _real_values(inputs: list[Any], real: list[Any], roles: list[Any], count: int) -> list[Any]:
-    """The caller's values by place, where the graph's inputs are still the function's own (no subclass, no shared storage)."""
-    own = sum(role.role != "tangent" for role in roles)
-    same = own == len(real) and all(
-        isinstance(value, torch.Tensor) == isinstance(fake, torch.Tensor)
-        and (
-            not isinstance(value, torch.Tensor)
-            or (type(value) in (torch.Tensor, torch.nn.Parameter) and _fits(value, fake))
-        )
-        for value, fake in zip(real, inputs, strict=False)
-    )
-    known = [value.detach() if isinstance(value, torch.Tensor) else value for value in real] if same else [None] * own
-    return known + [None] * (count - len(known))
-
-
-def _fits(value: torch.Tensor, fake: torch.Tensor) -> bool:
-    return value.dim() == fake.dim() and value.dtype == fake.dtype
+    fakes, real = [fake for fake, _ in placed], [value for _, value in placed]
+    return Captured(gm, stage, fakes, real, roles, outputs, mutated, aliased, kwargs, prepared[6], out_spec, metadata)
 
 
 def _with_symbols(args: Any) -> Any:

@@ -1,8 +1,8 @@
 """A captured graph with what is known of its inputs and outputs.
 
 >>> captured.save("case")            # a case folder that every command takes
->>> captured.mutated                 # sources of inputs that the function writes to
-["self.running_mean"]
+>>> captured.mutated                 # inputs that the function writes to
+["running_mean"]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import UsageError
+from ...dumps.output import say
 from ...dumps.schema import InputRecord
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class OutputDescription:
     """What one output of a graph is: "user", "mutation" (an input's new value), "alias base", "gradient", "token" or "saved".
 
-    `source` says of what: `output[0]`, `self.running_mean`.
+    `source` says of what: `output[0]`, `running_mean`. A gradient that no input needs is None and "unknown".
     """
 
     name: str
@@ -50,6 +51,8 @@ class Captured:
     out_spec: Any = None
     raw_metadata: Any = None
     """Torch's own ViewAndMutationMeta."""
+    notes: list[str] = field(default_factory=list[str])
+    """What the function does that the graph does not hold, one sentence each."""
 
     def values(self, seed: int = 0) -> list[Any]:
         """Real inputs: the caller's, and for tangents normal numbers drawn with `seed`, of the traced layout."""
@@ -62,19 +65,31 @@ class Captured:
                 made.append(real)
                 continue
             value = torch.empty_strided(_hints(fake.shape), _hints(fake.stride()), dtype=fake.dtype, device=fake.device)
-            drawn = torch.randn(value.shape, generator=generator)
+            kind = torch.complex64 if fake.dtype.is_complex else torch.float32
+            drawn = torch.randn(value.shape, generator=generator, dtype=kind)
             made.append(value.copy_(drawn))
         return made
 
     def save(self, path: str | Path, *, seed: int = 0) -> Path:
-        """Writes a case folder with the descriptions beside the graph. Raises UsageError where `path` exists."""
+        """Writes a case folder with the descriptions beside the graph; inputs that are objects of this process, such as a
+        DTensor's device mesh, are left out where they only pass through. Says `notes`. Raises UsageError where `path` exists.
+        """
         from ...dumps.live import save_graph
         from ...dumps.torchside.encode import CARRY
+        from .objects import without_objects
 
         if Path(path).exists():
             raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
-        self.module.meta[CARRY] = {"inputs": self.inputs_described}
-        return save_graph(self.module, self.values(seed), path, stage=self.stage, compile_kwargs=self.compile_kwargs)
+        module, places = without_objects(self.module, self.inputs)
+        values = self.values(seed)
+        module.meta[CARRY] = {"inputs": [self.inputs_described[place] for place in places]}
+        kwargs = dict(self.compile_kwargs)
+        if "static_lifetime_input_indices" in kwargs:
+            static = set(kwargs["static_lifetime_input_indices"])
+            kwargs["static_lifetime_input_indices"] = [at for at, place in enumerate(places) if place in static]
+        for note in self.notes:
+            say(f"graphdbg: {note}")
+        return save_graph(module, [values[place] for place in places], path, stage=self.stage, compile_kwargs=kwargs)
 
 
 def _hints(sizes: Sequence[Any]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ...dumps.schema import InputRecord
 
-Role = Literal["parameter", "buffer", "tangent", "saved", "user", "constant", "unknown"]
+Role = Literal["parameter", "buffer", "tangent", "saved", "token", "user", "constant", "unknown"]
 
 
 def of_dynamo(gm: Any) -> list[InputRecord]:
@@ -65,6 +65,8 @@ def _aot_input(node: Any, dynamo: list[InputRecord], stage: str) -> InputRecord:
 
 
 def _otherwise(name: str, kind: str, stage: str) -> Role:
+    if kind.endswith("TokenAOTInput"):
+        return "token"
     if kind.startswith("Tangent") or name.startswith("tangents"):
         return "tangent"
     if kind:

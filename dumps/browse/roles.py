@@ -1,0 +1,162 @@
+"""What a graph's inputs and outputs are for, in words: "parameter 0.weight", "gradient of 0.weight", "mutation of args[1]".
+
+AOTAutograd describes both with descriptors whose text is recorded ("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))").
+That text is parsed here, never evaluated, and nothing of torch is needed.
+
+>>> kind_of("InputMutationAOTOutput(mutated_input=BufferAOTInput(target='seen'))")
+('mutation', 'seen')
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ..schema import InputRecord, NodeRecord
+from .levels import input_source
+
+if TYPE_CHECKING:
+    from .recorded import Recorded
+
+_MAX_LENGTH = 4_000
+
+_KINDS = {
+    "PlainAOTOutput": "user", "GradAOTOutput": "gradient", "InputMutationAOTOutput": "mutation",
+    "MetadataMutationAOTOutput": "mutation", "IntermediateBaseAOTOutput": "alias base",
+    "SavedForBackwardsAOTOutput": "saved", "SavedForBackwardsNoVcCheckAOTOutput": "saved",
+    "ForwardTokenAOTOutput": "token", "BackwardTokenAOTOutput": "token",
+    "PhiloxUpdatedForwardOffsetAOTOutput": "random state", "PhiloxUpdatedBackwardOffsetAOTOutput": "random state",
+}  # fmt: skip
+
+_WORDS: dict[str, str] = {
+    "PlainAOTInput": "args[{idx}]", "DummyAOTInput": "args[{idx}]", "ParamAOTInput": "{target}", "BufferAOTInput": "{target}",
+    "PlainAOTOutput": "output[{idx}]", "GradAOTOutput": "{grad_of}", "InputMutationAOTOutput": "{mutated_input}",
+    "MetadataMutationAOTOutput": "sizes or strides of args[{idx}]", "IntermediateBaseAOTOutput": "{base_of}",
+    "TangentAOTInput": "{output}", "SyntheticBaseAOTInput": "storage of {base_of}", "ViewBaseAOTInput": "base of {base_of}",
+    "SubclassGetAttrAOTInput": "{base}.{attr}", "SubclassSizeAOTInput": "{base}.size({idx})",
+    "SubclassStrideAOTInput": "{base}.stride({idx})", "SubclassGetAttrAOTOutput": "{base}.{attr}",
+    "SubclassSizeAOTOutput": "{base}.size({idx})", "SubclassStrideAOTOutput": "{base}.stride({idx})",
+}  # fmt: skip
+"""What each descriptor is of. One that is not listed is of nothing that has a name."""
+
+
+@dataclass(frozen=True)
+class OutputRole:
+    """One output: its place, its node, what it is ("user", "mutation", "gradient", "alias base", "saved", "token"), of what."""
+
+    index: int
+    name: str
+    kind: str
+    of: str
+
+    def text(self) -> str:
+        """In words: "gradient of 0.weight"."""
+        return f"{self.kind} of {self.of}" if self.of and self.kind != "user" else self.of or self.kind
+
+
+def kind_of(text: str | None, sources: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """(kind, of what) of the text of an output's descriptor; ("unknown", "") where it is none.
+
+    `sources` names inputs better than their position: text of an input's descriptor -> name.
+    """
+    tree = _parsed(text)
+    return ("unknown", "") if tree is None else (_kind(tree), _of(tree, sources or {}))
+
+
+def source_of(text: str | None) -> str:
+    """What the text of an input's descriptor names: "0.weight", "args[1].scale", "output[0]" of a tangent."""
+    tree = _parsed(text)
+    return "" if tree is None else _of(tree, {})
+
+
+def inputs_of(recorded: Recorded) -> dict[str, str]:
+    """Name -> "parameter 0.weight" of each input whose role is known."""
+    return {
+        item.name: f"{item.role} {_source(item, node)}".rstrip()
+        for item, node in _described(recorded, recorded.inputs.values())
+        if item.role != "unknown"
+    }
+
+
+def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
+    """What each output of the graph is; `name` is its output node's. Empty where nothing describes them."""
+    last = recorded.node(name)
+    made_for = last.meta.get("desc") if last is not None else None
+    items = _items(last.args) if last is not None else []
+    if not isinstance(made_for, list) or len(cast("list[Any]", made_for)) != len(items):
+        return []
+    sources = {
+        ast.unparse(tree): input_source(item.source, item.role)
+        for item, node in _described(recorded, recorded.inputs.values())
+        if (tree := _parsed(_text(recorded, node))) is not None and item.role in ("parameter", "buffer", "user")
+        and not item.source.startswith(("args[", "__", "self."))
+    }  # fmt: skip
+    texts = [_string(recorded, item) for item in cast("list[Any]", made_for)]
+    return [
+        OutputRole(index, str(cast("dict[str, Any]", item).get("node", "")), *kind_of(text, sources))
+        for index, (item, text) in enumerate(zip(items, texts, strict=True))
+        if isinstance(item, dict)
+    ]
+
+
+def _described(recorded: Recorded, items: Iterable[InputRecord]) -> list[tuple[InputRecord, NodeRecord | None]]:
+    return [(item, recorded.node(item.name)) for item in items]
+
+
+def _source(item: InputRecord, node: NodeRecord | None) -> str:
+    text = node.meta.get("desc") if node is not None else None
+    from_descriptor = item.source.startswith(("args[", "__", "self.")) or not item.source
+    if from_descriptor and isinstance(text, str) and (found := source_of(text)):
+        return f"of {found}" if item.role == "tangent" else found
+    return input_source(item.source, item.role)
+
+
+def _text(recorded: Recorded, node: NodeRecord | None) -> str | None:
+    return _string(recorded, node.meta.get("desc")) if node is not None else None
+
+
+def _string(recorded: Recorded, value: Any) -> str | None:
+    if isinstance(value, dict):
+        number: Any = cast("dict[str, Any]", value).get("string")
+        return recorded.string(number) if isinstance(number, int) else None
+    return value if isinstance(value, str) else None
+
+
+def _items(args: Sequence[Any]) -> list[Any]:
+    items: Any = args[0] if len(args) == 1 else list(args)
+    while isinstance(items, dict) and "tuple" in items:
+        items = cast("dict[str, Any]", items)["tuple"]
+    return cast("list[Any]", items) if isinstance(items, list) else [items]
+
+
+def _parsed(text: str | None) -> ast.Call | None:
+    if not text or len(text) > _MAX_LENGTH:
+        return None
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return tree if isinstance(tree, ast.Call) else None
+
+
+def _kind(tree: ast.Call) -> str:
+    name = tree.func.id if isinstance(tree.func, ast.Name) else ""
+    base = next((word.value for word in tree.keywords if word.arg == "base"), None)
+    if name.startswith("Subclass") and isinstance(base, ast.Call):
+        return _kind(base)
+    return _KINDS.get(name, "unknown")
+
+
+def _of(tree: ast.Call, sources: Mapping[str, str]) -> str:
+    if (known := sources.get(ast.unparse(tree))) is not None:
+        return known
+    words = _WORDS.get(tree.func.id if isinstance(tree.func, ast.Name) else "", "")
+    said: Callable[[ast.expr], str] = lambda value: (  # noqa: E731 - one line of a dict
+        _of(value, sources) if isinstance(value, ast.Call) else str(getattr(value, "value", ""))
+    )
+    try:
+        return words.format(**{str(word.arg): said(word.value) for word in tree.keywords})
+    except (KeyError, IndexError):
+        return ""
