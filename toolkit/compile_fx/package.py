@@ -56,12 +56,10 @@ def compile_ahead_of_time(
         if isinstance(compiled, Unfinished):
             return compiled
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.stem}-part.pt2")
-        try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.stem}-", dir=target.parent) as beside:
+            part = Path(beside) / target.name  # torch names folders in the package after it
             private.package.package_aoti(str(part), compiled.filename)
             part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
     return target
 
 

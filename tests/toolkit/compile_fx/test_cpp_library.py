@@ -137,6 +137,8 @@ def test_a_package_built_by_such_a_compiler_runs(tmp_path: Path) -> None:
     patches = {"cpp.cxx": (compiler(tmp_path, STATIC),), "aot_inductor.compile_wrapper_opt_level": "O0"}
     path = compile_ahead_of_time(gm, (x,), path=tmp_path / "model.pt2", config_patches=patches, pipeline=pipeline)
     assert isinstance(path, Path)
+    with zipfile.ZipFile(path) as archive:
+        assert {name.partition("/")[0] for name in archive.namelist()} == {"model"}
     torch.testing.assert_close(load_package(path)(x), gm(x))
     load = next(report for report in pipeline.reports if report.stage == "load")
     assert any(note.startswith("linked to the shared libstdc++.so.6") for note in load.notes)

@@ -31,15 +31,7 @@ _BEHIND_GRAPHS = "it makes no graph"
 
 
 def entry_of(saved: SavedGraph) -> str:
-    """The first stage that runs for a graph. Raises UsageError for one that does not enter the path."""
-    if saved.stage == "compiled_autograd":
-        traced = sibling(saved, ("dynamo", "inference", "pre_grad"))
-        fix = f"try graphdbg compile {traced}" if traced else "record it with graphdbg dump --stages all"
-        raise UsageError(
-            f"{address(saved)} does not enter the compile path",
-            "a graph of compiled autograd calls into autograd itself; Dynamo traces it once more, and that graph is compiled",
-            fix,
-        )
+    """The first stage that runs for a graph."""
     training = saved.stage in ("joint", "joint_passed") and "num_fwd_outputs" in saved.record.compile_kwargs
     return first_stage(saved.stage, training_joint=training)
 
