@@ -14,8 +14,8 @@ import msgspec
 
 from ..dumps.schema import Ambient, GraphRecord
 
-FULL_STAGES = frozenset({"dynamo", "pre_grad"})
-"""Stages that go through AOTAutograd: their outputs may require grad, so a replay runs the backward too."""
+FULL_STAGES = frozenset({"dynamo", "pre_grad", "compiled_autograd"})
+"""Stages that go through AOTAutograd. Outputs of the first two may require grad, so a replay runs the backward too."""
 
 
 class ReplaySpec(msgspec.Struct, omit_defaults=True):

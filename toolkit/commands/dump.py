@@ -41,6 +41,8 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.option("--keep", default=0, metavar="N", help="Keep the newest N compiles of each function.")
 @click.option("--only", default="", metavar="REGEX", help="Record graphs that match, in 'ID function file:line'.")
 @click.option("--after-step", default=0, metavar="N", help="Record what runs after the optimizer's Nth step.")
+@click.option("--compiled-autograd", is_flag=True,
+              help="Record each backward() as one graph too, of code that is not compiled as well.")
 @click.option("--stages", default="", metavar="A,B", help="Record these stages only.")
 @click.option("--on-failure", metavar="STEPS", help="minify, report or both: done with the failing graph when the command ended.")
 @click.option(

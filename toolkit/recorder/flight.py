@@ -151,10 +151,13 @@ def current(session: Session) -> Flight | None:
 
 
 @contextmanager
-def flying(session: Session, *, graph_id: int | None = None) -> Iterator[Flight]:
-    """A compiler call: settles the graphs captured in it when the block ends, and counts the outermost one's seconds."""
+def flying(session: Session, *, graph_id: int | None = None, compile_id: str | None = None) -> Iterator[Flight]:
+    """A compiler call: settles the graphs captured in it when the block ends, and counts the outermost one's seconds.
+
+    `compile_id` is that of a graph that no compiler call frames.
+    """
     outer = current(session)
-    flight = _named(session, outer, graph_id)
+    flight = Flight(session, compile_name(compile_id), compile_id) if compile_id else _named(session, outer, graph_id)
     if outer is not None:
         flight.options, flight.dynamo_roles, flight.main = outer.options, outer.dynamo_roles, outer.main
     here.flights.append(flight)

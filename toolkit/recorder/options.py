@@ -20,7 +20,6 @@ from ...dumps.schema import STAGES
 
 INPUT_POLICIES = ("none", "meta", "index", "first", "last", "all")
 OCCASIONS = ("nan", "error")
-NOT_RECORDED_YET = ("compiled_autograd",)
 _UNITS = "KMGT"
 LEAST_DISK = 1 << 20
 
@@ -33,6 +32,8 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     Limits, 0 or empty for none: `max_disk` bytes of the whole run, `keep` compiles of each function, `only` graphs that match,
     those that run `after_step` steps of the optimizer.
+
+    `compiled_autograd` records the backwards of code that is not compiled too.
 
     `seen` is a file to which every process that imports torch appends one line, so that an empty run can be explained.
     """
@@ -49,6 +50,7 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     after_step: int = 0
     when: list[str] = []
     held_limit: int = 4 << 30
+    compiled_autograd: bool = False
 
     @property
     def holds(self) -> bool:
@@ -125,8 +127,6 @@ def check_stages(stages: Iterable[str]) -> list[str]:
         found = [name for name in STAGES if name == stage or (stage == "post_grad" and name.startswith("post_grad_"))]
         if not found:
             raise UsageError(f"unknown stage {stage!r}", f"there are {', '.join(STAGES)}, and post_grad for its three")
-        if stage in NOT_RECORDED_YET:
-            raise UsageError(f"stage {stage} is not built yet", "", "leave it out")
         wanted.update(found)
     return [stage for stage in STAGES if stage in wanted]
 

@@ -86,14 +86,15 @@ def _patch_module(hooks: list[Hook], module: ModuleType) -> None:
             continue
         replacement = WRAPPERS[hook.attribute](original)
         setattr(replacement, _MARK, original)
-        _replace(owner, name, original, replacement)
+        replace(owner, name, original, replacement)
         for alias_module, alias in ALIASES.get(hook.name, ()):
             holder = sys.modules.get(alias_module)
             if holder is not None and getattr(holder, alias, None) is original:
-                _replace(holder, alias, original, replacement)
+                replace(holder, alias, original, replacement)
 
 
-def _replace(owner: Any, name: str, original: Any, replacement: Any) -> None:
+def replace(owner: Any, name: str, original: Any, replacement: Any) -> None:
+    """Puts a replacement in, until the last session ends."""
     setattr(owner, name, replacement)
     _installed.append((owner, name, original, replacement))
 

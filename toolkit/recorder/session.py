@@ -267,6 +267,10 @@ def begin(session: Session) -> None:
 
     _sessions.append(session)
     patches.install()
+    if session.options.compiled_autograd:
+        from . import backward_hooks
+
+        backward_hooks.watch(session)
     if session.options.after_step:
         importhook.watch({"torch._dynamo": lambda _: _count_steps(session)})
     tracebacks.install(_uncaught)
@@ -297,6 +301,7 @@ def end(session: Session) -> None:
 def record(
     run: str | os.PathLike[str], *, inputs: str = "index", when: str = "", stages: list[str] | tuple[str, ...] = (),
     keep_cache: bool = False, max_disk: int = 0, keep: int = 0, only: str = "", after_step: int = 0,
+    compiled_autograd: bool = False,
 ) -> Iterator[Session]:  # fmt: skip
     """Records every graph that is compiled inside the block into the new run folder `run`.
 
@@ -304,7 +309,7 @@ def record(
     """
     options = Options(
         run=os.fspath(run), inputs=inputs, when=parts(when), stages=list(stages), keep_cache=keep_cache, max_disk=max_disk,
-        keep=keep, only=only, after_step=after_step,
+        keep=keep, only=only, after_step=after_step, compiled_autograd=compiled_autograd,
     )  # fmt: skip
     session = Session(checked(options), join=False)
     session.open_run()

@@ -27,8 +27,6 @@ class Decomposed(Rung):
     name = "decomposed"
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        if spec.stage == "compiled_autograd":
-            return "compiled autograd graphs are not replayed yet"
         if made_by_inductor(spec) and spec.stage not in FULL_STAGES:
             return "the graph is decomposed already (a wrong decomposition shows in the Dynamo graph)"
         return None

@@ -35,8 +35,6 @@ class Inductor(Rung):
     compiles_draws = True
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        if spec.stage == "compiled_autograd":
-            return "compiled autograd graphs are not replayed yet"
         return None if spec.device or has_cpp_compiler() else "no C++ compiler was found"
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:

@@ -25,7 +25,7 @@ class TorchScript(Rung):
     name = "torchscript"
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        if spec.stage in FULL_STAGES or spec.stage == "compiled_autograd":
+        if spec.stage in FULL_STAGES and spec.stage != "compiled_autograd":
             return "TorchScript takes graphs that AOTAutograd has been through only"
         return None
 

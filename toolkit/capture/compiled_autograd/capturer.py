@@ -1,0 +1,278 @@
+# pyright: basic
+"""Backwards of a running script, recorded one by one: every top-level `backward()` or `autograd.grad()`.
+
+A backward that is new (another structure, other sizes) is captured by torch's compiled autograd, whose graph is looked at and
+not run; then the eager engine runs it, as it would have, under a tape. So gradients, hooks and callbacks are the eager
+engine's own, once each, and the order of additions too, which a run of the captured graph would change. All others just run.
+
+>>> with capturing() as captures:
+...     loss.backward()
+>>> [(item.source, item.role) for item in captures[0].inputs_described]
+[('the gradient that the backward began with', 'tangent'), ('MulBackward0 (NodeCall 2)', 'saved'), ('net.0.weight', 'parameter')]
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ....dumps.errors import UsageError
+from ....dumps.schema import InputRecord
+from . import _torch as t
+from .contexts import enable
+from .instance import Told, watched
+from .naming import Names
+from .passes import PassReport
+from .places import Places, agrees, roots_of, shape_of, walk
+from .tape import Tape
+
+MAX_SIZES = 4
+"""Backwards of one structure that are recorded, each for other sizes."""
+
+
+@dataclass
+class Backward:
+    """One recorded backward. `module` is a flat ATen graph; `values` are its inputs before it ran, in placeholder order, None
+    where they were not kept; `outputs` says of what each output is the gradient.
+
+    `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by number;
+    `reason` says why it was recorded again; `fixed` counts numbers that were read from tensors; `error` is what the backward
+    raised.
+    """
+
+    number: int
+    module: torch.fx.GraphModule
+    inputs_described: list[InputRecord]
+    values: list[Any]
+    outputs: list[str]
+    nodes: dict[int, str]
+    passes: list[PassReport]
+    captured: torch.fx.GraphModule | None
+    uncaptured: str = ""
+    reason: str = ""
+    fixed: int = 0
+    error: BaseException | None = field(default=None, repr=False)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a case folder. Raises UsageError where `path` exists or the values were not kept."""
+        from ....dumps.live import save_graph
+        from ....dumps.torchside.encode import CARRY
+
+        if Path(path).exists():
+            raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
+        if any(value is None for value in self.values):
+            raise UsageError(f"cannot write {path}", "the inputs were not kept", "capture with keep=True")
+        self.module.meta[CARRY] = {"inputs": self.inputs_described}
+        return save_graph(self.module, self.values, path, stage="compiled_autograd")
+
+
+class _LookedAt(Exception):
+    """Ends a capture before its graph would run."""
+
+
+@dataclass
+class _Look:
+    """What a capture gave: torch's graph, or why there is none; `done` when the backward ran after all."""
+
+    graph: torch.fx.GraphModule | None = None
+    told: Told = field(default_factory=Told)
+    why_not: str = ""
+    done: bool = False
+    result: Any = None
+
+
+class _Here(threading.local):
+    busy = False
+
+
+class Capturer:
+    """Records backwards. `begun(number)` is called before the first run of a new one, `made(backward)` after it; `kept(name,
+    value)` with each input before anything writes to it. `skip` names passes to leave out.
+    """
+
+    def __init__(
+        self, made: Callable[[Backward], None], *, begun: Callable[[int], None] = lambda number: None,
+        kept: Callable[[str, torch.Tensor], None] = lambda name, value: None, skip: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self.made, self.begun, self.kept = made, begun, kept
+        self.left_out: Counter[str] = Counter()
+        self.seen: dict[Any, list[Any]] = {}
+        self.quiet = 0
+        """Backwards since the last new one."""
+        self._instance = watched(self._begins, skip)
+        self._told, self._graph = Told(), None
+        self._gate = threading.Lock()
+        self._running = 0
+        self._here = _Here()
+        self._count = 0
+
+    def backward(self, original: Callable[..., Any], t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        """What `torch.autograd`'s own call into the engine, `original(t_outputs, ...)`, returns."""
+        if self._here.busy:  # inside a hook: it belongs to the backward around it
+            return original(t_outputs, *args, **kwargs)
+        if t.in_region() or t.user_compiler_on():
+            self.left_out["the script has compiled autograd on itself"] += 1
+            return original(t_outputs, *args, **kwargs)
+        with self._gate:  # a capture in another thread would capture this one too
+            alone = self._running == 0
+            self._running += 1
+            new = self._new(t_outputs, alone=alone)
+            look = self._look(original, t_outputs, args, kwargs) if new else None
+        self._here.busy = True
+        try:
+            if new is None or look is None:
+                self.quiet += 1
+                return original(t_outputs, *args, **kwargs)
+            self.quiet = 0
+            if look.done:
+                self.left_out["torch had a compiled form of it from before, which ran"] += 1
+                return look.result
+            return self._taped(original, new, look, t_outputs, args, kwargs)
+        finally:
+            self._here.busy = False
+            with self._gate:
+                self._running -= 1
+
+    def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> tuple[list[Any], str] | None:
+        """Order of the nodes and reason, for a backward that is to be recorded."""
+        try:
+            order = walk(roots_of(t_outputs))
+            if watched_otherwise := t.computes_otherwise_under_a_mode(node.name() for node in order[1:]):
+                self.left_out[f"{watched_otherwise} computes otherwise while it is watched"] += 1
+                return None
+            structure, sizes = shape_of(order)
+        except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end
+            self.left_out[f"its autograd graph could not be read ({type(error).__name__}: {error})"] += 1
+            return None
+        known = self.seen.get(structure)
+        if known is not None and sizes in known:
+            return None
+        if not alone:
+            self.left_out["another thread's backward was running"] += 1
+            return None
+        if known is not None and len(known) >= MAX_SIZES:
+            self.left_out[f"its sizes changed more than {MAX_SIZES - 1} times"] += 1
+            return None
+        reason = "" if not self.seen else "another autograd graph" if known is None else _other_sizes(structure, known[-1], sizes)
+        self.seen.setdefault(structure, []).append(sizes)
+        return order, reason
+
+    def _look(self, original: Callable[..., Any], t_outputs: Any, args: Any, kwargs: Any) -> _Look:
+        """Lets torch capture the backward, and stops before it runs."""
+        self._told, self._graph = Told(), None
+        look = _Look()
+        try:
+            with enable(self._take, instance=self._instance):
+                look.result = original(t_outputs, *args, **kwargs)
+            look.done = True
+        except _LookedAt:
+            pass
+        except Exception as error:  # noqa: BLE001 - torch refuses some; the eager engine takes them
+            look.why_not = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
+        look.told, look.graph = self._told, self._graph
+        return look
+
+    def _begins(self, told: Told) -> None:
+        self._told = told
+
+    def _take(self, gm: torch.fx.GraphModule) -> Any:
+        self._graph = gm
+        raise _LookedAt
+
+    def _taped(self, original: Any, new: tuple[list[Any], str], look: _Look, t_outputs: Any, args: Any, kwargs: Any) -> Any:
+        order, reason = new
+        told = look.told
+        number = told.number if told.number >= 0 else self._count
+        self._count = number + 1
+        names = Names(args[0] if args else ())
+        if not agrees(order, told.nodes):
+            order = [None]
+        tape = Tape(Places(order, names.source).now, names.name, self.kept)
+        self.begun(number)
+        error: BaseException | None = None
+        returned: Any = ()
+        try:
+            with torch.autograd.set_multithreading_enabled(False), tape:
+                returned = original(t_outputs, *args, **kwargs)
+            return returned
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            outputs, sources = _outputs(tape, names, returned)
+            gm = tape.finish(outputs)
+            if gm is None:
+                self.left_out[f"it could not be written down ({tape.error})"] += 1
+            else:
+                self.made(Backward(
+                    number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources,
+                    told.nodes, told.passes, look.graph, look.why_not, reason, tape.fixed, error,
+                ))  # fmt: skip
+
+
+def _outputs(tape: Tape, names: Names, returned: Any) -> tuple[list[Any], list[str]]:
+    """The gradients in the order of their accumulation, then what the call returned."""
+    nodes: list[Any] = []
+    sources: list[str] = []
+    for accumulation, node in tape.accumulated.items():
+        gradient = accumulation.variable.grad  # a hook may have replaced it, or taken it away
+        nodes.append(tape.seen(gradient) if type(gradient) is torch.Tensor else node)
+        sources.append(f"{names.source(accumulation.variable)}.grad")
+    for index, value in enumerate(returned or ()):
+        if isinstance(value, torch.Tensor):
+            nodes.append(tape.seen(value))
+            sources.append(f"output[{index}]")
+    return nodes, sources
+
+
+def _other_sizes(structure: Any, before: Any, now: Any) -> str:
+    for number, (old, new) in enumerate(zip(before, now, strict=True)):
+        if old != new:
+            return f"{structure[number][0]} (NodeCall {number + 1}) is fed with {_text(new)} instead of {_text(old)}"
+    return "other sizes"
+
+
+def _text(sizes: Any) -> str:
+    return ", ".join("[" + ", ".join(map(str, size)) + "]" for size in sizes) or "nothing"
+
+
+@contextmanager
+def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[list[Backward]]:
+    """Records every new top-level backward in the block into the list it gives. `keep`: copies of the inputs are kept in
+    `values`.
+
+    `skip` names passes of `passes.PASSES` to leave out.
+    """
+    found: list[Backward] = []
+    values: dict[str, torch.Tensor] = {}
+
+    def kept(name: str, value: torch.Tensor) -> None:
+        if keep:
+            values[name] = value.detach().clone(memory_format=torch.preserve_format)
+
+    def made(backward: Backward) -> None:
+        backward.values = [values.get(node.name) for node in backward.module.graph.find_nodes(op="placeholder")]
+        values.clear()
+        found.append(backward)
+
+    with interposed(Capturer(made, kept=kept, skip=skip)):
+        yield found
+
+
+@contextmanager
+def interposed(owner: Capturer) -> Iterator[None]:
+    """Sends every call into the engine by `owner` while the block runs."""
+    with ExitStack() as stack:
+        for module in t.ENGINE_CALLERS:
+            original = getattr(module, t.ENGINE_CALL)
+            stack.callback(setattr, module, t.ENGINE_CALL, original)
+            setattr(module, t.ENGINE_CALL, functools.partial(owner.backward, original))
+        yield

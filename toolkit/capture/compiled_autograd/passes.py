@@ -1,0 +1,128 @@
+# pyright: basic
+"""The passes over a captured backward, in torch's order, each one visible: how many nodes it moved or removed, and its time.
+
+A capture has its hooks and gradient accumulations at the end, where the tracer put them; the passes bring them to where the
+eager engine has them. `accumulate_grad` and `cpu_scalars_to_gpu` are written here, the others are torch's own methods. Each
+can be left out by name. Must not change what a node computes.
+
+>>> [name for name, _ in PASSES]
+['cpu_scalars_to_gpu', 'unpack_hooks_when_needed', ...]
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from . import _torch as t
+
+PASSES = (
+    ("cpu_scalars_to_gpu", "move_graph_nodes_to_cuda"),
+    ("unpack_hooks_when_needed", "delay_unpack_hook_nodes"),
+    ("tensor_pre_hooks_early", "reorder_tensor_pre_hook_nodes"),
+    ("pre_hooks_early", "reorder_pre_hook_nodes_to_schedule_asap"),
+    ("accumulate_grad_in_eager_order", "reorder_accumulate_grad_nodes"),
+    ("pre_hooks_in_eager_order", "reorder_pre_hook_nodes_to_mimic_eager"),
+    ("post_accumulate_grad_hooks_in_eager_order", "reorder_post_acc_grad_hook_nodes"),
+    ("post_hooks_in_eager_order", "reorder_post_hook_nodes"),
+    ("dead_code", "dce"),
+)
+"""Name of a pass -> the method of AutogradCompilerInstance that torch calls for it."""
+
+
+@dataclass
+class PassReport:
+    """What one pass did: `nodes` before, how many it `moved`, `removed` or `changed`, and its time in seconds."""
+
+    name: str
+    nodes: int
+    moved: int
+    removed: int
+    seconds: float
+    skipped: bool = False
+
+
+def observed(name: str, run: Callable[..., Any], graph: fx.Graph, reports: list[PassReport], *, skip: bool) -> Any:
+    """Runs a pass (or, with `skip`, does not) and appends its report."""
+    before = list(graph.nodes)
+    start = time.perf_counter()
+    result = None if skip else run()
+    seconds = time.perf_counter() - start
+    after = list(graph.nodes)
+    kept = set(after)
+    moved = len(result) if isinstance(result, list) else _moved([node for node in before if node in kept], after)
+    reports.append(PassReport(name, len(before), moved, len(before) - len(after), seconds, skip))
+    return result
+
+
+def _moved(before: list[fx.Node], after: list[fx.Node]) -> int:
+    """The least number of nodes that have to move to turn one order into the other (a longest increasing subsequence stays)."""
+    import bisect
+
+    place = {node: index for index, node in enumerate(after)}
+    tails: list[int] = []
+    for index in (place[node] for node in before):
+        at = bisect.bisect_left(tails, index)
+        tails[at : at + 1] = [index]
+    return len(before) - len(tails)
+
+
+def accumulate_grad_in_eager_order(graph: fx.Graph) -> None:
+    """Puts each `accumulate_grad_` right behind the last value that it needs, as the eager engine does.
+
+    The tracer leaves them at the end of the graph: every gradient would stay alive until then, and hooks that read `p.grad` would
+    run too late.
+    """
+    for node in graph.find_nodes(op="call_function", target=t.call_accumulate_grad):
+        parts = [arg for arg in node.args if isinstance(arg, fx.Node) and _is_item(arg) and not _is_input(arg)]
+        needed = [_whole(arg) for arg in node.args if isinstance(arg, fx.Node)]
+        last = max(needed, default=None)  # fx orders nodes by their place in the graph
+        if last is None or _is_input(last) or last is node.prev:
+            continue
+        last.append(node)
+        for part in parts:
+            if part.args[0] is last:
+                last.append(part)
+
+
+def cpu_scalars_to_gpu(graph: fx.Graph) -> list[int]:
+    """The places of inputs that are numbers on the CPU, used by torch's own arithmetic alone, in a backward on a GPU.
+
+    One tensor on the CPU keeps the whole graph out of a CUDA graph. Scalars that hooks or custom Functions see stay where
+    they are. The values of those nodes are moved; the caller moves the inputs at run time.
+    """
+    items = [node for node in next(iter(graph.nodes)).users if _is_item(node)]
+    values = [node.meta.get("val") for node in items]
+    if not any(getattr(value, "is_cuda", False) for value in values):
+        return []
+    places: list[int] = []
+    for node, value in zip(items, values, strict=True):
+        number = value is not None and value.device.type == "cpu" and value.dim() == 0
+        if value is not None and number and all(t.is_plain_op(user.target) for user in node.users):
+            node.meta["val"] = value.cuda()
+            places.append(node.args[1])
+    return places
+
+
+OURS: dict[str, Callable[[fx.Graph], Any]] = {
+    "accumulate_grad_in_eager_order": accumulate_grad_in_eager_order,
+    "cpu_scalars_to_gpu": cpu_scalars_to_gpu,
+}
+
+
+def _is_item(node: fx.Node) -> bool:
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def _whole(node: fx.Node) -> fx.Node:
+    """The value that an item is taken from; what a placeholder holds is itself."""
+    return node.args[0] if _is_item(node) and not _is_input(node) else node  # pyright: ignore[reportReturnType]
+
+
+def _is_input(node: fx.Node) -> bool:
+    return node.op == "placeholder" or (_is_item(node) and node.args[0].op == "placeholder")  # pyright: ignore

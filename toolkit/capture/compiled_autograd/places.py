@@ -1,0 +1,161 @@
+# pyright: basic
+"""Where a backward is: the autograd node at work, its number in the capture, the hook, and the user's lines of the forward.
+
+The engine says which node runs. The number is that of torch's capture, which walks depth first, each node once all that feed
+it are done; `walk` goes the same way over `next_functions`. Source of the order: `_compiled_autograd_impl` in
+torch/csrc/dynamo/python_compiled_autograd.cpp. The forward's lines are those that anomaly mode keeps, where that was on.
+
+>>> [node and node.name() for node in walk(edges)][:3]
+[None, 'SumBackward0', 'MulBackward0']
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from . import _torch as t
+
+_OURS = str(Path(__file__).parent)
+_TORCH = str(Path(torch.__path__[0]))
+
+
+@dataclass
+class Place:
+    """The autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom Function whose Python runs, the forward's lines,
+    the sequence number; where it accumulates a gradient the node itself and a name for the gradient.
+    """
+
+    node: str = ""
+    hook: str = ""
+    stack: str = ""
+    seq_nr: int = -1
+    accumulates: Any = None
+    gradient: str = ""
+
+
+class Places:
+    """Place of the operator that is about to run. `order` is what `walk` gave, `called` names a parameter."""
+
+    def __init__(self, order: Sequence[Any], called: Callable[[Any], str]) -> None:
+        self._called = called
+        self.numbers = {node: number for number, node in enumerate(order) if node is not None}
+        self._known: dict[Any, Place] = {}
+
+    def now(self) -> Place:
+        """The place now; of what runs before the first node, an empty one."""
+        node = t.current_node()
+        if node is None:
+            return Place(hook=_python())
+        place = self._known.get(node)
+        if place is None:
+            number = self.numbers.get(node)
+            name = node.name() + (f" (NodeCall {number})" if number is not None else "")
+            place = self._known[node] = Place(name, "", forward_lines(node), _sequence(node))
+            if hasattr(node, "variable"):
+                place.accumulates = node
+                place.gradient = re.sub(r"\W+", "_", f"grad_{self._called(node.variable)}", flags=re.ASCII).lower()
+        hook = _python()
+        return Place(place.node, hook, place.stack, place.seq_nr) if hook else place
+
+
+def walk(roots: Sequence[Any]) -> list[Any]:
+    """The autograd nodes in the order in which a backward from these edges is captured; the first, the root, is None."""
+    feeding: dict[Any, int] = {}
+    seen: set[Any] = set()
+    stack: list[Any] = []
+    for node in roots:
+        feeding[node] = feeding.get(node, 0) + 1
+        stack.append(node)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for following, _ in node.next_functions:
+            if following is not None:
+                feeding[following] = feeding.get(following, 0) + 1
+                stack.append(following)
+    order: list[Any] = [None]
+    ready: list[Any] = []
+    _feed(roots, feeding, ready)
+    while ready:
+        node = ready.pop()
+        order.append(node)
+        _feed([following for following, _ in node.next_functions], feeding, ready)
+    return order
+
+
+def roots_of(outputs: Sequence[Any]) -> list[Any]:
+    """The autograd nodes that `backward(outputs)` begins with."""
+    return [
+        value.node if hasattr(value, "node") else torch.autograd.graph.get_gradient_edge(value).node for value in outputs
+    ]
+
+
+def agrees(order: Sequence[Any], names: Mapping[int, str]) -> bool:
+    """Whether the walk met the nodes that the capture told, in its order."""
+    return all(number < len(order) and (number == 0 or order[number].name() == name) for number, name in names.items())
+
+
+def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What tells one backward from another: the structure (names and edges), and the sizes that the nodes are fed with."""
+    numbers = {node: number for number, node in enumerate(order) if node is not None}
+    structure: list[Any] = []
+    sizes: list[Any] = []
+    for node in order[1:]:
+        structure.append((node.name(), tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions)))
+        sizes.append(t.fed_sizes(node))
+    return tuple(structure), tuple(sizes)
+
+
+def forward_lines(node: Any) -> str:
+    """The user's lines of the forward that made an autograd node, as anomaly mode keeps them; empty without it."""
+    kept = getattr(node, "metadata", None) or {}
+    frames: list[str] = []
+    for line in "".join(kept.get("traceback_") or ()).splitlines(keepends=True):
+        if line.lstrip().startswith('File "') or not frames:
+            frames.append(line)
+        else:
+            frames[-1] += line
+    return "".join(frame for frame in frames if f'"{_TORCH}' not in frame and f'"{_OURS}' not in frame)
+
+
+def _python() -> str:
+    """The Python that the engine called and that runs now: a hook or a custom Function's backward, by name; empty for none."""
+    found: FrameType | None = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == t.ENGINE_CALL and code.co_filename.startswith(_TORCH):
+            break
+        if not code.co_filename.startswith((_OURS, *t.BETWEEN)):
+            found = frame
+        frame = frame.f_back
+    if found is None or frame is None:
+        return ""
+    code = found.f_code
+    module = str(found.f_globals.get("__name__", ""))
+    return f"{module}.{getattr(code, 'co_qualname', code.co_name)} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+
+
+def _feed(nodes: Sequence[Any], feeding: dict[Any, int], ready: list[Any]) -> None:
+    for node in nodes:
+        if node is None:
+            continue
+        feeding[node] -= 1
+        if feeding[node] == 0:
+            ready.append(node)
+
+
+def _sequence(node: Any) -> int:
+    number = getattr(node, "_sequence_nr", None)
+    made = number() if callable(number) else -1
+    return made if isinstance(made, int) and made < 1 << 62 else -1

@@ -1,0 +1,166 @@
+# pyright: basic
+"""A graph of what really ran: every ATen operator of one backward of the eager engine, with its values' metadata.
+
+A TorchDispatchMode below autograd. Each operator runs once, as it would have run, on the values that were there, and a node is
+written for it. What no node made (weights, saved activations, a tensor that a hook holds) becomes a placeholder at its first use,
+before anything in this backward wrote to it. Holds no tensor: values are found again by weak references. A number read from a
+tensor (`.item()`) is what it was in this run; `fixed` counts those.
+
+>>> with Tape(where) as tape:
+...     loss.backward()
+>>> gm = tape.finish([tape.seen(parameter.grad)])
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from . import _torch as t
+from .places import Place
+
+
+class Tape(t.TorchDispatchMode):
+    """Writes the operators that run while it is active.
+
+    `where()` is the place in the backward; `name_of(value, place)` proposes a name for a placeholder, `kept(name, value)` is
+    called with it at its first use.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self, where: Callable[[], Place], name_of: Callable[[torch.Tensor, Place], str],
+        kept: Callable[[str, torch.Tensor], None],
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.graph = fx.Graph()
+        self.root = torch.nn.Module()
+        self.fixed = 0
+        self.error: str | None = None
+        self.accumulated: dict[Any, fx.Node] = {}
+        self._where, self._name_of, self._kept = where, name_of, kept
+        self._nodes: Any = WeakTensorKeyDictionary()
+        self._views: dict[Any, tuple[Any, fx.Node]] = {}
+        self._mode = t.FakeTensorMode(allow_non_fake_inputs=True)
+        self._last_input: fx.Node | None = None
+        self._bodies = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if any(kind not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for kind in types):
+            return NotImplemented  # a subclass takes itself apart first; what it is made of comes by here again
+        place = self._guarded(self._where)
+        given = self._guarded(self._arguments, (tuple(args), kwargs), place)
+        made = func(*args, **kwargs)
+        if given is not None:
+            self._guarded(self._write, func, given, made, place)
+        return made
+
+    def seen(self, value: torch.Tensor) -> fx.Node | None:
+        """The node that made the value, or its placeholder; None once something could not be written."""
+        return self._guarded(self._node_of, value, Place())
+
+    def finish(self, outputs: Sequence[fx.Node | None]) -> fx.GraphModule | None:
+        """The graph with these nodes as outputs; None where something could not be written, and `error` says what."""
+        return self._guarded(self._finish, outputs)
+
+    def _guarded(self, step: Callable[..., Any], *args: Any) -> Any:
+        """Writing must not fail what is being recorded: after the first error nothing is written any more."""
+        if self.error is not None:
+            return None
+        try:
+            return step(*args)
+        except Exception as error:  # noqa: BLE001 - told by `error`
+            self.error = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+            return None
+
+    def _finish(self, outputs: Sequence[fx.Node | None]) -> fx.GraphModule:
+        self.graph.output(tuple(outputs))
+        gm = fx.GraphModule(self.root, self.graph, "CompiledAutograd")
+        gm.graph.lint()
+        return gm
+
+    def _write(self, func: Any, given: tuple[Any, Any], made: Any, place: Place) -> None:
+        node = self.graph.create_node("call_function", func, *given, name=place.gradient or _short(func))
+        self._describe(node, made, place)
+        if isinstance(made, torch.Tensor):
+            self._bind(made, node)
+            if place.accumulates is not None:
+                self.accumulated[place.accumulates] = self._nodes[made]
+        elif isinstance(made, (list, tuple)):
+            for index, item in enumerate(made):
+                if isinstance(item, torch.Tensor) and self._found(item) is None:
+                    part = self.graph.call_function(operator.getitem, (node, index))
+                    self._describe(part, item, place)
+                    self._bind(item, part)
+        elif isinstance(made, (bool, int, float)):
+            self.fixed += 1
+
+    def _bind(self, value: torch.Tensor, node: fx.Node) -> None:
+        if value not in self._nodes:  # what was written in place keeps its node
+            self._nodes[value] = node
+            self._views[t.view_key(value)] = t.weak_storage(value), node
+
+    def _found(self, value: torch.Tensor) -> fx.Node | None:
+        """The node of a value, or of another tensor object that is the same view of the same memory: each node of autograd
+        unpacks what it saved into an object of its own.
+        """
+        node = self._nodes.get(value)
+        if node is None:
+            alive, other = self._views.get(t.view_key(value), (None, None))
+            if alive is not None and not alive.expired():
+                self._nodes[value] = node = other
+        return node
+
+    def _node_of(self, value: torch.Tensor, place: Place) -> fx.Node:
+        return self._found(value) or self._input(value, place)
+
+    def _arguments(self, given: Any, place: Place) -> Any:
+        def argument(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return self._node_of(value, place)
+            if isinstance(value, fx.GraphModule):
+                name = f"body_{self._bodies}"
+                self._bodies += 1
+                self.root.add_module(name, value)
+                return self.graph.get_attr(name)
+            return value
+
+        return t.pytree.tree_map(argument, given, is_leaf=lambda value: isinstance(value, fx.GraphModule))
+
+    def _input(self, value: torch.Tensor, place: Place) -> fx.Node:
+        first = next(iter(self.graph.nodes), None)
+        where = self.graph.inserting_after(self._last_input) if self._last_input is not None else (
+            self.graph.inserting_before(first) if first is not None else self.graph.inserting_after()
+        )  # fmt: skip
+        with where:
+            node = self.graph.placeholder(self._name_of(value, place))
+        self._last_input = node
+        node.meta["val"] = self._fake(value)
+        self._bind(value, node)
+        with t._disable_current_modes():
+            self._kept(node.name, value)
+        return node
+
+    def _describe(self, node: fx.Node, made: Any, place: Place) -> None:
+        node.meta["val"] = t.pytree.tree_map_only(torch.Tensor, self._fake, made)
+        for key, value in (("autograd_node", place.node), ("hook", place.hook), ("stack_trace", place.stack)):
+            if value:
+                node.meta[key] = value
+        if place.seq_nr >= 0:
+            node.meta["seq_nr"] = place.seq_nr
+
+    def _fake(self, value: torch.Tensor) -> Any:
+        with t._disable_current_modes(), torch.no_grad():
+            return self._mode.from_tensor(value.detach(), static_shapes=True)
+
+
+def _short(func: Any) -> str:
+    """The operator's name as AOTAutograd names its nodes: "mm", not "mm_default"."""
+    return getattr(getattr(func, "overloadpacket", func), "__name__", "call")

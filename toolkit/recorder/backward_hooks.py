@@ -1,0 +1,175 @@
+"""Backwards of scripts that compile nothing: `graphdbg dump --compiled-autograd`.
+
+Every top-level call of autograd's engine goes by here. A new one is recorded as `ca<K>_0/compiled_autograd`: inputs as the
+policy wants them, before anything writes to them; the graph when its first run ended, with its hooks and passes by name.
+Until backwards repeat themselves anomaly mode is on (without its NaN checks), which is how autograd remembers the lines of
+the forward. Must not change a gradient and must not raise into the recorded program.
+
+>>> watch(session)
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import importhook, patches
+from ._torch import BACKWARD_CALL, BACKWARD_CALLERS, undisturbed
+from .ambient import ambient
+from .flight import Graph, flying, told
+from .observe import WHOLE
+from .session import active
+
+if TYPE_CHECKING:
+    from ...dumps.schema import InputRecord
+    from ..capture.compiled_autograd.capturer import Backward
+    from .session import Session
+
+STAGE = "compiled_autograd"
+QUIET = 3
+"""Backwards that were known already, after which the lines of the forward are no longer kept."""
+
+
+def watch(session: Session) -> None:
+    """Records the backwards of this process into the session from now on, or as soon as torch is imported."""
+    importhook.watch({BACKWARD_CALLERS[0]: lambda _: _install(session)})
+
+
+def _install(session: Session) -> None:
+    with session.guarded("compiled autograd"):
+        watcher = _Watcher(session)
+        for name in BACKWARD_CALLERS:
+            owner = sys.modules[name]
+            original = getattr(owner, BACKWARD_CALL)
+            patches.replace(owner, BACKWARD_CALL, original, _wrapper(watcher, original))
+
+
+def _wrapper(watcher: _Watcher, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        capturer = watcher.capturer()
+        if capturer is None:
+            return original(t_outputs, *args, **kwargs)
+        return capturer.backward(original, t_outputs, *args, **kwargs)
+
+    return engine_run_backward
+
+
+class _Watcher:
+    """One session's backwards in this process."""
+
+    def __init__(self, session: Session) -> None:
+        import torch
+
+        self.session = session
+        self._capturer: Any = None
+        self._inputs: dict[str, InputRecord] = {}
+        self._start = 0.0
+        self._ambient: Any = None
+        self._noting_lines = False
+        if session.wants(STAGE) and not torch.is_anomaly_enabled():
+            torch.autograd.set_detect_anomaly(True, check_nan=False)
+            self._noting_lines = True
+
+    def capturer(self) -> Any:
+        """What records the next backward; None when it is not to be."""
+        session = self.session
+        if active() is not session or not session.wants(STAGE) or session.waiting.now:
+            return None
+        with session.guarded("compiled autograd"):
+            if self._capturer is None:
+                from ..capture.compiled_autograd.capturer import Capturer
+
+                self._capturer = Capturer(self._made, begun=self._begun, kept=self._kept)
+            self._tell_left_out()
+            if self._noting_lines and self._capturer.quiet >= QUIET:
+                import torch
+
+                torch.autograd.set_detect_anomaly(False)
+                self._noting_lines = False
+        return self._capturer
+
+    def _begun(self, number: int) -> None:
+        with self.session.guarded("compiled autograd"):
+            self._inputs = {}
+            self._start = time.perf_counter()
+            self._ambient = ambient(rng=self.session.options.inputs in WHOLE)
+            self._ambient.grad = False
+            self.session.event("note", message=f"ca{number}_0: a backward runs and is written down")
+
+    def _kept(self, name: str, value: Any) -> None:
+        policy = self.session.options.inputs
+        if policy == "none":
+            return
+        with self.session.guarded(f"input {name} of a backward"):
+            from ...dumps import live
+            from ...dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord
+
+            node = NodeRecord(name=name, op="placeholder", target=name)
+            record = GraphRecord(format=FORMAT, id="", stage=STAGE, graph=GraphBody(nodes=[node]))
+            with undisturbed():
+                kept = "index" if policy == "last" else policy
+                seen = live.observe(record, [value.detach()], kept, self.session.writer().tensors)
+            self._inputs[name] = seen.inputs[0]
+
+    def _made(self, backward: Backward) -> None:
+        import torch
+
+        session = self.session
+        seconds = time.perf_counter() - self._start
+        name = f"!{backward.number}"
+        with session.guarded(f"{name}/{STAGE}"), torch.no_grad(), flying(session, compile_id=name) as flight:
+            backward.module.meta["custom"] = {"compiled_autograd": _facts(backward)}
+            graph = flight.capture(backward.module, STAGE, roles=backward.inputs_described)
+            if graph is None:
+                return
+            flight.settle(None)
+            self._save_inputs(graph, backward)
+            session.event("running", graph.id)
+            if backward.error is not None:
+                session.event("failed", graph.id, at="run", **told(backward.error, STAGE))
+            else:
+                session.event("ran", graph.id, run_seconds=round(seconds, 6))
+            if backward.captured is not None:
+                text = backward.captured.print_readable(print_output=False)
+                session.writer().save_code(graph.id, {"compiled_autograd.txt": text})
+            if backward.reason:
+                self._note(graph, f"recorded again: {backward.reason}")
+            if backward.uncaptured:
+                self._note(graph, f"torch's compiled autograd does not take this backward: {backward.uncaptured}")
+            if backward.fixed:
+                self._note(graph, f"{backward.fixed} numbers were read from tensors and are fixed in the graph")
+
+    def _note(self, graph: Graph, message: str) -> None:
+        self.session.event("note", graph.id, message=message)
+
+    def _save_inputs(self, graph: Graph, backward: Backward) -> None:
+        from ...dumps.schema import FORMAT, InputsRecord
+
+        if self.session.options.inputs == "none":
+            return
+        names = [node.name for node in backward.module.graph.find_nodes(op="placeholder")]
+        items = [self._inputs[name] for name in names if name in self._inputs]
+        if len(items) < len(names):
+            return
+        seen = InputsRecord(format=FORMAT, policy=self.session.options.inputs, inputs=items, ambient=self._ambient, execution=1)
+        writer = self.session.writer()
+        writer.save_inputs(graph.id, seen, writer.tensors)
+
+    def _tell_left_out(self) -> None:
+        for reason in self._capturer.left_out:
+            self.session.note(f"a backward was not recorded: {reason}")
+
+
+def _facts(backward: Backward) -> dict[str, Any]:
+    """What is shown of the capture beside the graph: gradients by place, autograd nodes, what each pass did."""
+    return {
+        "outputs": backward.outputs,
+        "autograd_nodes": len(backward.nodes),
+        "passes": [
+            {"name": one.name, "nodes": one.nodes, "moved": one.moved, "removed": one.removed} for one in backward.passes
+        ],
+    }
