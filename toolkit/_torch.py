@@ -396,3 +396,22 @@ def kernels_draw_singly() -> bool:
     from torch._inductor.codegen.triton import TritonOverrides
 
     return not hasattr(TritonOverrides, "_can_use_4x_random")
+
+
+def process_group(name: str) -> Any:
+    """The process group that functional collectives know by a name, or None. No public look-up. Checked: 2.13.0."""
+    from torch.distributed import distributed_c10d
+
+    try:
+        return distributed_c10d._resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        return None
+
+
+def name_process_group(name: str, group: Any) -> None:
+    """Lets functional collectives find a group under a name; a new group's own name cannot be chosen. Checked: 2.13.0."""
+    from torch._C import _distributed_c10d
+
+    if process_group(name) is not None:
+        _distributed_c10d._unregister_process_group(name)
+    _distributed_c10d._register_process_group(name, group)

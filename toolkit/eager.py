@@ -167,6 +167,8 @@ class _Runner(fx.Interpreter):
         name = getattr(target, "__name__", "").partition(".")[0]
         if (value := drawn(target, args, kwargs)) is not None:
             return value
+        if name == "invoke_subgraph":  # torch differentiates it only while it traces; a call of its graph is the same
+            return args[0](*args[2:])
         value = super().call_function(target, args, kwargs)
         if self.poison and name in _UNINITIALISED and isinstance(value, torch.Tensor):
             _fill(value)

@@ -15,6 +15,7 @@ from torch.fx.node import map_aggregate
 
 from ..dumps import live
 from ..dumps.torchside import targets
+from . import process_groups
 from .copying import clone_inputs
 from .relaid import follow_saved
 from .spec import ReplaySpec
@@ -32,8 +33,10 @@ class LiveCase(NamedTuple):
     notes: list[str]
 
 
-def live_case(saved: SavedGraph, *, seed: int, device: str | None = None) -> LiveCase:
-    """Loads a saved graph with its inputs; with `device`, moved there."""
+def live_case(saved: SavedGraph, *, seed: int, device: str | None = None, meeting: str = "") -> LiveCase:
+    """Loads a saved graph with its inputs; with `device`, moved there. Process groups that it names are made (see
+    `process_groups.join` for `meeting`)."""
+    process_groups.join(saved.record, meeting)
     spec = ReplaySpec.of(saved.record, device=device)
     gm, _, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
     inputs = saved.inputs(seed)

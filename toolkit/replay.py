@@ -20,6 +20,7 @@ import msgspec
 from .imports import import_modules
 from .isolation import Answer, ForkServer, default_memory_bytes
 from .outcome import Outcome
+from .process_groups import peers
 from .signature import from_answer
 
 if TYPE_CHECKING:
@@ -54,13 +55,21 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
     known(rung)  # a wrong name is the caller's mistake, told before anything starts
     with _server(server, rung) as used:
         kept = used.scratch_file(".pt") if outputs else None
+        others = peers(saved)
         payload = {
             "path": str(saved.path.absolute()), "rung": rung, "seed": seed, "device": device, "check": check,
             "keep": str(kept) if kept else None, "imports": list(imports), "shared": str(shared) if shared else None,
+            "meeting": str(used.scratch_file(".meeting")) if others else "",
         }  # fmt: skip
+        alone = {"keep": None, "shared": None}
+        beside = [used.submit(TASK, {**payload, **alone, "path": str(one.path.absolute())}, limit_s) for one in others]
         answer = used.call(TASK, payload, limit_s)
+        for one in beside:
+            one.result()
         outcome = outcome_of(answer, rung)
         outcome.notes += used.notes
+        if others:
+            outcome.notes.append(f"replayed together with the graphs of {len(others)} other ranks")
         if kept is not None and kept.exists():
             outcome.outputs = _load(kept)
             kept.unlink()
@@ -102,7 +111,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("load")
     import_modules(payload["imports"])
     saved = load_graph(payload["path"])
-    case = live_case(saved, seed=payload["seed"], device=payload["device"])
+    case = live_case(saved, seed=payload["seed"], device=payload["device"], meeting=payload.get("meeting", ""))
     watched = fidelity.Watched()
     outcome = judge(
         case.gm, case.inputs, case.spec, payload["rung"], payload["check"], seed=payload["seed"],

@@ -8,6 +8,7 @@ The rest of the room imports them from here. Where a version may lack a name the
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ __all__ = [
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
     "descriptor_module", "disable_current_modes", "higher_order_ops", "int_oo", "is_wrapped", "neg_view",
     "node_source", "op_schemas", "original_assumptions", "per_channel_quantized", "per_tensor_quantized",
-    "pytree_keys", "raw_expr", "shapes", "storage_key", "sympy_functions", "tensor_metadata", "triton_kernel",
+    "pytree_keys", "raw_expr", "resolve_process_group", "shapes", "storage_key", "sympy_functions", "tensor_metadata", "triton_kernel",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
@@ -103,6 +104,17 @@ def descriptor_module() -> Any:
     except ImportError:
         return object
     return descriptors
+
+
+def resolve_process_group(name: str) -> Any:
+    """The process group of a name that functional collectives use; None when there is none. No public look-up (2.13.0)."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    try:
+        return distributed.distributed_c10d._resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        return None
 
 
 def triton_kernel(index: Any) -> Any:

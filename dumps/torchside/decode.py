@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
-from . import leaf_modules, targets
+from . import groups, leaf_modules, targets
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY
 from .node_meta import MetaReader
@@ -82,7 +82,7 @@ class Decoder:
                 self._value(node, record, body, meta, fake, f"{where}: node {record.name}")
         gm = _module(root, graph, where)
         meta.module(gm, body.meta, where)
-        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta") if key in body.meta}
+        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta", groups.KEY) if key in body.meta}
         return gm
 
     def _node(

@@ -28,7 +28,7 @@ from ..schema import (
     Value,
 )
 from ..tensors import TensorSink
-from . import targets
+from . import groups, targets
 from ._torch import disable_current_modes
 from .arguments import ArgumentWriter
 from .leaf_modules import LeafWriter
@@ -87,6 +87,9 @@ class _Encoder:
             module: {key: plain.encode(value) for key, value in settings.items()} for module, settings in config.items()
         }
         symbols, guards, shape_env = self.symbols.finish()
+        told = groups.of_graph(self.gm) or self.carry.get(groups.KEY)
+        if told:
+            body.meta[groups.KEY] = told
         if self.lost:
             body.meta["not_saved"] = {"dict": [[key, count] for key, count in sorted(self.lost.items())]}
         return GraphRecord(

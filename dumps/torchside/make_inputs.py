@@ -152,6 +152,8 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
     item = InputRecord(name=name)
     if is_symbolic(value):
         number_seen = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
+        if number_seen is None and isinstance(value, torch.SymInt):
+            number_seen = value.node.nested_int()  # the ragged size of a nested tensor: a number that stands for its offsets
         item.scalar = number_seen if number_seen is not None else values.symbols.hint(values.symbols.expr(value))
         return item
     if isinstance(value, (bool, int, float)):

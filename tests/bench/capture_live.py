@@ -9,6 +9,8 @@ the real inputs of those that run in its place, by name. Run by capture_matrix.p
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,6 +30,7 @@ from graphdbg.toolkit.recorder.flight import Flight, Graph
 from graphdbg.toolkit.recorder.session import Session, record
 from graphdbg.toolkit.spec import FULL_STAGES
 
+RANK = "--rank"
 REFERENCES = "references"
 """Folder beside the run: one file of results for each graph."""
 
@@ -143,12 +146,31 @@ def record_one(program: Program, folder: Path) -> None:
         if program.api:
             capture_api(program, folder)
             return
+        if program.ranks > 1:
+            record_ranks(program, folder)
+            return
         session: Session
         with record(folder / "run", inputs="first") as session:
             program.run()
         (folder / "errors.txt").write_text("\n".join(session.errors))
     finally:
         _now.pop()
+
+
+def record_ranks(program: Program, folder: Path) -> None:
+    """Records a program of several ranks with `graphdbg dump`; each rank comes back to `main` as one of them."""
+    words = ["dump", "-o", str(folder / "run"), "--inputs", "first", "--", "torchrun", "--standalone",
+             f"--nproc-per-node={program.ranks}", __file__, RANK, str(folder), program.name]  # fmt: skip
+    subprocess.run([sys.executable, "-m", "graphdbg", *words], check=True, stdin=subprocess.DEVNULL)
+    (folder / "errors.txt").touch()
+
+
+def one_rank(program: Program, folder: Path) -> None:
+    """What each rank does."""
+    torch.manual_seed(0)
+    _now.append(References(folder / REFERENCES / f"rank{os.environ['RANK']}"))
+    program.run()
+    torch.distributed.destroy_process_group()
 
 
 def capture_api(program: Program, folder: Path) -> None:
@@ -174,7 +196,11 @@ def capture_api(program: Program, folder: Path) -> None:
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
+    """Records the programs one after another; a rank of one program runs it."""
     watch_recorder()
+    if str(folder) == RANK:
+        one_rank(PROGRAMS[names[1]], Path(names[0]))
+        return
     for name in names:
         try:
             record_one(PROGRAMS[name], folder / name)

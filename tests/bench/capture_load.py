@@ -30,7 +30,7 @@ from graphdbg.toolkit.surroundings import in_force
 API = "api"
 
 
-def eager_difference(saved: SavedGraph, reference: Path) -> str:
+def eager_difference(saved: SavedGraph, reference: Path, server: ForkServer) -> str:
     """Why the loaded graph does not compute what the live one did; empty where every bit is the same."""
     told = reference.with_suffix(".txt")
     if told.exists():
@@ -40,12 +40,22 @@ def eager_difference(saved: SavedGraph, reference: Path) -> str:
     made = made_up(saved)
     if made:
         return f"no stored value for {', '.join(made)}"
-    case = live_case(saved, seed=0)
     wanted = torch.load(reference, weights_only=False)
+    if saved.rank is not None:  # it needs the other ranks: all replay together, in processes of the fork server
+        outcome = replay(saved, "eager", server=server, limit_s=240)
+        if not outcome.ok or outcome.outputs is None:
+            return f"eager: {outcome.verdict.splitlines()[0]}"
+        found = outcome.outputs
+        return _first_difference(wanted[: len(found)], found)
+    case = live_case(saved, seed=0)
     ambient = case.spec.ambient
     with in_force(case.spec):
         backward = case.spec.stage in FULL_STAGES and ambient.grad and not ambient.inference_mode
         found = results_of(case.gm, case.inputs, backward=backward)
+    return _first_difference(wanted, found)
+
+
+def _first_difference(wanted: Sequence[Any], found: Sequence[Any]) -> str:
     if len(wanted) != len(found):
         return f"{len(found)} results, the live graph had {len(wanted)}"
     for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
@@ -128,18 +138,23 @@ def cells(name: str, folder: Path, server: ForkServer, imports: Sequence[str]) -
             yield {"row": name, "stage": "", "why": f"not recorded: {error}"}
         for saved in open_run(folder / "run").graphs():
             if saved.status != "skipped":
-                graphs.append((saved, saved.stage, folder / REFERENCES / f"{saved.local_id.replace('/', '-')}.pt"))
+                graphs.append((saved, saved.stage, _reference(folder, saved)))
     for saved, stage, reference in graphs:
         why = ""
         try:
             told = reference.with_suffix(".json")
-            why = eager_difference(saved, reference)
+            why = eager_difference(saved, reference, server)
             why = why or compiled_difference(saved, server, json.loads(told.read_text()) if told.exists() else None, imports)
         except GraphdbgError as error:
             why = f"refused: {error}"
         except Exception as error:  # noqa: BLE001  a row that says so
             why = f"{type(error).__name__}: {error}"
         yield {"row": name, "stage": stage, "id": saved.local_id if stage != API else stage, "why": why}
+
+
+def _reference(folder: Path, saved: SavedGraph) -> Path:
+    rank = "" if saved.rank is None else f"rank{saved.rank}"
+    return folder / REFERENCES / rank / f"{saved.local_id.replace('/', '-')}.pt"
 
 
 def main(folder: Path, names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import capture_hops as hops
 import capture_models as models
+import capture_ranks as ranks
 import capture_shapes as shapes
 import capture_values as values
 import torch
@@ -38,7 +39,7 @@ class Program:
     mode: str = INFER
     dynamic: bool | None = None
     imports: str = ""
-    eager: bool = False
+    ranks: int = 1
 
     @property
     def api(self) -> bool:
@@ -79,6 +80,7 @@ def total(made: Any) -> torch.Tensor:
 
 
 HOP, SYMBOLS, RANDOM, NUMBERS, VIEWS = "higher-order op", "symbols", "random", "value kinds", "views and writes"
+GROUPS = "process groups"
 MODEL, TRANSFORM, CUSTOM, API = "model", "transform", "custom op", "captured by function"
 OPS = "capture_hops"
 
@@ -132,7 +134,7 @@ ROWS = [
     Program("views_returned", VIEWS, values.views_returned),
     Program("aliased_output", VIEWS, values.aliased_output),
     Program("input_written", VIEWS, values.input_written),
-    Program("input_transposed", VIEWS, values.input_transposed),
+    Program("metadata_written", VIEWS, values.metadata_written),
     Program("transformer", MODEL, models.transformer, TRAIN),
     Program("convnet", MODEL, models.convnet, TRAIN),
     Program("lstm", MODEL, models.lstm, TRAIN),
@@ -156,6 +158,12 @@ ROWS = [
     Program("vmap", TRANSFORM, models.vmap),
     Program("func_grad", TRANSFORM, models.func_grad),
     Program("func_jvp", TRANSFORM, models.func_jvp),
+    Program("collectives", GROUPS, ranks.collectives),
+    Program("collectives_two_ranks", GROUPS, ranks.collectives, ranks=2),
+    Program("subgroups_two_ranks", GROUPS, ranks.subgroups, ranks=2),
+    Program("reduced_in_place", GROUPS, ranks.reduced_in_place),
+    Program("collectives_training", GROUPS, ranks.training, TRAIN),
+    Program("dtensor_two_ranks", GROUPS, ranks.dtensor, ranks=2),
     Program("joint_graph", API, models.transformer, "joint_graph"),
     Program("joint_graph_dynamic", API, models.einsum, "joint_graph", dynamic=True),
     Program("inference_graph", API, models.convnet, "inference_graph"),

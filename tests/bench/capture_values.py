@@ -27,8 +27,8 @@ def bernoulli() -> Made:
 
 
 def randperm() -> Made:
-    """A random order of rows."""
-    return lambda x: x[torch.randperm(6)].cumsum(0), (torch.randn(6, 2),)
+    """A random order, beside random numbers."""
+    return lambda x: x.cumsum(0) * torch.randperm(6)[:, None] + torch.rand(6, 2), (torch.randn(6, 2),)
 
 
 def quantised_ops() -> Made:
@@ -139,12 +139,14 @@ def input_written() -> Made:
     return f, (torch.randn(3, 4), torch.randn(3, 4))
 
 
-def input_transposed() -> Made:
-    """An input whose metadata is changed in place."""
+def metadata_written() -> Made:
+    """A tensor whose sizes are changed in place, after its values were."""
 
     def f(x: Tensor) -> Tensor:
-        x.t_()
-        return x.relu()
+        y = x.mul_(3).clone()
+        y.t_()
+        y.unsqueeze_(0)
+        return y.relu() + 1
 
     return f, (torch.randn(3, 4),)
 

@@ -200,7 +200,7 @@ def _show_all(rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in ranked:
         fidelity = str(row["fidelity"] or "-").splitlines()[0]
         emit(
-            f"{row['id']:<{width}}  {row['seconds']:6.2f} s  {row['verdict'].splitlines()[0]}  [fidelity: {fidelity}]",
+            f"{row['id']:<{width}}  {row['seconds'] or 0.0:6.2f} s  {row['verdict'].splitlines()[0]}  [fidelity: {fidelity}]",
             as_json=False,
         )
         if found := sentence(row["rung"], row["nan"], row["eager_nan"]):
