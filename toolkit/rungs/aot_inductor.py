@@ -1,7 +1,8 @@
 """`aot_inductor`: Inductor's code as one shared library in C++, loaded and run, for graphs of every stage.
 
 Forward and backward graphs are compiled ahead of time each on its own, Dynamo's through AOTAutograd into two libraries, by the
-stages of `compile_fx`. Takes tensors alone, on the CPU: a graph with sizes among its inputs or results, or on a GPU, is skipped.
+stages of `compile_fx`. Takes tensors alone: a graph with sizes among its inputs or results is skipped. On CUDA only
+Dynamo's graphs are taken: where a half enters on its own, torch's settings that keep its kernels' binaries are not made.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ class AotInductor(Inductor):
         return super().unavailable(spec) or _torch.lacks_aot_inductor()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        moved = spec.device is not None and torch.device(spec.device).type != "cpu"
-        if moved or any(value.device.type != "cpu" for value in _tensors(gm)):
-            return "one graph ahead of time is built for the CPU only: loading such a library of a GPU crashed in torch 2.11"
+        types = {value.device.type for value in _tensors(gm)}
+        if spec.device is not None:
+            types.add(torch.device(spec.device).type)
+        if others := types - {"cpu", "cuda"}:
+            return f"one graph ahead of time is built for the CPU and CUDA, not for {', '.join(sorted(others))}"
+        if "cuda" in types and spec.stage not in ("dynamo", "pre_grad"):
+            return "one graph ahead of time is built for CUDA from Dynamo's graphs only"
         if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):

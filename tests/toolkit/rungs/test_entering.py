@@ -134,3 +134,8 @@ def test_ahead_of_time(recorded: Path, graph: str, ran: Counter[str]) -> None:
 @pytest.mark.parametrize("graph", ENTERS)
 def test_with_cuda_graphs(recorded_gpu: Path, graph: str, ran: Counter[str]) -> None:
     check(recorded_gpu, graph, "inductor_cudagraphs", ran)
+
+
+@pytest.mark.gpu
+def test_ahead_of_time_on_a_gpu(recorded_gpu: Path, ran: Counter[str]) -> None:
+    check(recorded_gpu, f"{TRAINING}/dynamo", "aot_inductor", ran)
