@@ -28,10 +28,10 @@ from .stories import FORWARD, key, play, shown, until
 
 WRONG = {"kind": "accuracy", "stage": "compare", "size": 0.03}
 RUNGS = [
-    {"event": "start", "rungs": ["eager", "triton_interpret", "inductor"]},
+    {"event": "start", "rungs": ["eager", "lazy", "inductor"]},
     {"event": "running", "rung": "eager"},
     {"event": "rung", "rung": "eager", "verdict": "ok", "error": 1e-7, "eager_error": 1e-7, "seconds": 0.1, "peak_bytes": 9999},
-    {"event": "rung", "rung": "triton_interpret", "verdict": "skipped", "reason": "not built yet"},
+    {"event": "rung", "rung": "lazy", "verdict": "skipped", "reason": "no kernel: sin"},
     {"event": "running", "rung": "inductor"},
     "WAIT",
     {"event": "rung", "rung": "inductor", "verdict": "wrong", "error": 0.03, "eager_error": 1e-7, "signature": WRONG},
@@ -79,7 +79,7 @@ def test_rungs_and_values_fill_as_they_come(commands: dict[str, list[Any]]) -> N
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await key(app, "enter", lambda: replay.ladder.running == "inductor")
         await until(pilot, lambda: "▶ runs ..." in shown(app) and "1 running" in shown(app), "the rung that runs")
-        assert "because not built yet" in shown(app)
+        assert "because no kernel: sin" in shown(app)
         assert replay.can("replay.stop")
         Path("go").touch()
         await until(pilot, lambda: not replay.slots["triage"].runs, "the end of the ladder")

@@ -17,7 +17,10 @@ import torch._higher_order_ops.auto_functionalize  # registers what stands for o
 import torch._prims.rng_prims  # registers the operators of random state; no public module does (2.13.0)
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # no public fake tensors (2.13.0)
-from torch.utils._python_dispatch import _disable_current_modes  # TorchScript folds constants outside of modes (2.13.0)
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,  # documented, but in no public module (2.13.0)
+    _disable_current_modes,  # TorchScript folds constants outside of modes (2.13.0)
+)
 
 from ...dumps.errors import EnvironmentLackError
 
@@ -188,8 +191,11 @@ outside_modes = _disable_current_modes
 """Real tensors in the midst of a compile, whose fake mode would swallow them. Not public (2.13.0)."""
 
 
-DispatchMode = torch.utils._python_dispatch.TorchDispatchMode
-"""The base of modes that see each ATen operator; its documentation is public, its module is not (2.13.0)."""
+DispatchMode = TorchDispatchMode
+"""The base of modes that see each operator; its documentation is public, its module is not (2.13.0)."""
+
+_c: Any = torch._C
+_functional: Any = torch
 
 
 def start_lazy() -> torch.device:
@@ -198,11 +204,11 @@ def start_lazy() -> torch.device:
     torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that is told
     by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
     """
-    if not hasattr(torch._C, "_lazy_ts_backend"):
+    if not hasattr(_c, "_lazy_ts_backend"):
         raise EnvironmentLackError("this torch has no lazy tensors", "it was built without the lazy TorchScript backend")
     if not _lazy_started:
         try:
-            torch._C._lazy_ts_backend._init()
+            _c._lazy_ts_backend._init()
         except RuntimeError as error:
             if "multiple backend fallbacks" not in str(error):
                 raise
@@ -215,18 +221,19 @@ _lazy_started: list[bool] = []
 
 def lazy_fallbacks() -> dict[str, int]:
     """Operator -> how often it had no lazy kernel, in this process; counters named aten::... are those (2.13.0)."""
-    lazy = torch._C._lazy
+    lazy = _c._lazy
     return {name: lazy._counter_value(name) for name in lazy._counter_names() if name.startswith("aten::")}
 
 
 def lazy_id(tensor: torch.Tensor) -> int:
     """The number that the lazy backend gives a tensor; the device data of a graph has those of its tensors (2.13.0)."""
-    return torch._C._lazy._get_tensor_id(tensor)
+    return _c._lazy._get_tensor_id(tensor)
 
 
 def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
-    """A lazy tensor that views can be taken of: those are made functional by a wrapper, which factories under a mode lack (2.13.0)."""
-    return tensor if torch._is_functional_tensor(tensor) else torch._to_functional_tensor(tensor)
+    """A lazy tensor that views can be taken of: a wrapper makes those functional, and what factories give under a mode has none.
+    Nothing public wraps one (2.13.0)."""
+    return tensor if _functional._is_functional_tensor(tensor) else _functional._to_functional_tensor(tensor)
 
 
 def extract_lazy(tensors: Sequence[torch.Tensor]) -> tuple[bytes, str, list[int], list[Any]]:
@@ -236,18 +243,18 @@ def extract_lazy(tensors: Sequence[torch.Tensor]) -> tuple[bytes, str, list[int]
     """
     given = list(tensors)
     for tensor in given:
-        if torch._is_functional_tensor(tensor):
-            torch._sync(tensor)
-    ids, values = torch._C._lazy_ts_backend._get_tensors_ts_device_data_node(given)
-    found = torch._C._lazy._get_graph_hash(given), torch._C._lazy._get_tensors_text(given)
-    torch._C._lazy._sync_multi(given, [])
+        if _functional._is_functional_tensor(tensor):
+            _functional._sync(tensor)
+    ids, values = _c._lazy_ts_backend._get_tensors_ts_device_data_node(given)
+    found = _c._lazy._get_graph_hash(given), _c._lazy._get_tensors_text(given)
+    _c._lazy._sync_multi(given, [])
     return *found, list(ids), list(values)
 
 
 def run_lazy(graph_hash: bytes, values: Sequence[Any]) -> list[torch.Tensor] | None:
     """Runs a compiled graph; None when torch has it no longer (it keeps a number of them). Nothing public runs one (2.13.0)."""
     try:
-        return torch._C._lazy_ts_backend._run_cached_graph(graph_hash, list(values))
+        return _c._lazy_ts_backend._run_cached_graph(graph_hash, list(values))
     except RuntimeError as error:
         if "computation by hash" not in str(error):
             raise
@@ -271,7 +278,7 @@ def fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
         with mode:
             if storage not in storages:
                 storages[storage] = torch.empty(size_bytes, dtype=torch.uint8)
-            whole = size_bytes - size_bytes % value.element_size()
-            return storages[storage][:whole].view(value.dtype).as_strided(value.shape, value.stride(), value.storage_offset())
+            whole = storages[storage][: size_bytes - size_bytes % value.element_size()].view(value.dtype)
+            return whole.as_strided(value.shape, value.stride(), value.storage_offset())
 
     return mode, [fake(value) for value in values]

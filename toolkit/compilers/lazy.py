@@ -36,7 +36,7 @@ _lock = threading.RLock()
 
 
 class LazyGraph:
-    """A compiled graph: boxed. `extractions` has one entry for each geometry of the inputs so far; `refused` says why there are none."""
+    """A compiled graph, boxed. `extractions` has one entry for each geometry of the inputs; `refused` says why there are none."""
 
     def __init__(self, fx_g: fx.GraphModule, name: Label, folder: Path | None, *, as_it_is: bool) -> None:
         self.__wrapped__ = fx_g
@@ -96,7 +96,8 @@ class LazyGraph:
                 self.refused = error
                 self.extractions = {}
                 if self.as_it_is:
-                    warnings.warn(f"graphdbg: {self.name} runs as it is, not through the lazy backend: {error.why}", stacklevel=2)
+                    text = f"{self.name} runs as it is, not through the lazy backend: {error.why}"
+                    warnings.warn(f"graphdbg: {text}", stacklevel=2)
                 return None
             while len(self.extractions) >= KEPT:
                 del self.extractions[next(iter(self.extractions))]
@@ -109,8 +110,8 @@ class LazyGraph:
 def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.PathLike[str] | None = None) -> LazyGraph:
     """Extracts the graph now; where sizes or numbers are symbolic, when it is called, for each of them.
 
-    Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError (a GraphdbgError),
-    now or in the call.
+    Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError, which is a
+    GraphdbgError, now or in the call.
     """
     made = LazyGraph(fx_g, label(fx_g), Path(folder) if folder is not None else None, as_it_is=False)
     _extract_now(made, inps)

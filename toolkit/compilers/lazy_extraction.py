@@ -1,7 +1,8 @@
 """One graph as the lazy TorchScript backend compiled it, for inputs of one geometry: `extract`, then call it with real inputs.
 
-Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is kept. In-place
-updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor twice, the strides.
+Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is kept.
+In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor twice, the
+strides. Must not be called with inputs of another geometry.
 
 >>> extraction = extract(gm, [x, w], attributes_of(gm))
 >>> extraction.graph_hash, extraction([x, w])
@@ -17,12 +18,13 @@ import torch
 from torch import fx
 
 from . import _torch
-from .lazy_tracing import NotExtractedError, Traced, leaves, rebuilt, traced
+from .lazy_tracing import NotExtractedError, Traced, traced
+from .nested import leaves, rebuilt
 
 
 @dataclass(frozen=True)
 class Made:
-    """An output made of `results[place]`, in eager's strides; of `of` it is a view where both are outputs."""
+    """An output made of `results[place]`, in eager's strides."""
 
     place: int
     size: tuple[int, ...]
@@ -80,8 +82,7 @@ class Extraction:
         """What the compiled graph gives, each in memory of its own: a clone is no operation for the lazy backend."""
         if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
             return []
-        values = [given[one].detach() if isinstance(one, int) else one for one in self.sources]
-        values = [value.view(1) if isinstance(one, int) and not value.dim() else value for one, value in zip(self.sources, values, strict=True)]
+        values = [_traced_shape(given[one].detach()) if isinstance(one, int) else one for one in self.sources]
         found = _torch.run_lazy(self.key, values)
         if found is None:
             return None
@@ -103,6 +104,10 @@ class Extraction:
             return found
         laid = torch.empty_strided(wanted.size, wanted.stride, dtype=found.dtype)
         return laid.copy_(found)
+
+
+def _traced_shape(value: torch.Tensor) -> torch.Tensor:
+    return value if value.dim() else value.view(1)
 
 
 def _view(base: torch.Tensor, wanted: View) -> torch.Tensor:
@@ -136,12 +141,14 @@ def _compiled(found: Traced) -> Extraction:
     if not results:
         return Extraction("", "", b"", [], [], outputs, found.eager)
     key, ir, ids, values = _torch.extract_lazy(results)
-    sources = [found.ids.get(one, value) for one, value in zip(ids, values, strict=True)]
+    sources: list[int | torch.Tensor] = [
+        given if (given := found.ids.get(one)) is not None else value for one, value in zip(ids, values, strict=True)
+    ]
     extraction = Extraction(key.hex(), ir, key, sources, updated, outputs, found.eager)
     extraction.container = rebuilt(found.eager, lambda: None)
-    number = _torch.run_lazy(key, values)
-    if number is None or len(number) != len(results):
-        raise NotExtractedError(f"it compiled {len(number or ())} of {len(results)} results, since the others are no computations")
+    compiled = len(_torch.run_lazy(key, values) or ())
+    if compiled != len(results):
+        raise NotExtractedError(f"it compiled {compiled} of {len(results)} results: the others are no computations")
     return extraction
 
 
@@ -175,10 +182,9 @@ def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
         elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
             made.append(View(bases[storage], *geometry, of_output=True))
         else:
-            if value.dtype != fake.dtype or value.shape != fake.shape:
-                raise NotExtractedError(
-                    f"output {number} would be {value.dtype} of {tuple(value.shape)}, and eager gives {fake.dtype} of {tuple(fake.shape)}"
-                )
+            lazy_kind, kind = ((one.dtype, tuple(one.shape)) for one in (value, fake))
+            if lazy_kind != kind:
+                raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
             made.append(Made(place(value), *geometry[:2]))
     return made
 
@@ -192,9 +198,11 @@ def _refuse(value: Any) -> None:
     if not isinstance(value, torch.Tensor):
         return
     if value.layout != torch.strided or value.is_nested or value.is_quantized or value.is_conj() or value.is_neg():
-        raise NotExtractedError("an input is sparse, nested, quantised or a lazy conjugate, which lazy tensors cannot stand for")
+        raise NotExtractedError(
+            "an input is sparse, nested, quantised or a conjugate view: there are no such lazy tensors"
+        )
     if not _torch.is_fake(value) and type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-        raise NotExtractedError(f"an input is a {type(value).__name__}, which lazy tensors cannot stand for")
+        raise NotExtractedError(f"an input is a {type(value).__name__}: there are no such lazy tensors")
     if value.device.type != "cpu":
         raise NotExtractedError(f"an input is on {value.device}, and the lazy TorchScript backend runs on the CPU")
 

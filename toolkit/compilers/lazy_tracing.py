@@ -9,7 +9,7 @@ value of an argument is used: stand-ins full of zeros are traced. The user's ten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,7 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import user_frame
 from ..copying import attribute
 from . import _torch
-
-aten = torch.ops.aten
+from .lazy_device import OnLazyDevice
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,11 @@ class NotExtractedError(GraphdbgError):
 
 @dataclass
 class Traced:
-    """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`. `ids`: lazy tensor
-    id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places that it writes to."""
+    """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`.
+
+    `ids`: lazy tensor id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places that it
+    writes to.
+    """
 
     values: Any
     eager: Any
@@ -112,7 +114,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
         state = _State(dict(zip(names, seen[len(inps) :], strict=True)), watch=True)
         ids = {_torch.lazy_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
         try:
-            with _OnLazyDevice(device):
+            with OnLazyDevice(device):
                 values = _Tracer(gm, state).run(*seen[: len(inps)])
         except _NodeError as error:
             raise _explained(error, state.fallbacks) from error.__cause__
@@ -122,7 +124,8 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
         before, versions = [_memory(fake) for fake in fakes], _versions(fakes)
         try:
             with mode:
-                eager = _Tracer(gm, _State(dict(zip(names, fakes[len(inps) :], strict=True)), watch=False)).run(*fakes[: len(inps)])
+                state = _State(dict(zip(names, fakes[len(inps) :], strict=True)), watch=False)
+                eager = _Tracer(gm, state).run(*fakes[: len(inps)])
         except _NodeError as error:
             raise _explained(error, []) from error.__cause__
     if [_memory(fake) for fake in fakes] != before:
@@ -134,8 +137,8 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
 def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
     """(the tensor whose id stands for an input, what the graph sees of it).
 
-    The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the graph, would be
-    one input: the graph sees a view of a tensor with one element.
+    The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the graph, would
+    be one input: the graph sees a view of a tensor with one element.
     """
     if not isinstance(value, torch.Tensor):
         return value, value
@@ -194,7 +197,8 @@ class _Tracer(fx.Interpreter):
         except Exception as error:  # whatever a kernel raises is why the graph cannot be taken
             raise _NodeError(n) from error
         finally:
-            if self.state.watch and not (n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule)):
+            inner = n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule)
+            if self.state.watch and not inner:  # an inner graph's nodes were counted one by one
                 line, _ = user_frame(n.stack_trace or "")
                 after = _torch.lazy_fallbacks()
                 fell = [op for op, count in after.items() if count > before.get(op, 0)]
@@ -209,68 +213,5 @@ class _Tracer(fx.Interpreter):
         path = f"{self.prefix}{target}."
         if isinstance(module, fx.GraphModule):
             return _Tracer(module, self.state, path).run(*args, **kwargs)
-        held = {name.removeprefix(path): value for name, value in self.state.attributes.items() if name.startswith(path)}
+        held = {name[len(path) :]: value for name, value in self.state.attributes.items() if name.startswith(path)}
         return torch.func.functional_call(module, held, args, kwargs)
-
-
-class _OnLazyDevice(_torch.DispatchMode):
-    """Every tensor is made on the lazy device, whatever device the graph names or leaves out."""
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self.device = device
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-        lists = [value for value in args if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value)]
-        if func is aten.copy.default:
-            return _copied(*args[:2])
-        if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != self.device:
-            return _torch.wrapped_lazy(args[0].to(self.device))
-        names = [name for name, _ in _torch.arguments_of(func)]
-        makes = not given and not lists
-        if "device" in names:
-            place = names.index("device")
-            if place < len(args):
-                args = (*args[:place], self.device, *args[place + 1 :])
-            elif makes or kwargs.get("device") is not None:
-                kwargs["device"] = self.device
-        if kwargs.get("pin_memory"):
-            kwargs["pin_memory"] = False
-        result = func(*(self._moved(value) for value in args), **kwargs)
-        return _torch.wrapped_lazy(result) if makes and isinstance(result, torch.Tensor) and result.device == self.device else result
-
-    def _moved(self, value: Any) -> Any:
-        """A tensor of the CPU that came in by the way (a Python function's own constant) as a lazy one."""
-        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
-            return value.to(self.device)
-        if isinstance(value, (list, tuple)):
-            return type(value)([self._moved(one) for one in value])
-        return value
-
-
-def _copied(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """`copy`, which has no lazy kernel and is what `copy_` becomes, in operators that have one."""
-    if source.dtype != target.dtype:
-        source = aten._to_copy.default(source, dtype=target.dtype)
-    return aten.expand_copy.default(source, target.shape) if source.shape != target.shape else source.clone()
-
-
-def leaves(value: Any) -> list[Any]:
-    """The parts of what a graph returns that are no containers, in order."""
-    if isinstance(value, dict):
-        return [leaf for part in value.values() for leaf in leaves(part)]
-    if isinstance(value, (list, tuple)):
-        return [leaf for part in value for leaf in leaves(part)]
-    return [value]
-
-
-def rebuilt(value: Any, make: Callable[[], Any]) -> Any:
-    """The same containers with `make()` in the place of each leaf, in the order of `leaves`."""
-    if isinstance(value, dict):
-        return {key: rebuilt(part, make) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        parts = [rebuilt(part, make) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else list(parts) if isinstance(value, list) else tuple(parts)
-    return make()

@@ -38,7 +38,9 @@ class Lazy(Rung):
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         devices = {str(value.device) for value in fake_inputs if isinstance(value, torch.Tensor)} - {"cpu"}
         if devices:
-            raise CannotRun(f"the lazy TorchScript backend runs on the CPU, and inputs are on {', '.join(sorted(devices))}")
+            raise CannotRun(
+                f"the lazy TorchScript backend runs on the CPU, and inputs are on {', '.join(sorted(devices))}"
+            )
         try:
             compiled = lazy_compile(gm, fake_inputs)
         except (NotExtractedError, EnvironmentLackError) as error:

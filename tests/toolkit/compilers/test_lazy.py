@@ -22,10 +22,19 @@ from graphdbg.toolkit.compilers.lazy_tracing import NotExtractedError
 
 X, W = torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(-1, 1, 16).reshape(4, 4)
 ONE = torch.ones(())
+CHANNELS_LAST = torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
 
 
 def clones(values: Any) -> list[Any]:
     return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def scaled(values: Any, factor: int) -> list[Any]:
+    """Clones with other numbers where that changes no kind."""
+    return [
+        value * factor if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() else value
+        for value in clones(values)
+    ]
 
 
 def leaves(value: Any) -> list[Any]:
@@ -70,11 +79,12 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a number in memory changed": (lambda n, x: (n.add_(1), x * n), (ONE, X)),
     "a changed truth": (lambda t, u: t.copy_(t | u), (torch.tensor(False), torch.tensor(True))),
     "factories without a device": (lambda x: (torch.full((4,), 2.0) + x, torch.arange(4) + x, torch.ones(4)), (X,)),
-    "factories with one": (lambda x: torch.zeros(4, device="cpu").add_(1) + x.new_ones(4) + torch.zeros_like(x, device="cpu"), (X,)),
+    "factories with one": (lambda x: torch.zeros(4, device="cpu").add_(1) + x.new_ones(4) + torch.ones_like(x), (X,)),
+    "a factory like an argument, with one": (lambda x: torch.zeros_like(x, device="cpu") + x, (X,)),
     "a factory written to through a view": (lambda x: (lambda z: (z.view(2, 2).add_(1), z + x))(torch.zeros(4)), (X,)),
     "a constant": (lambda x: torch.tensor([1.0, 2.0, 3.0, 4.0]) + x, (X,)),
     "no computation": (lambda x: x, (X,)),
-    "channels last": (lambda x: (x.relu(), x.permute(0, 3, 1, 2) + 1), (torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last),)),
+    "channels last": (lambda x: (x.relu(), x.permute(0, 3, 1, 2) + 1), (CHANNELS_LAST,)),
     "a transposed result": (lambda x: (x + 1).t(), (X,)),
     "an expanded argument": (lambda x: x + 1, (torch.ones(1, 4).expand(3, 4),)),
     "nothing in it": (lambda x: x + 1, (torch.empty(0, 3),)),
@@ -91,8 +101,7 @@ def test_results_are_eagers(form: str) -> None:
     gm = fx.symbolic_trace(function) if form == "a number as input" else make_fx(function)(*clones(given))
     compiled = lazy_compile(gm, given)
     for factor in (1, 2):  # what was compiled holds nothing of the values that it was compiled with
-        one, other = ([v * factor if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim() else v for v in clones(given)]
-                      for _ in range(2))  # fmt: skip
+        one, other = scaled(given, factor), scaled(given, factor)
         if form == "an expanded argument":
             one, other = list(given), list(given)
         wanted, got = leaves(gm(*one)), leaves(compiled(other))
@@ -148,6 +157,8 @@ class Whole(fx.Tracer):
 def test_parameters_buffers_and_inner_graphs() -> None:
     torch.manual_seed(0)
     net = Net()
+    ours: Any
+    eager: Any
     ours, eager = (fx.GraphModule(owner, Whole().trace(owner)) for owner in (net, copy.deepcopy(net)))
     assert isinstance(ours.inner, fx.GraphModule)
     compiled = lazy_compile(ours, [X])
@@ -196,7 +207,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
     "shared": (lambda x, y: (x.add_(1), y * 2), [SHARED.view(3, 4), SHARED.view(4, 3)], "shares its memory with another input"),
     "sparse": (lambda x: x * 2, [torch.eye(3).to_sparse()], "an input is sparse"),
     "device": (lambda x: x * 2, [torch.ones(3, device="meta")], "an input is on meta"),
-    "conjugate": (lambda x: x * 2, [torch.ones(3, dtype=torch.complex64).conj()], "lazy conjugate"),
+    "conjugate": (lambda x: x * 2, [torch.ones(3, dtype=torch.complex64).conj()], "conjugate view"),
     "item": (lambda x: x * x.sum().item(), [X], "aten::_local_scalar_dense has no lazy kernel"),
     "nonzero": (lambda x: x.nonzero(), [X], "aten::nonzero has no lazy kernel"),
     "multinomial": (lambda x: x.multinomial(2), [X.sigmoid()], "aten::multinomial has no lazy kernel (node multinomial)"),
@@ -236,7 +247,9 @@ def test_a_graph_that_torch_forgot_is_extracted_again() -> None:
 
 def test_under_aot_function() -> None:
     wide = W.clone().requires_grad_()
-    aot_function(lambda x, w: (x.mm(w) * 2).tanh(), fw_compiler=lazy_compile, bw_compiler=lazy_compile)(X, wide).sum().backward()
+    aot_function(lambda x, w: (x.mm(w) * 2).tanh(), fw_compiler=lazy_compile, bw_compiler=lazy_compile)(
+        X, wide
+    ).sum().backward()
     other = W.clone().requires_grad_()
     (X.mm(other) * 2).tanh().sum().backward()
     torch.testing.assert_close(wide.grad, other.grad)
@@ -255,7 +268,9 @@ def model(wave: bool) -> Callable[..., torch.Tensor]:
 def test_training_under_the_backend(wave: bool, dynamic: bool, tmp_path: Path) -> None:
     torch._dynamo.reset()
     (tmp_path / "0_0-forward.ir.txt").write_text("mine")
-    step = torch.compile(model(wave), backend=backends.graphdbg_lazy, options={"folder": str(tmp_path)}, dynamic=dynamic)
+    step = torch.compile(
+        model(wave), backend=backends.graphdbg_lazy, options={"folder": str(tmp_path)}, dynamic=dynamic
+    )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for rows in (3, 5, 5) if dynamic else (3, 3):
@@ -265,7 +280,9 @@ def test_training_under_the_backend(wave: bool, dynamic: bool, tmp_path: Path) -
             model(wave)(x, eager).square().sum().backward()
             torch.testing.assert_close(ours.grad, eager.grad)
     told = [str(one.message) for one in said if "graphdbg" in str(one.message)]
-    forward = f"graphdbg: 0_0/forward runs as it is, not through the lazy backend: aten::sin has no lazy kernel ({line(3)})"
+    forward = (
+        f"graphdbg: 0_0/forward runs as it is, not through the lazy backend: aten::sin has no lazy kernel ({line(3)})"
+    )
     assert told == ([forward] if wave else [])
     assert (tmp_path / "0_0-forward.ir.txt").read_text() == "mine"
     (saved,) = sorted(tmp_path.glob("0_0-forward.1.ir.txt")) if not wave else [tmp_path / "0_0-backward.ir.txt"]
