@@ -271,6 +271,8 @@ def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
     """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are wanted."""
     if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
         numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
+        if type(fake).__name__ == "FakeScriptObject":  # an input that the graph hands through, a device mesh for instance
+            return isinstance(real, type(fake.real_obj))
         return numbers and not isinstance(real, torch.Tensor) and (dynamic or not _has_symbols(fake))
     if _has_symbols(fake):
         return dynamic and fake.dim() == real.dim() and fake.dtype == real.dtype

@@ -126,7 +126,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     if payload["keep"] and outcome.outputs is not None:
         import torch
 
-        torch.save([one.detach() if isinstance(one, torch.Tensor) else one for one in outcome.outputs], payload["keep"])
+        plain = (int, float, bool, type(None))
+        kept = [
+            one.detach() if isinstance(one, torch.Tensor) else one if isinstance(one, plain) else repr(one)
+            for one in outcome.outputs
+        ]
+        torch.save(kept, payload["keep"])
     outcome.outputs = None
     return msgspec.to_builtins(outcome)
 

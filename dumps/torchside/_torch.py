@@ -35,7 +35,7 @@ HigherOrderOperator = _ops.HigherOrderOperator
 __all__ = [
     "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload",
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
-    "descriptor_module", "disable_current_modes", "higher_order_ops", "int_oo", "is_wrapped", "neg_view",
+    "descriptor_module", "disable_current_modes", "fake_script_object", "higher_order_ops", "int_oo", "is_wrapped", "neg_view",
     "node_source", "op_schemas", "original_assumptions", "per_channel_quantized", "per_tensor_quantized",
     "pytree_keys", "raw_expr", "resolve_process_group", "shapes", "storage_key", "sympy_functions", "tensor_metadata", "triton_kernel",
 ]  # fmt: skip
@@ -104,6 +104,13 @@ def descriptor_module() -> Any:
     except ImportError:
         return object
     return descriptors
+
+
+def fake_script_object(real: Any) -> Any:
+    """What tracing makes of an input that is no tensor and no number; it has no public constructor (2.13.0)."""
+    from torch._library.fake_class_registry import FakeScriptObject
+
+    return FakeScriptObject(object(), type(real).__name__, real)
 
 
 def resolve_process_group(name: str) -> Any:

@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
-from . import groups, leaf_modules, targets
+from . import groups, leaf_modules, opaque, targets
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY
 from .node_meta import MetaReader
@@ -138,6 +138,9 @@ class Decoder:
             node.meta[CARRIED_VALUE] = record.value
             return
         key = "example_value" if body.meta.get("value_key") == "example_value" else "val"
+        if opaque.is_handed_through(body, record):
+            node.meta[key] = opaque.traced()
+            return
         try:
             node.meta[key] = self.values.value(record.value, where)  # pyright: ignore
         except EnvironmentLackError:

@@ -31,7 +31,7 @@ from ..schema import (
     Value,
 )
 from ..tensors import TensorSink
-from . import synth
+from . import opaque, synth
 from ._torch import FakeTensor, disable_current_modes
 from .storages import StorageReader, StorageWriter
 from .symbols import SymbolWriter, is_symbolic
@@ -54,7 +54,11 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     found = numbers(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
-    return [maker.input(node, known.get(node.name)) for node in placeholders]
+    return [
+        opaque.real(known.get(node.name)) if opaque.is_handed_through(record.graph, node)
+        else maker.input(node, known.get(node.name))
+        for node in placeholders
+    ]  # fmt: skip
 
 
 class _Maker:

@@ -260,6 +260,8 @@ class Symbols:
     def _restore(self, saved: dict[str, Arg]) -> None:
         env = self.env
         env._update_version_counter()
+        if env.replacements and hasattr(env, "_replacements_version_counter"):  # else 2.13 leaves every symbol as it is
+            env._replacements_version_counter += 1
         for name in _COUNTERS:
             if isinstance(saved.get(name), int) and hasattr(env, name):
                 setattr(env, name, saved[name])

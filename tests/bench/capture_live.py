@@ -9,6 +9,7 @@ the real inputs of those that run in its place, by name. Run by capture_matrix.p
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -42,7 +43,12 @@ def results_of(gm: fx.GraphModule, inputs: Sequence[Any], *, backward: bool) -> 
     parameters = [one for one in gm.parameters() if one.requires_grad] if backward else []
     done: Execution = execute(lambda own: run_graph(gm, own), given, seed=0, backward=backward, parameters=parameters)
     kept.restore()
-    return done.results(changed_inputs(inputs, done.inputs))
+    return [named(value) for value in done.results(changed_inputs(inputs, done.inputs))]
+
+
+def named(value: Any) -> Any:
+    """A result that can be written to a file: what is no tensor and no plain value is there, and no more is said of it."""
+    return value if isinstance(value, (torch.Tensor, int, float, bool, type(None))) else "an object"
 
 
 class References:
@@ -105,6 +111,7 @@ class References:
             baked: AbstractContextManager[Any] = nullcontext() if stage in FULL_STAGES else torch.no_grad()
             with baked:
                 results = results_of(gm, inputs, backward=stage in FULL_STAGES and grad)
+            torch.save(results, io.BytesIO())  # before the file is there
         except Exception as error:  # a graph that cannot be run by itself is a cell that says so
             self.note(graph, f"the live graph does not run by itself: {type(error).__name__}: {error}")
             return

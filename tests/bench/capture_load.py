@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from capture_live import REFERENCES, results_of
+from capture_live import REFERENCES, named, results_of
 
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import TensorValue
@@ -32,6 +32,9 @@ API = "api"
 
 def eager_difference(saved: SavedGraph, reference: Path, server: ForkServer) -> str:
     """Why the loaded graph does not compute what the live one did; empty where every bit is the same."""
+    case = live_case(saved, seed=0) if saved.rank is None else None
+    if case is None:
+        saved.module(), saved.inputs()  # refuses what cannot be loaded
     told = reference.with_suffix(".txt")
     if told.exists():
         return told.read_text()
@@ -41,13 +44,12 @@ def eager_difference(saved: SavedGraph, reference: Path, server: ForkServer) -> 
     if made:
         return f"no stored value for {', '.join(made)}"
     wanted = torch.load(reference, weights_only=False)
-    if saved.rank is not None:  # it needs the other ranks: all replay together, in processes of the fork server
+    if case is None:  # it needs the other ranks: all replay together, in processes of the fork server
         outcome = replay(saved, "eager", server=server, limit_s=240)
         if not outcome.ok or outcome.outputs is None:
             return f"eager: {outcome.verdict.splitlines()[0]}"
-        found = outcome.outputs
+        found = [named(value) for value in outcome.outputs]
         return _first_difference(wanted[: len(found)], found)
-    case = live_case(saved, seed=0)
     ambient = case.spec.ambient
     with in_force(case.spec):
         backward = case.spec.stage in FULL_STAGES and ambient.grad and not ambient.inference_mode

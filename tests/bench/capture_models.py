@@ -116,7 +116,7 @@ def sorting() -> Made:
     """sort, topk, argmax, unique order of equal values."""
 
     def f(x: Tensor) -> tuple[Any, ...]:
-        return x.sort(-1, stable=True), x.topk(2), x.argmax(1), x.kthvalue(2, 1).values
+        return x.sort(stable=True, dim=-1), x.topk(2), x.argmax(1), x.kthvalue(2, 1).values
 
     return f, (torch.randn(4, 6).round(decimals=1),)
 
@@ -220,7 +220,7 @@ def loss() -> Made:
 
 def interpolated() -> Made:
     """Upsampling, padding and grid operations."""
-    return lambda x: F.pad(F.interpolate(x, scale_factor=2.0, mode="bilinear"), (1, 2), "reflect"), (torch.randn(1, 2, 3, 3),)
+    return lambda x: F.pad(F.interpolate(x, scale_factor=2.0, mode="bilinear"), (1, 2, 1, 1), "reflect"), (torch.randn(1, 2, 3, 3),)
 
 
 def tied_weights() -> Made:
