@@ -71,10 +71,13 @@ def current_node() -> Any:
 
 
 def fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
-    """The sizes of the gradients that an autograd node takes."""
+    """The sizes of the gradients that an autograd node takes; for one that accumulates, those of the parameter, and of the
+    gradient that is there.
+    """
     variable = getattr(node, "variable", None)
     if variable is not None:
-        return (tuple(variable.shape),)
+        there = variable.grad
+        return (tuple(variable.shape), *((tuple(there.shape),) if there is not None else ()))
     return tuple(tuple(item.shape) for item in getattr(node, "_input_metadata", ()))
 
 

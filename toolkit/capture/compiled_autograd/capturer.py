@@ -118,14 +118,14 @@ class Capturer:
         """What `torch.autograd`'s own call into the engine, `original(t_outputs, ...)`, returns."""
         if self._here.busy:  # inside a hook: it belongs to the backward around it
             return original(t_outputs, *args, **kwargs)
-        if t.in_region() or t.user_compiler_on():
-            self.left_out["the script has compiled autograd on itself"] += 1
-            return original(t_outputs, *args, **kwargs)
         with self._gate:  # a capture in another thread would capture this one too
+            own = t.in_region() or t.user_compiler_on()
             alone = self._running == 0
             self._running += 1
-            new = self._new(t_outputs, alone=alone)
+            new = None if own else self._new(t_outputs, alone=alone)
             look = self._look(original, t_outputs, args, kwargs) if new else None
+        if own:
+            self.left_out["the script has compiled autograd on itself"] += 1
         self._here.busy = True
         try:
             if new is None or look is None:

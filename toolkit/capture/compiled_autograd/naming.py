@@ -69,6 +69,8 @@ class Names:
 
     @staticmethod
     def _of(place: Place) -> tuple[str, str, str]:
+        if place.hook.endswith(" drew it"):
+            return "constant", f"random numbers: {place.hook}", "drawn"
         if place.hook:
             return "constant", f"used in {place.hook}", "held"
         if not place.node:

@@ -4,7 +4,8 @@
 A TorchDispatchMode below autograd. Each operator runs once, as it would have run, on the values that were there, and a node is
 written for it. What no node made (weights, saved activations, a tensor that a hook holds) becomes a placeholder at its first use,
 before anything in this backward wrote to it. Holds no tensor: values are found again by weak references. A number read from a
-tensor (`.item()`) is what it was in this run; `fixed` counts those.
+tensor (`.item()`) is what it was in this run, `fixed` counts those; random numbers (a checkpoint draws them
+again, from a state of its own) are inputs.
 
 >>> with Tape(where) as tape:
 ...     loss.backward()
@@ -87,10 +88,16 @@ class Tape(t.TorchDispatchMode):
         return gm
 
     def _write(self, func: Any, given: tuple[Any, Any], made: Any, place: Place) -> None:
+        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
+            for value in t.pytree.tree_leaves(made):
+                if isinstance(value, torch.Tensor):
+                    self._input(value, Place(place.node, f"{_short(func)} drew it"))
+            return
         node = self.graph.create_node("call_function", func, *given, name=place.gradient or _short(func))
         self._describe(node, made, place)
         if isinstance(made, torch.Tensor):
-            self._bind(made, node)
+            if made not in self._nodes:  # what was written in place keeps its node
+                self._bind(made, node)
             if place.accumulates is not None:
                 self.accumulated[place.accumulates] = self._nodes[made]
         elif isinstance(made, (list, tuple)):
@@ -103,9 +110,8 @@ class Tape(t.TorchDispatchMode):
             self.fixed += 1
 
     def _bind(self, value: torch.Tensor, node: fx.Node) -> None:
-        if value not in self._nodes:  # what was written in place keeps its node
-            self._nodes[value] = node
-            self._views[t.view_key(value)] = t.weak_storage(value), node
+        self._nodes[value] = node
+        self._views[t.view_key(value)] = t.weak_storage(value), node
 
     def _found(self, value: torch.Tensor) -> fx.Node | None:
         """The node of a value, or of another tensor object that is the same view of the same memory: each node of autograd

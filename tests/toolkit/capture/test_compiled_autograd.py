@@ -1,0 +1,253 @@
+"""Backwards of programs that compile nothing: nothing changes for the program, and what is recorded says and repeats what ran."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphdbg.toolkit.capture.compiled_autograd import PASSES, capturing, disable, enable, reset
+from graphdbg.toolkit.capture.compiled_autograd import _torch as t
+
+from . import hooked_models
+
+
+def train(maker: Callable[[], hooked_models.Made], steps: int = 2) -> tuple[list[torch.Tensor | None], list[str]]:
+    """Gradients and what the hooks saw, after backwards that accumulate."""
+    torch.manual_seed(0)
+    module, loss_of = maker()
+    log: list[str] = []
+    hooked_models.hook(module, log)
+    for _ in range(steps):
+        torch.manual_seed(1)
+        hooked_models.loss_with_hooks(loss_of(module), log).backward()
+    return [parameter.grad for parameter in module.parameters()], log
+
+
+def same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.dtype == other.dtype and one.stride() == other.stride() and torch.equal(one, other)
+
+
+FAST = ("mlp", "checkpointed", "fan_in")
+
+
+@pytest.mark.parametrize(
+    "maker",
+    [pytest.param(maker, id=maker.__name__, marks=() if maker.__name__ in FAST else pytest.mark.slow) for maker in hooked_models.MODELS],
+)
+def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(maker: Callable[[], hooked_models.Made]) -> None:
+    grads, log = train(maker)
+    with capturing() as captures:
+        watched, seen = train(maker)
+    assert all(same(one, other) for one, other in zip(grads, watched, strict=True))
+    assert seen == log
+    first, second = captures  # the second adds to gradients that are there
+    assert first.uncaptured == second.uncaptured == ""
+    alone, _ = train(maker, steps=1)
+    for backward, wanted in ((first, alone), (second, grads)):
+        with torch.no_grad():
+            outputs = dict(zip(backward.outputs, backward.module(*backward.values), strict=True))
+        assert all(name.endswith(".grad") for name in outputs)
+        outputs.pop("unnamed.grad", None)  # an input of the model that wants a gradient
+        assert len(outputs) == sum(grad is not None for grad in wanted)
+        made = sorted((tuple(value.shape), value.double().sum().item()) for value in outputs.values())
+        assert made == sorted((tuple(value.shape), value.double().sum().item()) for value in wanted if value is not None)
+
+
+def test_every_node_names_its_autograd_node_and_hooks_are_named() -> None:
+    with capturing() as captures:
+        train(hooked_models.mlp, steps=1)
+    calls = [node for node in captures[0].module.graph.nodes if node.op == "call_function"]
+    named = [node for node in calls if not node.meta.get("autograd_node")]
+    assert [node.meta.get("hook", "") for node in named] == [], named
+    names = set(captures[0].nodes.values())
+    for node in calls:
+        name, _, number = node.meta["autograd_node"].rstrip(")").partition(" (NodeCall ")
+        assert captures[0].nodes[int(number)] == name
+    assert {"MulBackward0", "SumBackward0", "SquareBackward", "AddmmBackward0", "ReluBackward0"} <= names
+    hooks = {node.meta["hook"] for node in calls if "hook" in node.meta}
+    assert any("Square.backward" in name for name in hooks)
+    assert any("loss_with_hooks.<locals>.<lambda> (hooked_models.py:" in name for name in hooks)
+
+
+def test_lines_of_the_forward_are_told_under_anomaly_mode() -> None:
+    torch.autograd.set_detect_anomaly(True, check_nan=False)
+    try:
+        with capturing() as captures:
+            train(hooked_models.mlp, steps=1)
+    finally:
+        torch.autograd.set_detect_anomaly(False)
+    lines = {node.name: node.stack_trace for node in captures[0].module.graph.nodes if node.op == "call_function"}
+    assert 'hooked_models.py", line' in lines["threshold_backward"]
+
+
+def test_inputs_are_named_for_what_they_are() -> None:
+    with capturing() as captures:
+        train(hooked_models.mlp)
+    roles = {item.name: (item.role, item.source) for item in captures[1].inputs_described}
+    assert roles["grad_output"][0] == "tangent"
+    assert ("parameter", "2.weight (a view)") in roles.values()
+    assert ("saved", "0.weight.grad") in roles.values()
+    assert any(role == "constant" and "Square.backward" in source for role, source in roles.values())
+    assert captures[0].outputs[-1] in ("0.weight.grad", "0.bias.grad")
+
+
+def test_the_passes_are_seen_and_can_be_left_out() -> None:
+    with capturing() as captures:
+        train(hooked_models.mlp, steps=1)
+    reports = {one.name: one for one in captures[0].passes}
+    assert set(reports) <= {name for name, _ in PASSES}
+    assert reports["accumulate_grad_in_eager_order"].moved > 0
+    with capturing(skip=["accumulate_grad_in_eager_order"]) as skipped:
+        train(hooked_models.mlp, steps=1)
+    assert next(one for one in skipped[0].passes if one.name == "accumulate_grad_in_eager_order").skipped
+
+    def places(graph: Any) -> list[int]:
+        return [index for index, node in enumerate(graph.nodes) if node.target is t.call_accumulate_grad]
+
+    assert captures[0].captured is not None and skipped[0].captured is not None
+    last = len(captures[0].captured.graph.nodes)
+    assert min(places(captures[0].captured.graph)) < min(places(skipped[0].captured.graph)) < last
+
+
+def test_our_accumulate_pass_orders_as_torchs_own() -> None:
+    graphs: list[Any] = []
+
+    class Ends(Exception):
+        pass
+
+    def take(gm: Any) -> Any:
+        graphs.append(gm)
+        raise Ends
+
+    for maker in (hooked_models.mlp, hooked_models.mixture_of_experts):
+        torch.manual_seed(0)
+        module, loss_of = maker()
+        hooked_models.hook(module, [])
+        loss = loss_of(module)
+        with pytest.raises(Ends), enable(take):
+            loss.backward(retain_graph=True)
+        with capturing() as captures:
+            loss.backward()
+        assert captures[0].captured is not None
+        ours = [(node.op, str(node.target)) for node in captures[0].captured.graph.nodes]
+        assert ours == [(node.op, str(node.target)) for node in graphs[-1].graph.nodes], maker.__name__
+
+
+def test_a_backward_is_recorded_once_and_again_for_other_sizes() -> None:
+    net = nn.Linear(3, 2)
+    with capturing() as captures:
+        for rows in (4, 4, 5, 4, 5):
+            net(torch.ones(rows, 3)).sum().backward()
+            net.zero_grad()
+    assert len(captures) == 2
+    assert captures[1].reason == "AddmmBackward0 (NodeCall 2) is fed with [5, 2] instead of [4, 2]"
+
+
+def test_double_backward_inputs_and_grad_are_recorded() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with capturing() as captures:
+        (first,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+    assert torch.equal(second, 6 * x.detach())
+    assert [backward.outputs for backward in captures] == [["output[0]"], ["output[0]"]]
+    with torch.no_grad():
+        assert torch.equal(captures[1].module(*captures[1].values)[0], second)
+
+
+def test_formulas_that_notice_a_mode_are_left_alone() -> None:
+    x = torch.rand(5, requires_grad=True)
+    with capturing() as captures:
+        x.prod().backward()
+    plain = x.grad
+    x.grad = None
+    x.prod().backward()
+    assert captures == [] and same(plain, x.grad)
+
+
+def test_a_failing_hook_fails_as_it_would_and_what_ran_is_recorded() -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+
+    def fails(grad: torch.Tensor) -> None:
+        raise ValueError("the hook's own")
+
+    next(net.parameters()).register_hook(fails)
+    with pytest.raises(ValueError, match="the hook's own"), capturing() as captures:
+        net(torch.ones(2, 3)).sum().backward()
+    (backward,) = captures
+    assert isinstance(backward.error, ValueError)
+    assert "2.weight.grad" in backward.outputs and "0.weight.grad" not in backward.outputs
+
+
+def test_two_threads_get_their_own_gradients() -> None:
+    grads: dict[int, torch.Tensor] = {}
+
+    def work(index: int) -> None:
+        net = nn.Linear(4, 4, bias=False)
+        nn.init.constant_(net.weight, index)
+        for _ in range(5):
+            net.zero_grad()
+            net(torch.full((2, 4), float(index))).pow(2).sum().backward()
+        grads[index] = net.weight.grad  # type: ignore[assignment]
+
+    with capturing():
+        threads = [threading.Thread(target=work, args=(index,)) for index in (1, 2, 3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    watched = dict(grads)
+    for index in (1, 2, 3):
+        work(index)
+        assert torch.allclose(watched[index], grads[index])
+
+
+def test_contexts_restore_what_was_there() -> None:
+    ran: list[str] = []
+
+    def compiler(name: str) -> Callable[[Any], Any]:
+        return lambda gm: (ran.append(name), gm)[1]
+
+    def backward(depth: int) -> None:
+        x = torch.ones(3, requires_grad=True)
+        for _ in range(depth):  # torch's cache asks for the structure, not for the compiler
+            x = x * 2
+        x.sum().backward()
+
+    reset()
+    with enable(compiler("outer"), dynamic=False):
+        backward(3)
+        with disable():
+            backward(4)
+            assert not t.user_compiler_on()
+            with enable(compiler("inner"), dynamic=False):
+                backward(5)
+        assert t.user_compiler_on()
+        backward(6)
+    assert ran == ["outer", "inner", "outer"]
+    assert not t.user_compiler_on() and t.set_compiler(None, False) == (None, False)
+    backward(7)
+    assert len(ran) == 3
+    reset()
+
+
+def test_a_captured_backward_is_a_case(tmp_path: Any) -> None:
+    import graphdbg
+
+    with capturing() as captures:
+        train(hooked_models.mlp, steps=1)
+    saved = graphdbg.load_graph(captures[0].save(tmp_path / "case"))
+    assert saved.stage == "compiled_autograd"
+    loaded = saved.module()
+    assert [node.meta.get("autograd_node") for node in loaded.graph.nodes] == [
+        node.meta.get("autograd_node") for node in captures[0].module.graph.nodes
+    ]
+    with torch.no_grad():
+        outputs = loaded(*saved.inputs(seed=0))
+        assert all(map(torch.equal, outputs, captures[0].module(*captures[0].values)))
