@@ -62,6 +62,7 @@ class Extraction:
     """(result, the input that it is copied back to)."""
     outputs: list[Made | View | Plain]
     container: Any
+    """The lists, tuples and dictionaries that the outputs come back in."""
 
     def __call__(self, given: Sequence[Any]) -> tuple[bool, Any]:
         """(True, what the graph returns); (False, None) when torch has forgotten the graph. `given`: inputs, then attributes."""
@@ -119,10 +120,11 @@ def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch
     given = [*inps, *attributes.values()]
     for value in given:
         _refuse(value)
-    found = traced(gm, inps, attributes)
-    _refuse_shared(given, found.changed)
-    with torch.inference_mode(False), torch.no_grad(), _torch.outside_modes():
-        return _compiled(found)
+    with torch.random.fork_rng(devices=[]):  # the stand-ins are computed with, too
+        found = traced(gm, inps, attributes)
+        _refuse_shared(given, found.changed)
+        with torch.inference_mode(False), torch.no_grad(), _torch.outside_modes():
+            return _compiled(found)
 
 
 def _compiled(found: Traced) -> Extraction:
@@ -137,19 +139,20 @@ def _compiled(found: Traced) -> Extraction:
         return places[number]
 
     updated = [(place(found.lazies[one]), one) for one in found.changed]
-    outputs = _outputs(found, place)
+    outputs, container = _outputs(found, place), rebuilt(found.eager, lambda: None)
     if not results:
-        return Extraction("", "", b"", [], [], outputs, found.eager)
-    key, ir, ids, values = _torch.extract_lazy(results)
+        return Extraction("", "", b"", [], [], outputs, container)
+    try:
+        key, ir, ids, values = _torch.extract_lazy(results)
+        compiled = len(_torch.run_lazy(key, values) or ())
+    except RuntimeError as error:
+        raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
+    if compiled != len(results):
+        raise NotExtractedError(f"it compiled {compiled} of {len(results)} results: the others are no computations")
     sources: list[int | torch.Tensor] = [
         given if (given := found.ids.get(one)) is not None else value for one, value in zip(ids, values, strict=True)
     ]
-    extraction = Extraction(key.hex(), ir, key, sources, updated, outputs, found.eager)
-    extraction.container = rebuilt(found.eager, lambda: None)
-    compiled = len(_torch.run_lazy(key, values) or ())
-    if compiled != len(results):
-        raise NotExtractedError(f"it compiled {compiled} of {len(results)} results: the others are no computations")
-    return extraction
+    return Extraction(key.hex(), ir, key, sources, updated, outputs, container)
 
 
 def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:

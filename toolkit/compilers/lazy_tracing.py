@@ -142,8 +142,11 @@ def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
     """
     if not isinstance(value, torch.Tensor):
         return value, value
-    stand_in = torch.zeros(value.shape if value.dim() else (1,), dtype=value.dtype)
-    lazy = _torch.wrapped_lazy(stand_in.to(device))
+    try:
+        stand_in = torch.zeros(value.shape if value.dim() else (1,), dtype=value.dtype)
+        lazy = _torch.wrapped_lazy(stand_in.to(device))
+    except (RuntimeError, NotImplementedError) as error:
+        raise NotExtractedError(f"an input of {value.dtype} cannot be a lazy tensor: {error}") from error
     return lazy, lazy if value.dim() else lazy.view(())
 
 

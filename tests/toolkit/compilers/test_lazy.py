@@ -126,7 +126,9 @@ def test_an_argument_comes_back_as_itself() -> None:
 def test_random_numbers_are_drawn_in_each_run_as_by_eager(draw: Callable[..., Any]) -> None:
     given = X.sigmoid()
     gm = make_fx(draw)(given)
+    before = torch.get_rng_state()
     compiled = lazy_compile(gm, [given])
+    assert torch.equal(torch.get_rng_state(), before)
     for seed in (1, 2):
         torch.manual_seed(seed)
         wanted = gm(given)
