@@ -27,6 +27,11 @@ def test_a_graph_that_extracts_is_judged() -> None:
     assert outcome.verdict == "ok"
 
 
+def test_a_captured_backward_writes_gradients_in_place() -> None:
+    gm = make_fx(lambda old, x, w: [old.add_(x.t().mm(w[:3])), w.t()])(W.clone(), X, W)
+    assert judge(gm, [W, X, W + 1], ReplaySpec("compiled_autograd"), "lazy").verdict == "ok"
+
+
 def test_with_symbolic_sizes() -> None:
     gm = make_fx(lambda x, w: [x.mm(w).relu(), x.shape[0] * 2], tracing_mode="symbolic")(X, W)
     assert judge(gm, [X, W], INFERENCE, "lazy").verdict == "ok"
@@ -56,7 +61,7 @@ def test_an_operator_without_a_kernel_is_a_reason_with_its_line() -> None:
 
 def test_stages_and_devices_that_it_does_not_take() -> None:
     lazy = rung("lazy")
-    for stage in ("dynamo", "pre_grad", "compiled_autograd"):
+    for stage in ("dynamo", "pre_grad"):
         assert "AOTAutograd" in (lazy.unavailable(ReplaySpec(stage)) or "")
     with pytest.raises(CannotRun, match="runs on the CPU, and inputs are on meta"):
         lazy.build(fx.symbolic_trace(lambda x: x.relu()), [X.to("meta")], INFERENCE)
