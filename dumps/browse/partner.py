@@ -34,7 +34,7 @@ _LIGHT = frozenset({
     "getitem", "view", "_unsafe_view", "reshape", "permute", "t", "transpose", "expand", "squeeze", "unsqueeze", "slice",
     "select", "alias", "clone", "as_strided",
 })  # fmt: skip
-_NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "it is the backward of several graphs at once"}
+_NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "no graph of its forward was recorded"}
 
 
 @dataclass(frozen=True)

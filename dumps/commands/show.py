@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .. import statistics
+from ..browse import captured_backward
 from ..browse.recorded import Recorded
 from ..browse.roles import OutputRole, inputs_of, outputs_of
 from ..errors import UnreadableError, UsageError
@@ -95,6 +96,8 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     roles, outputs = _roles(saved)
     if as_json:
         nodes = [_node(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()]
+        if saved.stage == "compiled_autograd":
+            captured_backward.extend(nodes, saved.record)
         told = [{"index": one.index, "name": one.name, "kind": one.kind, "of": one.of} for one in outputs]
         emit({**_head(saved), "nodes": nodes, **({"outputs": told} if told else {})}, as_json=True)
         return
@@ -106,7 +109,14 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
         Column("inputs", expendable=2), Column("dtype"), Column("shape"), Column("stride", expendable=1),
         Column("line", style="green"), Column("code", style="dim", expendable=3),
     ]  # fmt: skip
-    text = render(columns, [_cells(row, table, roles) for row in table.rows()], terminal=on_terminal())
+    rows = [_cells(row, table, roles) for row in table.rows()]
+    if saved.stage == "compiled_autograd":
+        told = captured_backward.origins(saved.record)
+        columns.append(Column("autograd node, hook", expendable=0))
+        rows = [(*cells, one_line(told.get(cells[1], ""), 100)) for cells in rows]
+        for line in captured_backward.sentences(saved.record):
+            say(line)
+    text = render(columns, rows, terminal=on_terminal())
     if outputs:
         columns = [Column("output", right=True, style="dim"), Column("node", style="bold"), Column("what it is")]
         cells = [(str(one.index), one.name, one.text()) for one in outputs]
@@ -119,6 +129,8 @@ def _roles(saved: SavedGraph) -> tuple[dict[str, str], list[OutputRole]]:
     recorded = Recorded(saved)
     last = saved.table.name[-1] if len(saved.table) else ""
     try:
+        if saved.stage == "compiled_autograd":
+            return inputs_of(recorded), captured_backward.outputs(saved.record)
         return inputs_of(recorded), outputs_of(recorded, last)
     except UnreadableError as error:
         say(f"what inputs and outputs are for is not shown: {one_line(str(error), 200)}")

@@ -25,7 +25,8 @@ from .arguments import ArgumentReader, ArgumentWriter
 
 KEPT = words(
     """
-    MODULE_TYPE autograd_node hook _allow_mixed_dtype_folding _numeric_debug_handle ac_graph_id autograd_backward bucketing_sources_key
+    autograd_node hook MODULE_TYPE
+    _allow_mixed_dtype_folding _numeric_debug_handle ac_graph_id autograd_backward bucketing_sources_key
     bw_donated_idxs cpu_offload_reload_node cudagraph_annotation custom dequant_type dislike_padding
     dynamo_flat_name_to_original_fqn eager_input_vals has_backward_hook has_frozen_params inductor_realize_to_strides
     is_backward is_functional_regenerated is_gradient_acc is_wrapped kpack low_precision_pointwise_barrier

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from ...dumps.browse.partner import JOINT, graph_of
 from ...dumps.browse.short import shorten
-from . import LARGE, nodes, overview, plan
+from ...dumps.errors import UsageError
+from . import LARGE, autograd_forward, nodes, overview, plan
 from .families import heaviest
 from .model import Cluster, Edge, View
 from .nodes import Part
@@ -46,11 +47,22 @@ def of(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
     """
     if saved.stage in JOINT:
         return halves(of_saved(saved))
+    if saved.stage == "compiled_autograd":
+        return _with_its_autograd_nodes(saved)
     other = graph_of(saved)
     pair = {saved.stage: of_saved(saved), other.stage: of_saved(other)}
     forward = next(graph for stage, graph in pair.items() if "forward" in stage)
     backward = next(graph for stage, graph in pair.items() if "backward" in stage)
     return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), links(forward, backward)
+
+
+def _with_its_autograd_nodes(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
+    backward = of_saved(saved)
+    forward, found = autograd_forward.of(saved.record, backward)
+    if not forward.nodes:
+        why = "it was not noted when the backward was captured"
+        raise UsageError(f"{saved.id} has no forward beside it", why, "draw it alone")
+    return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), found
 
 
 def halves(joint: DrawnGraph) -> tuple[Side, Side, list[Link]]:

@@ -169,6 +169,7 @@ def _facts(backward: Backward) -> dict[str, Any]:
     return {
         "outputs": backward.outputs,
         "autograd_nodes": len(backward.nodes),
+        "forward": [list(row) for row in backward.forward],
         "passes": [
             {"name": one.name, "nodes": one.nodes, "moved": one.moved, "removed": one.removed} for one in backward.passes
         ],

@@ -34,13 +34,11 @@ def same(one: Any, other: Any) -> bool:
     return one.dtype == other.dtype and one.stride() == other.stride() and torch.equal(one, other)
 
 
-FAST = ("mlp", "checkpointed", "fan_in")
+FAST = (hooked_models.mlp, hooked_models.checkpointed, hooked_models.fan_in)
+HOOKED = [pytest.param(maker, id=maker.__name__, marks=() if maker in FAST else pytest.mark.slow) for maker in hooked_models.MODELS]
 
 
-@pytest.mark.parametrize(
-    "maker",
-    [pytest.param(maker, id=maker.__name__, marks=() if maker.__name__ in FAST else pytest.mark.slow) for maker in hooked_models.MODELS],
-)
+@pytest.mark.parametrize("maker", HOOKED)
 def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(maker: Callable[[], hooked_models.Made]) -> None:
     grads, log = train(maker)
     with capturing() as captures:

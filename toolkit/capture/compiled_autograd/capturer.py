@@ -31,7 +31,7 @@ from .contexts import enable
 from .instance import Told, watched
 from .naming import Names
 from .passes import PassReport
-from .places import Places, agrees, roots_of, shape_of, walk
+from .places import Places, agrees, forward_of, roots_of, shape_of, walk
 from .tape import Tape
 
 MAX_SIZES = 4
@@ -43,7 +43,8 @@ class Backward:
     """One recorded backward. `module` is a flat ATen graph; `values` are its inputs before it ran, in placeholder order, None
     where they were not kept; `outputs` says of what each output is the gradient.
 
-    `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by number;
+    `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by number,
+    `forward` the forward as they tell it (`places.forward_of`);
     `reason` says why it was recorded again; `fixed` counts numbers that were read from tensors; `error` is what the backward
     raised.
     """
@@ -54,6 +55,7 @@ class Backward:
     values: list[Any]
     outputs: list[str]
     nodes: dict[int, str]
+    forward: list[tuple[str, int, list[int], list[int]]]
     passes: list[PassReport]
     captured: torch.fx.GraphModule | None
     uncaptured: str = ""
@@ -214,7 +216,7 @@ class Capturer:
             else:
                 self.made(Backward(
                     number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources,
-                    told.nodes, told.passes, look.graph, look.why_not, reason, tape.fixed, error,
+                    told.nodes, forward_of(order, names.source), told.passes, look.graph, look.why_not, reason, tape.fixed, error,
                 ))  # fmt: skip
 
 

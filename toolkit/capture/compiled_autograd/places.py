@@ -116,6 +116,20 @@ def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return tuple(structure), tuple(sizes)
 
 
+def forward_of(order: Sequence[Any], called: Callable[[Any], str]) -> list[tuple[str, int, list[int], list[int]]]:
+    """The forward as its autograd nodes tell it, in its order: (operator or parameter, number, numbers of what it was made from,
+    sizes of its result). A parameter is made from nothing.
+    """
+    numbers = {node: number for number, node in enumerate(order) if node is not None}
+    rows: list[tuple[str, int, list[int], list[int]]] = []
+    for node, number in reversed(numbers.items()):
+        variable = getattr(node, "variable", None)
+        name = called(variable) if variable is not None else re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+        made_from = [numbers[other] for other, _ in node.next_functions if other in numbers]
+        rows.append((name, number, made_from, list(next(iter(t.fed_sizes(node)), ()))))
+    return rows
+
+
 def forward_lines(node: Any) -> str:
     """The user's lines of the forward that made an autograd node, as anomaly mode keeps them; empty without it."""
     kept = getattr(node, "metadata", None) or {}
