@@ -208,11 +208,15 @@ _RULES = (
 )
 
 
+_BENCHMARK = "\ndef get_args():"
+"""From here on a Python wrapper says how to run it on made up inputs; nothing in the program does."""
+
+
 def code_lines(text: str) -> list[str]:
-    """Generated code without comments, provenance, hashes, paths and addresses; kernels are numbered in order of appearance."""
+    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels are numbered in order of appearance."""
     kernels: dict[str, str] = {}
     lines = []
-    for line in text.splitlines():
+    for line in text.partition(_BENCHMARK)[0].splitlines():
         bare = line.strip()
         if not bare or bare.startswith("//") or (bare.startswith("#") and not _CPP_DIRECTIVE.match(line)):
             continue

@@ -31,7 +31,7 @@ from ..schema import (
     Value,
 )
 from ..tensors import TensorSink
-from . import opaque, synth
+from . import opaque, sparse, synth
 from ._torch import FakeTensor, disable_current_modes
 from .storages import StorageReader, StorageWriter
 from .symbols import SymbolWriter, is_symbolic
@@ -174,7 +174,9 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         if policy in WHOLE or not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_quantized):
             item.stored = storages.store(value)
             return item
-    if is_parameter:
+    if policy in WHOLE and value.layout is not torch.strided and sparse.packable(value):
+        item.stored = storages.store(value)
+    elif is_parameter:
         item.stored = StoredTensor(storage="", value=item.value, parameter=True)
     return item
 

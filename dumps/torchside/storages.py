@@ -18,6 +18,7 @@ import torch
 from ..errors import EnvironmentLackError, UnreadableError
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
+from . import sparse
 from ._torch import (
     FakeTensor,
     disable_current_modes,
@@ -41,7 +42,7 @@ class StorageWriter:
         self._alive: list[Any] = []
 
     def store(self, tensor: torch.Tensor) -> StoredTensor:
-        """The record of a plain tensor; its bytes go to the sink unless it has none (fake, meta, sparse) or the sink declines."""
+        """The record of a plain tensor; its bytes go to the sink unless it has none (fake, meta) or the sink declines."""
         return StoredTensor(
             storage=self._put(tensor),
             value=self.values.tensor(tensor, whole_storage=tensor.layout is torch.strided),
@@ -49,8 +50,14 @@ class StorageWriter:
         )
 
     def _put(self, tensor: torch.Tensor) -> str:
-        if self.sink is None or isinstance(tensor, FakeTensor) or tensor.is_meta or tensor.layout is not torch.strided:
+        if self.sink is None or isinstance(tensor, FakeTensor) or tensor.is_meta:
             return ""
+        if tensor.layout is not torch.strided:
+            if not sparse.packable(tensor):
+                return ""
+            with disable_current_modes():
+                bytes_of = sparse.packed(tensor).untyped_storage()
+                return self.sink.put(storage_bytes(bytes_of)) if self.sink.accepts(bytes_of.nbytes()) else ""
         key = storage_key(tensor)
         if key not in self._names:
             with disable_current_modes():
@@ -111,6 +118,8 @@ class StorageReader:
             raise UnreadableError(where, "there is no folder of tensors to read it from")
         value = stored.value
         dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
+        if value.layout != "strided":
+            return sparse.unpacked(self._storage(stored.storage, device, where), value, dtype, where)
         group = (stored.storage, value.storage if value.storage is not None else -1)
         storage = self._storages.get(group) if value.storage is not None else None
         if storage is None:

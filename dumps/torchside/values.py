@@ -180,6 +180,8 @@ class ValueReader:
     def tensor(self, record: TensorValue, where: str) -> Any:
         """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
+        if record.quantizer:
+            raise EnvironmentLackError(where, "torch cannot trace quantised tensors; module() and inputs() of the saved graph still give it")
         size = [self.symbols.dim(dim) for dim in record.shape]
         with torch.no_grad(), shapes._suppress_guards(self.symbols.env):
             try:

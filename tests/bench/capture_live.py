@@ -184,11 +184,16 @@ def capture_api(program: Program, folder: Path) -> None:
     """Captures by `toolkit.capture`, saves a case, and keeps what Inductor makes of the live graph, in normal form."""
     import msgspec
 
+    from graphdbg.dumps.live import save_graph
     from graphdbg.toolkit import _torch, fidelity
     from graphdbg.toolkit.judge import judge
     from graphdbg.toolkit.spec import ReplaySpec
 
     captured = program.captured()
+    if isinstance(captured, tuple):
+        save_graph(*captured, folder / "case")
+        torch.save(results_of(*captured, backward=False), folder / REFERENCES / "case.pt")
+        return
     captured.save(folder / "case")
     inputs = captured.values()
     torch.save(results_of(captured.module, inputs, backward=False), folder / REFERENCES / "case.pt")

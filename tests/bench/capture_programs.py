@@ -20,7 +20,7 @@ import capture_values as values
 import torch
 from torch.utils import _pytree as pytree
 
-TRAIN, INFER = "train", "infer"
+TRAIN, INFER, SAVED = "train", "infer", "save_graph"
 STAGES_OF = {
     TRAIN: ("dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "post_grad_forward", "post_grad_backward"),
     INFER: ("dynamo", "pre_grad", "inference", "joint_passed", "post_grad_inference"),
@@ -30,7 +30,8 @@ STAGES_OF = {
 
 @dataclass(frozen=True)
 class Program:
-    """`mode`: "train", "infer", or "joint_graph" | "inference_graph" of toolkit.capture. `imports`: a module that a replay has to
+    """`mode`: "train", "infer", "joint_graph" | "inference_graph" of toolkit.capture, or "save_graph" for what torch.compile does
+    not let through to a compiler: traced by torch.fx. `ranks` above 1: run by torchrun. `imports`: a module that a replay has to
     import first, for the custom operators it registers."""
 
     name: str
@@ -44,7 +45,7 @@ class Program:
     @property
     def api(self) -> bool:
         """Whether it is captured by toolkit.capture, with no torch.compile."""
-        return self.mode.endswith("_graph")
+        return self.mode in ("joint_graph", "inference_graph", SAVED)
 
     @property
     def about(self) -> str:
@@ -66,10 +67,12 @@ class Program:
                 torch.autograd.backward(total(made))
 
     def captured(self) -> Any:
-        """The graph by toolkit.capture."""
+        """The graph by toolkit.capture; for "save_graph" the graph by torch.fx and its inputs."""
         from graphdbg.toolkit import capture
 
         function, arguments = self.build()
+        if self.mode == SAVED:
+            return torch.fx.symbolic_trace(function), list(arguments)
         return getattr(capture, self.mode)(function, arguments, dynamic=bool(self.dynamic))
 
 
@@ -116,11 +119,11 @@ ROWS = [
     Program("bernoulli", RANDOM, values.bernoulli),
     Program("randperm", RANDOM, values.randperm),
     Program("quantised_ops", NUMBERS, values.quantised_ops, imports="torch.ao.quantization.fx._decomposed"),
-    Program("quantised_tensor", NUMBERS, values.quantised_tensor),
+    Program("quantised_tensor", NUMBERS, values.quantised_tensor, SAVED),
     Program("float8", NUMBERS, values.float8),
     Program("complex", NUMBERS, values.complex_numbers),
     Program("complex_fft", NUMBERS, values.complex_fft),
-    Program("sparse", NUMBERS, values.sparse_product),
+    Program("sparse", NUMBERS, values.sparse_product, SAVED),
     Program("nested", NUMBERS, values.nested_tensor),
     Program("double", NUMBERS, values.double_precision, TRAIN),
     Program("half", NUMBERS, values.half_precision),

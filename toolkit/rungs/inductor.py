@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import fx
 
 from .._torch import has_cpp_compiler, mode_of, tree_leaves
@@ -36,6 +37,11 @@ class Inductor(Rung):
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         return None if spec.device or has_cpp_compiler() else "no C++ compiler was found"
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        values = ((node.name, node.meta.get("val", node.meta.get("example_value"))) for node in gm.graph.find_nodes(op="placeholder"))
+        sparse = [name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided]
+        return f"Inductor takes no sparse tensors (input {', '.join(sparse)})" if sparse else None
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return [f"{RETRACED}: {', '.join(ops)}"] if (ops := needs_decomposing(gm, spec)) else []
