@@ -147,6 +147,8 @@ def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
     report.sidecar = report.repro.with_suffix(".safetensors") if found.script.sidecar is not None else None
     report.entry, report.inputs = found.script.entry, found.script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
+    sizing = found.script.sizing
+    report.notes += [sizing.sentence().rstrip(".")] if sizing is not None and sizing.marks else []
     report.notes += [f"left out of repro.py: {note}" for note in found.script.notes]
     if not report.verified:
         report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")

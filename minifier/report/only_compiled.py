@@ -19,7 +19,7 @@ def compiled(*inputs):
         compile_fx(gm, examples)
         raise Compiled
 
-    torch.compile(graph, backend=backend, @OPTIONS@)(*inputs)
+@MARKS@    torch.compile(graph, backend=backend, @OPTIONS@)(*inputs)
 '''
 
 EXAMPLES = """

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...dumps.hints import numbers
-from . import only_compiled, templates
+from . import dynamic, only_compiled, templates
 from .case import Case
 from .checks import PART, check_blocks, constant_block
+from .dynamic import Sizing
 from .environment import package_version
 from .program import CannotExpressError, Program, dotted, program_of, quoted
 from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs, random_lines
@@ -55,6 +56,10 @@ class Script:
     seeded: bool
     notes: tuple[str, ...] = ()
     loose: bool = False
+    case: Case | None = None
+    """What it was written from."""
+    sizing: Sizing | None = None
+    """Which sizes are dynamic; None: as many as torch makes so."""
 
     @property
     def part(self) -> bool:
@@ -82,13 +87,50 @@ def candidates(case: Case) -> Iterator[Script]:
     for form in forms:
         for way in ways:
             for entry in entries:
-                script = script_of(form, program, entry, way)
-                if script.text not in seen:
-                    seen.add(script.text)
-                    yield script
+                for script in _entered(form, program, entry, way):
+                    if script.text not in seen:
+                        seen.add(script.text)
+                        yield script
 
 
-def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
+def _entered(case: Case, program: Program, entry: Entry, way: Way) -> Iterator[Script]:
+    """With all sizes dynamic, then with those alone that were recorded as symbols."""
+    yield script_of(case, program, entry, way)
+    sizing = dynamic.recorded(case.record, numbers(case.record, case.inputs)) if entry == "torch.compile" else None
+    if sizing is not None:
+        yield _sized(case, sizing, way)
+
+
+def fixed(script: Script) -> Script | None:
+    """The same program with fixed sizes; None for one that has them, or that does not enter through torch.compile."""
+    case = script.case
+    if case is None or script.entry != "torch.compile" or (script.sizing is not None and not script.sizing.marks):
+        return None
+    return (
+        _like(script, case, Sizing()) if dynamic.symbolic_dims(case.record, numbers(case.record, case.inputs)) else None
+    )
+
+
+def marked(script: Script, *, needed: bool) -> Iterator[Script]:
+    """The same program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
+    case = script.case
+    if case is None:
+        return
+    for sizing in dynamic.narrower(case.record, numbers(case.record, case.inputs)):
+        yield _like(script, case, replace(sizing, needed=needed))
+
+
+def _like(script: Script, case: Case, sizing: Sizing) -> Script:
+    made = _sized(case, sizing, script.way)
+    return made.without_part() if script.loose else made
+
+
+def _sized(case: Case, sizing: Sizing, way: Way) -> Script:
+    inside = replace(case, record=dynamic.sizes_inside(case.record))
+    return replace(script_of(inside, program_of(inside.record), "torch.compile", way, sizing), case=case)
+
+
+def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizing | None = None) -> Script:
     """One program."""
     record = case.record
     hints = numbers(record, case.inputs)
@@ -102,7 +144,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
         program.source,
         _inputs(source, [slot.name for slot in slots]),
         templates.STORED.strip() if source.file else "",
-        _compiled(case, entry),
+        _compiled(case, entry, sizing, [slot.name for slot in slots]),
         *check_blocks(case, entry),
     ]
     body = "\n\n\n".join(block for block in blocks if block)
@@ -114,11 +156,22 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way) -> Script:
         ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
     ending += "    sys.exit(main())\n"
     gap = ["", ""] if body.startswith("def ") else [""]
-    text = "\n".join([_docstring(case, entry, source, notes), _imports(body, program, case.imports), *gap, body, "", "", ending])
-    return Script(text, sidecar_bytes(source.file) if source.file else None, entry, way, source.seeded, tuple(notes))
+    text = "\n".join(
+        [
+            _docstring(case, entry, source, notes, sizing),
+            _imports(body, program, case.imports),
+            *gap,
+            body,
+            "",
+            "",
+            ending,
+        ]
+    )
+    return Script(text, sidecar_bytes(source.file) if source.file else None, entry, way, source.seeded, tuple(notes),
+                  case=case, sizing=sizing)  # fmt: skip
 
 
-def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -> str:
+def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str], sizing: Sizing | None) -> str:
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or package_version("torch") or "of unknown version"
     shown = _plain(case.telling or failure.kind, 160)
@@ -126,6 +179,7 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -
     lines = [
         f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {record.stage}, rung {case.rung}{where}.",
         "",
+        *_sizes_told(case, sizing),
         f"Shows: {_plain(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         f"Seen on torch {_plain(torch, 40)}. {_plain(case.made, 200)}".rstrip(),
     ]
@@ -140,6 +194,20 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str]) -
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
     lines += ["", "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
     return '"""' + "\n".join(lines) + '\n"""\n'
+
+
+def _sizes_told(case: Case, sizing: Sizing | None) -> list[str]:
+    """Which sizes are dynamic, where the graph was recorded with such."""
+    if not case.record.symbols:
+        return []
+    if sizing is not None:
+        return [_plain(sizing.sentence(), 200)]
+    marks = dynamic.symbolic_dims(case.record, numbers(case.record, case.inputs))
+    return (
+        [_plain(f"{dynamic.listing(tuple(marks))} were symbolic when recorded; all sizes are here.", 300)]
+        if marks
+        else []
+    )
 
 
 def _plain(text: str, limit: int) -> str:
@@ -189,7 +257,7 @@ def _inputs(source: Source, names: Sequence[str]) -> str:
     return "\n".join([*lines, "    ]"])
 
 
-def _compiled(case: Case, entry: Entry) -> str:
+def _compiled(case: Case, entry: Entry, sizing: Sizing | None, names: list[str]) -> str:
     if entry == "torch.compile":
         backend = BACKENDS.get(case.rung)
         if backend is None:
@@ -197,16 +265,22 @@ def _compiled(case: Case, entry: Entry) -> str:
                 f"no repro can be written for the rung {case.rung!r}", "stock torch has no backend of that name"
             )
         options = ["fullgraph=True", f"dynamic={bool(case.record.symbols)}"]
+        if sizing is not None:
+            options[1:] = [] if sizing.marks else ["dynamic=False"]
+        marks = "".join(f"    {line}\n" for line in sizing.lines(names)) if sizing is not None else ""
         if backend != "inductor":
             options.insert(0, f"backend={quoted(backend)}")
         if case.only_compiled:
             if backend != "inductor":
-                raise CannotExpressError("no repro can be written for a graph that cannot be run", f"the rung is {case.rung}")
-            return only_compiled.COMPILED.strip().replace("@OPTIONS@", ", ".join(options))
-        return templates.COMPILED.strip().replace("@OPTIONS@", ", ".join(options))
+                raise CannotExpressError(
+                    "no repro can be written for a graph that cannot be run", f"the rung is {case.rung}"
+                )
+            return only_compiled.COMPILED.strip().replace("@MARKS@", marks).replace("@OPTIONS@", ", ".join(options))
+        return templates.COMPILED.strip().replace("@MARKS@", marks).replace("@OPTIONS@", ", ".join(options))
     tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
     return (
-        (only_compiled if case.only_compiled else templates).COMPILED_INNER.strip()
+        (only_compiled if case.only_compiled else templates)
+        .COMPILED_INNER.strip()
         .replace("@TRACING@", tracing)
         .replace("@KWARGS@", inner_kwargs(case.record.compile_kwargs))
     )

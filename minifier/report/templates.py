@@ -209,7 +209,7 @@ def main():@EAGER@
 
 COMPILED = """
 def compiled(*inputs):
-    return torch.compile(graph, @OPTIONS@)(*inputs)
+@MARKS@    return torch.compile(graph, @OPTIONS@)(*inputs)
 """
 
 COMPILED_INNER = '''

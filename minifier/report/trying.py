@@ -23,10 +23,10 @@ from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
 from ...toolkit.isolation.cache import known_seed
-from . import environment, layers, verify
+from . import dynamic, environment, layers, verify
 from .case import Case
 from .memo import Memo, key_of
-from .repro import Script, candidates
+from .repro import Script, candidates, fixed, marked
 from .starter import Starter
 
 
@@ -81,12 +81,41 @@ def _search(
             runs, codes = _runs(script, program, times, known, how)
             found = Found(script, runs, codes)
             if runs.trials[0].code == verify.BUG:
+                found = _narrowed(found, times, redactor, narrate, how)
+                if found.script is not script:
+                    key = key_of(found.script.text, found.script.sidecar, versions)
                 if saved.run is None:
                     Memo(key=key, codes=[one.code for one in found.runs.trials], layers=found.layers).write(saved.path)
                 return found
         first = first or found
     assert first is not None, "candidates() yields one program or raises"
     return first
+
+
+def _narrowed(
+    found: Found, times: int, redactor: Redactor, narrate: Callable[[str], None], how: dict[str, Any]
+) -> Found:
+    """The same failure with fixed sizes or with fewer dynamic ones, where the program shows it so; else what was found."""
+    plain = fixed(found.script)
+    if plain is None:
+        return found
+    narrate("does it need dynamic sizes? Running it with fixed ones, in a fresh process")
+    tried = _trial(plain, times, redactor, how)
+    if tried.runs.trials[0].code == verify.BUG:
+        return tried
+    for script in marked(found.script, needed=tried.runs.trials[0].code == verify.GONE):
+        assert script.sizing is not None
+        narrate(f"running it with {dynamic.listing(script.sizing.marks)} dynamic, in a fresh process")
+        tried = _trial(script, times, redactor, how)
+        if tried.runs.trials[0].code == verify.BUG:
+            return tried
+    return found
+
+
+def _trial(script: Script, times: int, redactor: Redactor, how: dict[str, Any]) -> Found:
+    with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
+        runs, codes = _runs(script, lay_down(script, Path(folder), redactor), times, Memo(key="", codes=[]), how)
+    return Found(script, runs, codes)
 
 
 def _runs(
@@ -101,8 +130,12 @@ def _runs(
     stop = threading.Event()
     ask = script.entry == "torch.compile" and not known.layers
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool, verify.ending(stop):
-        runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(max(1, times - len(known.codes)))]
-        probing = pool.submit(layers.probe, program, stop=stop, path=how["path"], starter=how["starter"]) if ask else None
+        runs = [
+            pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(max(1, times - len(known.codes)))
+        ]
+        probing = (
+            pool.submit(layers.probe, program, stop=stop, path=how["path"], starter=how["starter"]) if ask else None
+        )
         first = runs[0].result()
         if first.code != verify.BUG:
             stop.set()
