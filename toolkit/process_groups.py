@@ -76,7 +76,8 @@ def join(record: GraphRecord, meeting: str = "") -> None:
         distributed.init_process_group(_usable(facts["backend"]), store=store, rank=rank, world_size=world, timeout=wait)
     for name, one in groups.items():
         if not _same(_torch.process_group(name), one["ranks"]):
-            made = distributed.new_group(one["ranks"], backend=_usable(one["backend"]), timeout=wait, use_local_synchronization=True)
+            backend = _usable(one["backend"])
+            made = distributed.new_group(one["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
             _torch.name_process_group(name, made)
 
 

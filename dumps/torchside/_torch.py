@@ -37,7 +37,8 @@ __all__ = [
     "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
     "descriptor_module", "disable_current_modes", "fake_script_object", "higher_order_ops", "int_oo", "is_wrapped", "neg_view",
     "node_source", "op_schemas", "original_assumptions", "per_channel_quantized", "per_tensor_quantized",
-    "pytree_keys", "raw_expr", "resolve_process_group", "shapes", "storage_key", "sympy_functions", "tensor_metadata", "triton_kernel",
+    "pytree_keys", "raw_expr", "resolve_process_group", "shapes", "storage_key", "sympy_functions",
+    "tensor_metadata", "triton_kernel",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes

@@ -18,14 +18,19 @@ from ..schema import Ambient, ConstValue, GraphRecord
 from ..tensors import TensorStore
 from ._torch import HigherOrderOperator, OpOverload
 from .encode import CARRY, encode
+from .exported import is_program, parts
 from .make_inputs import observe
 
 
 def save(
-    gm: GraphModule, inputs: Sequence[Any], path: Path, *, like: GraphRecord | None, stage: str | None,
+    gm: Any, inputs: Sequence[Any], path: Path, *, like: GraphRecord | None, stage: str | None,
     compile_kwargs: Mapping[str, Any] | None, ambient: Ambient | None,
 ) -> Path:  # fmt: skip
-    """Writes the folder; it appears whole or not at all."""
+    """Writes the folder; it appears whole or not at all. `gm` may be an exported program."""
+    if is_program(gm):
+        gm, inputs, roles = parts(gm, inputs)
+        gm.meta[CARRY] = {"inputs": roles}
+        stage = stage or "inference"
     with new_folder(path) as folder:
         store = TensorStore(folder / TENSORS_FOLDER)
         record = describe(gm, like=like, stage=stage, compile_kwargs=compile_kwargs, ambient=ambient, sink=store)

@@ -19,17 +19,22 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
-from capture_programs import PROGRAMS, Program
+from capture_programs import BACKWARD, PROGRAMS, Program
 from torch import fx
 
+from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.store import open_run
+from graphdbg.toolkit import _torch, fidelity
 from graphdbg.toolkit.copying import clone_inputs, copy_graph
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.execution import Attributes, Execution, changed_inputs, execute
+from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.recorder import observe
 from graphdbg.toolkit.recorder.flight import Flight, Graph
 from graphdbg.toolkit.recorder.session import Session, record
-from graphdbg.toolkit.spec import FULL_STAGES
+from graphdbg.toolkit.spec import ReplaySpec
 
 RANK = "--rank"
 REFERENCES = "references"
@@ -59,6 +64,8 @@ class References:
         self.waiting: dict[str, tuple[str, fx.GraphModule]] = {}
         self.given: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self.order: list[str] = []
+        self.kept: dict[str, Any] = {}
+        self.later: list[tuple[str, fx.GraphModule, list[Any]]] = []
         folder.mkdir()
 
     def captured(self, graph: str, stage: str, gm: fx.GraphModule) -> None:
@@ -99,7 +106,9 @@ class References:
         self, graph: str, stage: str, gm: fx.GraphModule, compile_name: str, values: dict[str, Any]
     ) -> list[Any]:
         known = dict(values)
-        if stage.startswith("joint"):  # a backward is given the parameters as its forward laid them out: the forward's count
+        if stage.startswith(
+            "joint"
+        ):  # a backward is given the parameters as its forward laid them out: the forward's count
             for other, earlier in self.given[compile_name]:
                 if "/forward" in other:
                     known.update(earlier)
@@ -108,11 +117,12 @@ class References:
     def _write(self, graph: str, stage: str, gm: fx.GraphModule, inputs: list[Any]) -> None:
         try:
             grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-            baked: AbstractContextManager[Any] = nullcontext() if stage in FULL_STAGES else torch.no_grad()
+            full = stage in ("dynamo", "pre_grad")
+            baked: AbstractContextManager[Any] = nullcontext() if full else torch.no_grad()
             with baked:
-                results = results_of(gm, inputs, backward=stage in FULL_STAGES and grad)
+                results = results_of(gm, inputs, backward=full and grad)
             torch.save(results, io.BytesIO())  # before the file is there
-        except Exception as error:  # a graph that cannot be run by itself is a cell that says so
+        except Exception as error:  # noqa: BLE001  a graph that cannot be run by itself is a cell that says so
             self.note(graph, f"the live graph does not run by itself: {type(error).__name__}: {error}")
             return
         torch.save(results, self.folder / f"{graph.replace('/', '-')}.pt")
@@ -140,6 +150,31 @@ def watch_recorder() -> None:
             _now[-1].ran(local, [node.name for node in known.graph.nodes], inputs)
 
     Flight.capture, observe.Watch._observe = capturing, observing  # type: ignore[method-assign]
+    watch_backwards()
+
+
+def watch_backwards() -> None:
+    """The same for backwards of code that is not compiled: inputs are kept one by one, and the graph comes after its run."""
+    from graphdbg.toolkit.recorder import backward_hooks
+
+    keep, made = backward_hooks._Watcher._kept, backward_hooks._Watcher._made
+
+    def keeping(self: Any, name: str, value: Any) -> None:
+        keep(self, name, value)
+        if _now:
+            _now[-1].kept[name] = clone_inputs([value.detach()])[0]
+
+    def making(self: Any, backward: Any) -> None:
+        made(self, backward)
+        references = _now[-1] if _now else None
+        if references is not None and references.order:
+            graph, values, references.kept = references.order[-1], references.kept, {}
+            stage, gm = references.waiting.pop(graph)
+            inputs = [values.get(node.name) for node in gm.graph.nodes if node.op == "placeholder"]
+            references._write(graph, stage, gm, inputs)
+            references.later.append((graph, gm, inputs))
+
+    backward_hooks._Watcher._kept, backward_hooks._Watcher._made = keeping, making  # type: ignore[method-assign]
 
 
 def record_one(program: Program, folder: Path) -> None:
@@ -157,9 +192,13 @@ def record_one(program: Program, folder: Path) -> None:
             record_ranks(program, folder)
             return
         session: Session
-        with record(folder / "run", inputs="first") as session:
+        whole = program.mode == BACKWARD
+        with record(folder / "run", inputs="first", **({"compiled_autograd": True} if whole else {})) as session:
             program.run()
         (folder / "errors.txt").write_text("\n".join(session.errors))
+        for graph, gm, inputs in references.later:
+            spec = ReplaySpec.of(open_run(folder / "run").graph(graph).record)
+            keep_compile(gm, inputs, spec, references.folder / f"{graph.replace('/', '-')}.json")
     finally:
         _now.pop()
 
@@ -182,13 +221,6 @@ def one_rank(program: Program, folder: Path) -> None:
 
 def capture_api(program: Program, folder: Path) -> None:
     """Captures by `toolkit.capture`, saves a case, and keeps what Inductor makes of the live graph, in normal form."""
-    import msgspec
-
-    from graphdbg.dumps.live import save_graph
-    from graphdbg.toolkit import _torch, fidelity
-    from graphdbg.toolkit.judge import judge
-    from graphdbg.toolkit.spec import ReplaySpec
-
     captured = program.captured()
     if isinstance(captured, tuple):
         save_graph(*captured, folder / "case")
@@ -197,14 +229,19 @@ def capture_api(program: Program, folder: Path) -> None:
     captured.save(folder / "case")
     inputs = captured.values()
     torch.save(results_of(captured.module, inputs, backward=False), folder / REFERENCES / "case.pt")
-    watched = fidelity.Watched()
-    spec = ReplaySpec(captured.stage, captured.compile_kwargs, dynamic=program.dynamic)
+    spec = ReplaySpec(captured.stage, captured.compile_kwargs, dynamic=bool(program.dynamic))
     spec.ambient.threads = torch.get_num_threads()
+    keep_compile(captured.module, inputs, spec, folder / REFERENCES / "case.json")
+
+
+def keep_compile(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, path: Path) -> None:
+    """Writes what Inductor makes of a live graph, in normal form."""
+    watched = fidelity.Watched()
     outcome = judge(
-        captured.module, inputs, spec, "inductor", watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source)
+        gm, inputs, spec, "inductor", watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source)
     )
     live = {"graphs": watched.graphs, "code": watched.code, "verdict": outcome.verdict}
-    (folder / REFERENCES / "case.json").write_bytes(msgspec.json.encode(live))
+    path.write_bytes(msgspec.json.encode(live))
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
@@ -216,7 +253,7 @@ def main(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         try:
             record_one(PROGRAMS[name], folder / name)
-        except Exception:  # a program that fails is a row that says so
+        except Exception:  # noqa: BLE001  a program that fails is a row that says so
             (folder / name / "failed.txt").write_text(traceback.format_exc())
         (folder / name / "done").touch()
 

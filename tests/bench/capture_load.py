@@ -7,6 +7,7 @@ Prints one JSON object a line for each graph: its row, stage and what does not h
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import sys
@@ -80,7 +81,9 @@ def same(one: Any, other: Any) -> bool:
     """Whether two results are the same to the last bit, with the same dtype, shape and strides."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return type(one) is type(other) and (one == other or one != one)
-    facts = [(x.dtype, x.shape, x.layout, x.layout is not torch.strided or x.stride(), x.is_quantized) for x in (one, other)]
+    facts = [
+        (x.dtype, x.shape, x.layout, x.layout is not torch.strided or x.stride(), x.is_quantized) for x in (one, other)
+    ]
     return facts[0] == facts[1] and _bytes(one) == _bytes(other)
 
 
@@ -100,7 +103,9 @@ def _short(value: Any) -> str:
     return repr(value)[:60]
 
 
-def compiled_difference(saved: SavedGraph, server: ForkServer, live: dict[str, Any] | None, imports: Sequence[str]) -> str:
+def compiled_difference(
+    saved: SavedGraph, server: ForkServer, live: dict[str, Any] | None, imports: Sequence[str]
+) -> str:
     """Why the replay on Inductor is not what was recorded; empty where the verdict is good and the fidelity line says "same"."""
     outcome = replay(saved, "inductor", server=server, outputs=False, limit_s=240, imports=imports)
     first = outcome.verdict.splitlines()[0]
@@ -121,9 +126,11 @@ def _against_live(saved: SavedGraph, live: dict[str, Any]) -> str:
     watched = fidelity.Watched()
     judge(case.gm, case.inputs, case.spec, "inductor", check="crash",
           watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source))  # fmt: skip
-    if live["graphs"] != watched.graphs:
-        return "different post-grad graph"
-    return SAME if live["code"] == watched.code else "different code"
+    for what, told in (("graphs", watched.graphs), ("code", watched.code)):
+        lines = [[line for part in parts for line in part] for parts in (live[what], told)]
+        if lines[0] != lines[1]:
+            return "\n".join([f"different {what}:", *list(difflib.unified_diff(*lines, lineterm="", n=0))[:12]])
+    return SAME
 
 
 def cells(name: str, folder: Path, server: ForkServer, imports: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -146,7 +153,9 @@ def cells(name: str, folder: Path, server: ForkServer, imports: Sequence[str]) -
         try:
             told = reference.with_suffix(".json")
             why = eager_difference(saved, reference, server)
-            why = why or compiled_difference(saved, server, json.loads(told.read_text()) if told.exists() else None, imports)
+            why = why or compiled_difference(
+                saved, server, json.loads(told.read_text()) if told.exists() else None, imports
+            )
         except GraphdbgError as error:
             why = f"refused: {error}"
         except Exception as error:  # noqa: BLE001  a row that says so

@@ -29,7 +29,9 @@ COLUMNS = (
     "dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "inference", "post_grad_forward",
     "post_grad_backward", "post_grad_inference", "compiled_autograd", "api",
 )  # fmt: skip
-HEADINGS = {name: name.replace("post_grad_", "post ").replace("joint_passed", "passed").replace("_", " ") for name in COLUMNS}
+HEADINGS = {
+    name: name.replace("post_grad_", "post ").replace("joint_passed", "passed").replace("_", " ") for name in COLUMNS
+}
 SPACE = "room for it"
 
 
@@ -103,7 +105,11 @@ def matrix(programs: Sequence[Program], folder: Path, jobs: int = 1, size: int =
 
 def told(rows: list[Row]) -> list[Row]:
     for row in rows:
-        print(f"{row.program.name}: {'whole' if row.whole else '; '.join(row.reasons())[:1500]}", file=sys.stderr, flush=True)
+        print(
+            f"{row.program.name}: {'whole' if row.whole else '; '.join(row.reasons())[:1500]}",
+            file=sys.stderr,
+            flush=True,
+        )
     return rows
 
 
@@ -131,6 +137,9 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         mark = "yes" if row.whole else "no"
         if row.lost:
             notes += [f"{row.program.name}: {why}" for why in row.lost]
+        if row.program.known and not row.whole:
+            notes.append(f"{row.program.name} as a whole: {row.program.known}")
+        if row.lost or (row.program.known and not row.whole):
             mark += f" [{len(notes)}]"
         yield f"| {row.program.name} | {row.program.kind} | {' | '.join(cells)} | {mark} |"
     yield ""

@@ -156,6 +156,25 @@ def autograd_function() -> Made:
     return _Calls(lambda self, x: _Clip.apply(self.layer(x), 0.7), layer=nn.Linear(4, 4)), (torch.randn(3, 4),)
 
 
+def hooked() -> Made:
+    """Hooks on a tensor, on a parameter's accumulation, and on a module's backward."""
+
+    def call(self: Any, x: Tensor) -> Tensor:
+        made = self.layer(x)
+        made.register_hook(lambda grad: grad * 2)
+        return made.relu() + made
+
+    module = _Calls(call, layer=nn.Linear(4, 4))
+
+    def halve(parameter: Tensor) -> None:
+        if parameter.grad is not None:
+            parameter.grad.mul_(0.5)
+
+    module.layer.weight.register_post_accumulate_grad_hook(halve)
+    module.layer.register_full_backward_hook(lambda _, __, grads: None)
+    return module, (torch.randn(3, 4, requires_grad=True),)
+
+
 def rotary_attention() -> Made:
     """Attention with rotary positions and grouped keys, as language models have it."""
 
@@ -220,7 +239,9 @@ def loss() -> Made:
 
 def interpolated() -> Made:
     """Upsampling, padding and grid operations."""
-    return lambda x: F.pad(F.interpolate(x, scale_factor=2.0, mode="bilinear"), (1, 2, 1, 1), "reflect"), (torch.randn(1, 2, 3, 3),)
+    return lambda x: F.pad(F.interpolate(x, scale_factor=2.0, mode="bilinear"), (1, 2, 1, 1), "reflect"), (
+        torch.randn(1, 2, 3, 3),
+    )
 
 
 def tied_weights() -> Made:

@@ -14,15 +14,15 @@ from capture_programs import Program
 HEAD = """# What is recorded, and replays
 
 Programs of every kind that `torch.compile` takes apart, each recorded with `--inputs first`, then loaded in a fresh process.
-Made by `python tests/bench/capture_matrix.py --write docs/capture-matrix.md` (a quarter of an hour on two cores; `--list` shows the
-programs, `--only REGEX` runs some). The programs are one line each in `tests/bench/capture_programs.py`.
+Made by `python tests/bench/capture_matrix.py --write docs/capture-matrix.md` (a quarter of an hour on two cores; `--list`
+shows the programs, `--only REGEX` runs some). The programs are one line each in `tests/bench/capture_programs.py`.
 
 A ✓ says of every graph of that program at that stage:
 
 * it was recorded, and no error of the recorder was counted;
 * a fresh process loads it, with stored values for every tensor that it is given;
-* run eagerly there, its results are the same bits (with the same dtypes, shapes and strides) as those of the *live* graph: the very
-  graph that the compiler was given, run node by node in the recording process, on the real inputs of its first execution, under
+* run eagerly there, its results are the same bits (with the same dtypes, shapes and strides) as those of the *live* graph: the
+  very graph that the compiler was given, run node by node in the recording process, on the real inputs of its first execution, under
   seed 0. Results are its outputs, the gradients of its leaves where it still requires them, and the inputs that it wrote to;
 * replayed on the rung `inductor`, entered at its stage, the verdict is good and the fidelity line says "same": Inductor made the same
   post-grad graphs and the same code as in the recorded run.

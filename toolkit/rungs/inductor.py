@@ -39,7 +39,8 @@ class Inductor(Rung):
         return None if spec.device or has_cpp_compiler() else "no C++ compiler was found"
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        values = ((node.name, node.meta.get("val", node.meta.get("example_value"))) for node in gm.graph.find_nodes(op="placeholder"))
+        nodes = gm.graph.find_nodes(op="placeholder")
+        values = [(node.name, node.meta.get("val", node.meta.get("example_value"))) for node in nodes]
         sparse = [name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided]
         return f"Inductor takes no sparse tensors (input {', '.join(sparse)})" if sparse else None
 
