@@ -17,7 +17,6 @@ from graphdbg.toolkit import philox
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import NAMES, CannotRun, Rung, rung
-from graphdbg.toolkit.rungs.inductor import RUNG as INDUCTOR
 from graphdbg.toolkit.spec import ReplaySpec, is_opaque, plain
 
 INFERENCE = ReplaySpec("inference")
@@ -180,7 +179,6 @@ def test_rungs_that_are_not_there_say_so() -> None:
     assert outcome.verdict == "skipped, because not built yet"
     with pytest.raises(UsageError, match="inductor"):
         rung("inducter")
-    assert INDUCTOR.unavailable(ReplaySpec("compiled_autograd")) is not None
 
 
 def linear_relu() -> tuple[fx.GraphModule, list[Any]]:

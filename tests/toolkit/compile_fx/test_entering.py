@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.compile_fx.entering import first_stage
 from graphdbg.toolkit.compile_fx.stage import NAMES, order
@@ -79,7 +78,8 @@ def test_every_stage_can_be_the_last(recorded: Run, server: ForkServer, tmp_path
 
 
 @pytest.mark.parametrize(("stage", "first"), [
-    ("dynamo", "pre_grad"), ("joint", "joint"), ("inference", "joint"), ("backward", "post_grad"), ("post_grad_forward", "lower"),
+    ("dynamo", "pre_grad"), ("compiled_autograd", "capture"),
+    ("joint", "joint"), ("inference", "joint"), ("backward", "post_grad"), ("post_grad_forward", "lower"),
 ])  # fmt: skip
 def test_first_stages(stage: str, first: str) -> None:
     assert first_stage(stage) == first
@@ -88,13 +88,3 @@ def test_first_stages(stage: str, first: str) -> None:
 def test_a_joint_graph_after_its_passes_is_split_where_it_has_a_backward() -> None:
     assert first_stage("joint_passed", training_joint=True) == "partition"
     assert first_stage("joint_passed") == "post_grad"
-
-
-def test_what_does_not_enter_says_so() -> None:
-    from graphdbg.toolkit.compile_fx.showing.asked import entry_of
-
-    class Graph:
-        stage, run, path = "compiled_autograd", None, Path("case")
-
-    with pytest.raises(GraphdbgError, match="does not enter the compile path: a graph of compiled autograd"):
-        entry_of(Graph())  # type: ignore[arg-type]
