@@ -17,6 +17,7 @@ from .schema import Ambient, GraphRecord, InputsRecord
 from .tensors import TensorSink
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
     from torch.fx import GraphModule
 
 
@@ -78,10 +79,12 @@ def observe(
 
 
 def save_graph(
-    gm: GraphModule, inputs: Sequence[Any], path: str | Path, *, like: GraphRecord | None = None,
+    gm: GraphModule | ExportedProgram, inputs: Sequence[Any], path: str | Path, *, like: GraphRecord | None = None,
     stage: str | None = None, compile_kwargs: Mapping[str, Any] | None = None, ambient: Ambient | None = None,
 ) -> Path:  # fmt: skip
     """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads; keeps the inputs whole.
+
+    `gm` may be an ExportedProgram; `inputs` are then its user inputs, () for its example inputs.
 
     Stage, compile kwargs, ambient state and config come from `like`, else from the record that `gm` was loaded from, else from
     what is being asked for. Raises UsageError when `path` exists.

@@ -1,5 +1,7 @@
 # pyright: basic
-"""The child that opens a foreign file: python -m ...import_child FILE CASE TOLD.
+"""The child that opens a foreign file: python -m ...import_child FILE CASE TOLD MODULE...
+
+The modules are imported first, for the operators that they register.
 
 A script runs as `__main__` up to the call of torch's `run_repro`, which is ours meanwhile: it is handed the module, the
 inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic trace);
@@ -8,18 +10,23 @@ sizes that were symbols are traced again with symbols. Writes one JSON object to
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import runpy
 import sys
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
+from ...dumps.errors import UsageError
 from ...dumps.live import save_graph
 from ...dumps.torchside.encode import CARRY
+from ...dumps.torchside.exported import parts
 from ..recorder.ambient import ambient
 from ..recorder.configs import changed, encoded
 from . import _torch as t
@@ -35,23 +42,29 @@ class NothingToImportError(Exception):
 class Found(BaseException):
     """Thrown out of a script when it has said what it would run. Not an Exception: scripts catch those."""
 
-    def __init__(self, kind: str, module: Any, inputs: list[Any], stage: str, notes: list[str]) -> None:
+    def __init__(
+        self, kind: str, module: Any, inputs: list[Any], stage: str, notes: list[str], roles: Sequence[Any] = ()
+    ) -> None:
         super().__init__(kind)
         self.kind, self.module, self.inputs, self.stage, self.notes = kind, module, inputs, stage, notes
+        self.roles = roles
 
 
-def main(source: Path, out: Path, told: Path) -> int:
+def main(source: Path, out: Path, told: Path, modules: Sequence[str] = ()) -> int:
     """Opens the file and writes the case."""
     try:
-        found = of_script(source) if source.suffix == ".py" else of_program(torch.export.load(source))
-    except NothingToImportError as error:
-        told.write_text(json.dumps({"why": str(error)}))
+        for module in modules:
+            importlib.import_module(module)
+        found = of_script(source) if source.suffix == ".py" else of_package(source)
+    except (NothingToImportError, UsageError) as error:
+        why = f"{error.what}: {error.why}" if isinstance(error, UsageError) else str(error)
+        told.write_text(json.dumps({"why": why}))
         return 2
     config = {
         room: {name: encoded(value) for name, value in values.items() if name not in _OURS.get(room, ())}
         for room, values in changed().items()
     }
-    found.module.meta[CARRY] = {"config": config, "inputs": ()}
+    found.module.meta[CARRY] = {"config": config, "inputs": found.roles}
     save_graph(found.module, found.inputs, out, stage=found.stage, ambient=ambient())
     nodes = len(found.module.graph.nodes)
     told.write_text(
@@ -70,6 +83,10 @@ def main(source: Path, out: Path, told: Path) -> int:
 
 def of_script(source: Path) -> Found:
     """What a repro script would run."""
+    try:
+        compile(source.read_bytes(), str(source), "exec")
+    except (SyntaxError, ValueError) as error:
+        raise NothingToImportError(_no_python(source, error)) from error
     after_aot, after_dynamo, ahead = t.repro_modules()
     after_aot.run_repro = _taking("fx_graph_runnable", _of_aot)
     after_dynamo.run_repro = _taking("repro after Dynamo", _of_dynamo)
@@ -80,6 +97,13 @@ def of_script(source: Path) -> Found:
         runpy.run_path(str(source), run_name="__main__")
     except Found as found:
         return found
+    except AttributeError as error:
+        if (namespace := re.search(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'", str(error))) is None:
+            raise
+        raise NothingToImportError(
+            f"the operator {namespace[1]}::{namespace[2]} is registered by no module that the script imports; "
+            "name the module that does with --import MODULE"
+        ) from error
     raise NothingToImportError(
         "it ran to its end and never called torch's run_repro, so it is no repro of torch's tools; "
         f"record what it compiles instead: graphdbg dump {source.name}"
@@ -90,6 +114,8 @@ def _taking(kind: str, make: Callable[..., tuple[Any, str]]) -> Callable[..., No
     def run_repro(mod: Any, load_args: Any, **said: Any) -> None:
         inputs, notes = _inputs(load_args, said.get("save_dir"))
         module, stage = make(mod, inputs, said)
+        if any(isinstance(value, int) for value in inputs) or said.get("tracing_mode") == "symbolic":
+            notes.append("the script does not say which dimensions were symbols: all are that can be")
         raise Found(kind, module, inputs, stage, notes)
 
     return run_repro
@@ -123,34 +149,52 @@ def _of_dynamo(mod: Any, inputs: list[Any], said: dict[str, Any]) -> tuple[fx.Gr
 
 
 def _of_ahead(exported_program: Any, **said: Any) -> None:
-    raise of_program(exported_program)
+    found = of_program(exported_program)
+    found.kind = "repro of AOTInductor"
+    for name, value in (said.get("config_patches") or {}).items():
+        try:
+            torch._inductor.config.patch({name: value}).__enter__()  # for good: they are recorded as what is changed
+        except (KeyError, AttributeError):
+            found.notes.append(f"this torch has no setting inductor.{name}")
+    raise found
 
 
 def of_program(program: Any) -> Found:
     """An exported program: its parameters, buffers and constants are the first inputs, as its signature says."""
-    state = {**program.state_dict, **program.constants}
-    example, named = program.example_inputs or ((), {})
-    given = iter(t.pytree.tree_leaves((tuple(example), dict(named))))
-    inputs: list[Any] = []
-    for spec in program.graph_signature.input_specs:
-        if spec.target is not None:
-            inputs.append(state[spec.target])
-        elif (value := next(given, None)) is None:
-            raise NothingToImportError("the program was saved without example inputs, so its inputs are not known")
-        else:
-            inputs.append(value)
-    values = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
-    return Found("exported program", _renamed(program.graph_module), values, "inference", [])
+    module, values, roles = parts(program)
+    return Found("exported program", module, values, "inference", [], roles)
 
 
-def _renamed(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change on
-    loading."""
-    graph = fx.Graph()
-    made: dict[fx.Node, fx.Node] = {}
-    for node in module.graph.nodes:
-        made[node] = graph.node_copy(node, made.__getitem__)
-    return fx.GraphModule(module, graph)
+def of_package(source: Path) -> Found:
+    """A .pt2: an exported program, or a package of AOTInductor that may hold one beside its compiled code."""
+    try:
+        names = zipfile.ZipFile(source).namelist()
+    except (zipfile.BadZipFile, OSError) as error:
+        raise NothingToImportError(f"it is no .pt2, or was cut off ({error})") from error
+    compiled = any("/aotinductor/" in name for name in names)
+    if compiled and not any(re.search(r"/models/[^/]+\.json$", name) for name in names):
+        raise NothingToImportError(
+            "it is a package of AOTInductor, which holds compiled code and weights but no graph; "
+            "import the .pt2 of torch.export.save that it was compiled from"
+        )
+    try:
+        return of_program(torch.export.load(source))
+    except UsageError:
+        raise
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+        raise NothingToImportError(f"torch.export.load cannot read it: {type(error).__name__}: {lines[0]}") from error
+
+
+def _no_python(source: Path, error: Exception) -> str:
+    text = source.read_bytes()
+    why = f"line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else str(error)
+    if b"run_repro" in text and b"<lambda>" in text:
+        return (
+            f"{why} is no Python: torch's tools cannot write a graph that holds other graphs (cond, while_loop, scan) and leave "
+            "'<lambda>()' in their place; record the program itself instead: graphdbg dump SCRIPT"
+        )
+    return f"it is no Python ({why})"
 
 
 def _argument_names(mod: Any) -> list[str]:
@@ -170,4 +214,4 @@ def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:4])))
+    sys.exit(main(*map(Path, sys.argv[1:4]), modules=sys.argv[4:]))

@@ -10,8 +10,10 @@ Imported(path='case', kind='fx_graph_runnable', stage='forward', nodes=12, notes
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,9 +41,11 @@ class Imported:
         return asdict(self)
 
 
-def import_file(path: Path, out: Path, *, trust: bool, limit_s: float = LIMIT_S) -> Imported:
-    """Makes a case folder `out` of a file. Raises UsageError for what it does not know, is not trusted, exists, or holds no
-    graph."""
+def import_file(
+    path: Path, out: Path, *, trust: bool, imports: Sequence[str] = (), limit_s: float = LIMIT_S
+) -> Imported:
+    """Makes a case folder `out` of a file, after importing `imports`. Raises UsageError for what it does not know, is not
+    trusted, exists, cannot be written, or holds no graph."""
     if not path.is_file():
         raise UsageError(f"cannot import {path}", "there is no such file")
     if path.suffix not in KINDS:
@@ -49,6 +53,8 @@ def import_file(path: Path, out: Path, *, trust: bool, limit_s: float = LIMIT_S)
         raise UsageError(f"cannot import {path}", f"its suffix is none of: {known}")
     if out.exists():
         raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o, or delete it")
+    if not out.resolve().parent.is_dir() or not os.access(out.resolve().parent, os.W_OK):
+        raise UsageError(f"cannot write {out}", f"{out.resolve().parent} is no folder that can be written to")
     if not trust:
         raise UsageError(
             f"{path} is not opened", f"it is {KINDS[path.suffix]}, which can run any code of whoever wrote it",
@@ -63,6 +69,7 @@ def import_file(path: Path, out: Path, *, trust: bool, limit_s: float = LIMIT_S)
             str(path.resolve()),
             str(out.resolve()),
             str(told),
+            *imports,
         ]
         try:
             done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=limit_s, check=False)

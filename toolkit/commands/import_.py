@@ -15,8 +15,10 @@ from ...dumps.output import emit, say
 @click.option("-o", "--output", metavar="CASE", type=click.Path(path_type=Path),
               help="New case folder. Default: the file's name with -case, numbered.")  # fmt: skip
 @click.option("--trust", is_flag=True, help="Run FILE's own code, in a process of its own.")
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def import_(file: Path, output: Path | None, trust: bool, as_json: bool) -> None:
+def import_(file: Path, output: Path | None, trust: bool, imports: tuple[str, ...], as_json: bool) -> None:
     """Turn a repro script of torch's own tools, or an exported program, into a case.
 
     \b
@@ -26,7 +28,7 @@ def import_(file: Path, output: Path | None, trust: bool, as_json: bool) -> None
     """
     from ..capture.importing import import_file
 
-    made = import_file(file, output or _free_name(file), trust=trust)
+    made = import_file(file, output or _free_name(file), trust=trust, imports=imports)
     if as_json:
         emit(made.fixed(), as_json=True)
         return

@@ -39,6 +39,7 @@ def main(rank: int, rendezvous: str, case: str) -> None:
         setattr(part, name.rpartition(".")[2], made)
     x = distribute_tensor(torch.randn(3, 4), mesh, [Replicate()])
     model.append(Gathered())
+    joint_graph(model, (x,))  # on torch 2.11 the first trace has dead nodes of DTensor's own while it learns the layouts
     ours = joint_graph(model, (x,))
     with contextlib.ExitStack() as stack:
         theirs: Any = aot_export_joint_with_descriptors(stack, model, (x,)).graph_module  # type: ignore[attr-defined]
@@ -50,7 +51,6 @@ def main(rank: int, rendezvous: str, case: str) -> None:
         "equal": ours.module.code == theirs.code
         and [(n.name, str(n.meta.get("desc"))) for n in ours.module.graph.nodes]
         == [(n.name, str(n.meta.get("desc"))) for n in theirs.graph.nodes],
-        "code": ours.module.code,
         "inputs": [(item.role, item.source) for item in ours.inputs_described],
         "collectives": [str(n.target) for n in ours.module.graph.nodes if "c10d" in str(n.target)],
         "local": list(weight.to_local().shape),
