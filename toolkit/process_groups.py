@@ -1,7 +1,7 @@
 """The process groups that a recorded graph's collectives name, made again in a replay, so that it communicates as it did.
 
 A world of one rank is made alone. A larger one needs all its ranks: each replays its own graph, and they meet in a file. Where
-they cannot, no group is made, and the sentence of `lacking` says why. Must only be called in a process that may have groups.
+they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are never made up.
 
 >>> join(saved.record, meeting="/tmp/meet")
 """

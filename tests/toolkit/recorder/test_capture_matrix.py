@@ -1,0 +1,36 @@
+"""Rows of the capture matrix: recorded in one process, loaded, run and replayed in another (tests/bench/capture_matrix.py)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from capture_matrix import matrix, table
+from capture_programs import PROGRAMS, ROWS
+
+FEW = ("expanded_input", "complex", "sparse")
+
+
+def test_there_are_sixty_programs_each_with_a_sentence() -> None:
+    assert len(PROGRAMS) == len(ROWS) >= 60
+    assert all(program.about for program in ROWS)
+
+
+def test_a_few_rows(tmp_path: Path) -> None:
+    rows = {row.program.name: row for row in matrix([PROGRAMS[name] for name in FEW], tmp_path / "runs")}
+    assert [name for name, row in rows.items() if not row.whole] == ["sparse"], list(table(list(rows.values())))
+    assert rows["sparse"].reasons() == [
+        "api: api: inductor: skipped, because Inductor takes no sparse tensors (input s)"
+    ]
+
+
+@pytest.mark.slow
+def test_all_rows(tmp_path: Path) -> None:
+    rows = matrix(ROWS, tmp_path / "runs")
+    broken = {row.program.name: row.reasons() for row in rows if not row.whole and not row.program.known}
+    assert not broken
+    assert sum(row.whole for row in rows) >= 54

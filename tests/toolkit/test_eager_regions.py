@@ -1,0 +1,51 @@
+"""Regions that are compiled once and called several times (`invoke_subgraph`), run eagerly and handed to a compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.rungs import _torch as rungs_torch
+
+
+def caught(calls: int) -> fx.GraphModule:
+    """Dynamo's graph of a function that calls one region so often."""
+    if not hasattr(torch.compiler, "nested_compile_region"):
+        pytest.skip("this torch has no such regions")
+    region = torch.compiler.nested_compile_region(lambda x: x.sin() * 2)
+    found: list[fx.GraphModule] = []
+
+    def keep(gm: fx.GraphModule, _: Any) -> Any:
+        found.append(gm)
+        return gm.forward
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(calls):
+            x = region(x)
+        return x
+
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch({"inline_single_use_invoke_subgraph": False}), torch.no_grad():
+        torch.compile(function, backend=keep)(torch.ones(3))
+    return found[0]
+
+
+def names(gm: fx.GraphModule) -> list[str]:
+    return [str(node.target) for node in gm.graph.nodes if node.op == "call_function"]
+
+
+def test_gradients_go_through_a_region() -> None:
+    x = torch.full((3,), 0.5, requires_grad=True)
+    (made,) = run_graph(caught(2), [x])
+    again = ((x.sin() * 2).sin() * 2).sum()
+    assert torch.equal(torch.autograd.grad(made.sum(), x)[0], torch.autograd.grad(again, x)[0])
+
+
+def test_a_region_called_once_is_put_in_place_as_dynamo_does_before_a_backend() -> None:
+    gm = caught(1)
+    assert "invoke_subgraph" in names(gm)
+    assert "invoke_subgraph" not in names(rungs_torch.as_handed_to_backends(gm))
