@@ -139,13 +139,15 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     if not graphs or not callable(compiled):
         return compiled
     watch: Watch | None = Watch(session, graphs)
+    takes = len(watch.graphs[0][2].graph.nodes) if watch.graphs else 0
 
     def run(*arguments: Any, **keywords: Any) -> Any:
         nonlocal watch
         watching = watch
         if watching is None or keywords:
             return compiled(*arguments, **keywords)
-        inputs = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list) else arguments
+        boxed = len(arguments) == 1 and isinstance(arguments[0], list)
+        inputs = arguments[0] if boxed and (takes != 1 or len(arguments[0]) == 1) else arguments  # or one input is a list
         number = watching.begin(inputs)
         if number == 0:
             return compiled(*arguments)
