@@ -150,3 +150,14 @@ def mark_mutated(metadata: Any, place: int) -> None:
     """Says that an input's data are written."""
     metadata.input_info[place] = dataclasses.replace(metadata.input_info[place], mutates_data=True)
     metadata.num_mutated_inp_runtime_indices += 1
+
+
+def set_inductor(name: str, value: Any) -> bool:
+    """Changes a setting of Inductor for good; False where this torch has none of that name."""
+    from torch._inductor import config
+
+    try:
+        config.patch({name: value}).__enter__()
+    except (KeyError, AttributeError):
+        return False
+    return True

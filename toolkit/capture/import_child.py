@@ -152,9 +152,7 @@ def _of_ahead(exported_program: Any, **said: Any) -> None:
     found = of_program(exported_program)
     found.kind = "repro of AOTInductor"
     for name, value in (said.get("config_patches") or {}).items():
-        try:
-            torch._inductor.config.patch({name: value}).__enter__()  # for good: they are recorded as what is changed
-        except (KeyError, AttributeError):
+        if not t.set_inductor(name, value):
             found.notes.append(f"this torch has no setting inductor.{name}")
     raise found
 
