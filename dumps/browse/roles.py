@@ -10,6 +10,7 @@ That text is parsed here, never evaluated, and nothing of torch is needed.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .recorded import Recorded
 
 _MAX_LENGTH = 4_000
+_PLACE = re.compile(r"PlainAOTInput\(idx=(\d{1,6})\)")
 
 _KINDS = {
     "PlainAOTOutput": "user", "GradAOTOutput": "gradient", "InputMutationAOTOutput": "mutation",
@@ -94,6 +96,10 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
         and not item.source.startswith(("args[", "__", "self."))
     }  # fmt: skip
     texts = [_string(recorded, item) for item in cast("list[Any]", made_for)]
+    if any(item.source.startswith(("L[", "G[")) for item in recorded.inputs.values()):
+        # of Dynamo's graph: a position counts its inputs, and a backward does not have them all
+        for number in _PLACE.findall(" ".join(text or "" for text in texts)):
+            sources.setdefault(f"PlainAOTInput(idx={number})", f"primals_{int(number) + 1}")
     return [
         OutputRole(index, str(cast("dict[str, Any]", item).get("node", "")), *kind_of(text, sources))
         for index, (item, text) in enumerate(zip(items, texts, strict=True))

@@ -1,0 +1,80 @@
+"""What inputs and outputs are for, from the text of AOTAutograd's descriptors."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdbg.dumps.browse.roles import OutputRole, inputs_of, kind_of, outputs_of, source_of
+from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputRecord, NodeRecord
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("PlainAOTOutput(idx=2)", ("user", "output[2]")),
+        ("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))", ("gradient", "0.weight")),
+        ("InputMutationAOTOutput(mutated_input=BufferAOTInput(target='seen'))", ("mutation", "seen")),
+        ("InputMutationAOTOutput(mutated_input=SyntheticBaseAOTInput(base_of=PlainAOTInput(idx=0)))",
+         ("mutation", "storage of args[0]")),
+        ("SubclassGetAttrAOTOutput(base=GradAOTOutput(grad_of=PlainAOTInput(idx=1)), attr='scale')",
+         ("gradient", "args[1].scale")),
+        ("SubclassSizeAOTOutput(base=PlainAOTOutput(idx=0), idx=1)", ("user", "output[0].size(1)")),
+        ("ForwardTokenAOTOutput(idx=0)", ("token", "")),
+        ("SavedForBackwardsAOTOutput(idx=3)", ("saved", "")),
+        ("PhiloxUpdatedForwardOffsetAOTOutput()", ("random state", "")),
+        ("AnotherAOTOutput(x=1)", ("unknown", "")),
+        ("GradAOTOutput()", ("gradient", "")),
+        ("__import__('os').system('true')", ("unknown", "")),
+        ("(" * 3000, ("unknown", "")), ("not python at all", ("unknown", "")), (None, ("unknown", "")),
+    ],
+)  # fmt: skip
+def test_a_descriptor_in_words(text: str | None, told: tuple[str, str]) -> None:
+    assert kind_of(text) == told
+
+
+def test_inputs_in_words() -> None:
+    assert source_of("TangentAOTInput(output=PlainAOTOutput(idx=0))") == "output[0]"
+    assert (
+        source_of("SubclassGetAttrAOTInput(base=ParamAOTInput(target='w'), attr='_local_tensor')") == "w._local_tensor"
+    )
+    assert source_of("ParamAOTInput(target='{x.__class__}')") == "{x.__class__}", "a name is not a format"
+
+
+class Recorded:
+    """Of a small record that is in memory."""
+
+    def __init__(self, record: GraphRecord) -> None:
+        self.inputs = {item.name: item for item in record.inputs}
+        self.nodes = {node.name: node for node in record.graph.nodes}
+        self.strings = record.strings
+        self.node = self.nodes.get
+
+    def string(self, place: int) -> str:
+        return self.strings[place]
+
+
+def test_outputs_name_the_users_own_sources() -> None:
+    """A position is Dynamo's: it is named after what Dynamo says of that input; one that is not there by its forward's name."""
+    descriptors = ["GradAOTOutput(grad_of=PlainAOTInput(idx=0))", {"string": 0}, None, "PlainAOTOutput(idx=0)"]
+    nodes = [
+        NodeRecord("primals_1", "placeholder", "primals_1", meta={"desc": "PlainAOTInput(idx=0)"}),
+        NodeRecord(
+            "output",
+            "output",
+            "output",
+            args=[[{"node": "a"}, {"node": "b"}, None, {"node": "c"}]],
+            meta={"desc": descriptors},
+        ),
+    ]
+    inputs = [InputRecord("primals_1", "parameter", "L['self']._modules['0']._parameters['weight']")]
+    record = GraphRecord(
+        format=FORMAT, id="0_0/backward", stage="backward", graph=GraphBody(nodes), inputs=inputs,
+        strings=["GradAOTOutput(grad_of=PlainAOTInput(idx=7))"],
+    )  # fmt: skip
+    recorded: object = Recorded(record)
+    assert inputs_of(recorded) == {"primals_1": "parameter 0.weight"}  # type: ignore[arg-type]
+    told = outputs_of(recorded, "output")  # type: ignore[arg-type]
+    assert told == [OutputRole(0, "a", "gradient", "0.weight"), OutputRole(1, "b", "gradient", "primals_8"),
+                    OutputRole(3, "c", "user", "output[0]")]  # fmt: skip
+    assert [one.text() for one in told] == ["gradient of 0.weight", "gradient of primals_8", "output[0]"]
+    assert outputs_of(recorded, "primals_1") == []  # type: ignore[arg-type]
