@@ -3,7 +3,9 @@
 
 The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; what is mutated and aliased found by a first run;
 mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be functional; dead code
-removed. Each is a line below. Ours are the user's lines (`user_lines`) and assigned buffers (`assigned`). Source of the order: torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
+removed. Each is a line below.
+Ours are the user's lines (`user_lines`) and assigned buffers (`assigned`). Source of the order:
+torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
 
 >>> captured = joint_graph(torch.nn.Linear(2, 2), (torch.randn(3, 2),))
 >>> captured.module.print_readable()
@@ -33,7 +35,8 @@ def inference_graph(
 
     `f` is a function or a module, `args` and `kwargs` its arguments in any nesting. What it writes to inputs are extra
     outputs, in front, and so are buffers that it assigns anew; with `keep_mutations` writes stay (`copy_`) at the end of
-    the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold. Raises UsageError for arguments that cannot be traced, and whatever `f` raises.
+    the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold. Raises
+    UsageError for arguments that cannot be traced, and whatever `f` raises.
     """
     with torch.no_grad():
         return _capture(f, args, kwargs, decompositions, keep_mutations=keep_mutations, joint=False, dynamic=dynamic)

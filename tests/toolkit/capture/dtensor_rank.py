@@ -39,7 +39,8 @@ def main(rank: int, rendezvous: str, case: str) -> None:
         setattr(part, name.rpartition(".")[2], made)
     x = distribute_tensor(torch.randn(3, 4), mesh, [Replicate()])
     model.append(Gathered())
-    joint_graph(model, (x,))  # on torch 2.11 the first trace has dead nodes of DTensor's own while it learns the layouts
+    # on torch 2.11 the first trace has dead nodes of DTensor's own, while it learns the layouts
+    joint_graph(model, (x,))
     ours = joint_graph(model, (x,))
     with contextlib.ExitStack() as stack:
         theirs: Any = aot_export_joint_with_descriptors(stack, model, (x,)).graph_module  # type: ignore[attr-defined]
