@@ -272,7 +272,7 @@ def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
     if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
         numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
         if type(fake).__name__ == "FakeScriptObject":  # an input that the graph hands through, a device mesh for instance
-            return isinstance(real, type(fake.real_obj))
+            return isinstance(real, type(getattr(fake, "real_obj", None)))
         return numbers and not isinstance(real, torch.Tensor) and (dynamic or not _has_symbols(fake))
     if _has_symbols(fake):
         return dynamic and fake.dim() == real.dim() and fake.dtype == real.dtype
@@ -402,10 +402,11 @@ def kernels_draw_singly() -> bool:
 
 def process_group(name: str) -> Any:
     """The process group that functional collectives know by a name, or None. No public look-up. Checked: 2.13.0."""
-    from torch.distributed import distributed_c10d
+    from torch._C import _distributed_c10d
 
+    registry: Any = _distributed_c10d
     try:
-        return distributed_c10d._resolve_process_group(name)
+        return registry._resolve_process_group(name)
     except (RuntimeError, ValueError):
         return None
 
@@ -414,6 +415,7 @@ def name_process_group(name: str, group: Any) -> None:
     """Lets functional collectives find a group under a name; a new group's own name cannot be chosen. Checked: 2.13.0."""
     from torch._C import _distributed_c10d
 
+    registry: Any = _distributed_c10d
     if process_group(name) is not None:
-        _distributed_c10d._unregister_process_group(name)
-    _distributed_c10d._register_process_group(name, group)
+        registry._unregister_process_group(name)
+    registry._register_process_group(name, group)

@@ -57,10 +57,11 @@ def join(record: GraphRecord, meeting: str = "") -> None:
     groups = groups_of(record)
     if not groups:
         return
-    import torch.distributed as distributed
+    import torch.distributed
 
     from . import _torch
 
+    distributed: Any = torch.distributed
     if not distributed.is_available():
         raise EnvironmentLackError("the graph communicates", "this torch is built without torch.distributed", "use another build")
     facts = next(iter(groups.values()))
