@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _MAX_LENGTH = 4_000
 _PLACE = re.compile(r"PlainAOTInput\(idx=(\d{1,6})\)")
+
+_OF_DYNAMO = ("L[", "G[")
+_CALL = re.compile(r"self\.get_(?:parameter|buffer)\('([^']*)'\)")
+_WRAPPED = re.compile(r"__\w+\(([^()]*)\)")
 
 _KINDS = {
     "PlainAOTOutput": "user", "GradAOTOutput": "gradient", "InputMutationAOTOutput": "mutation",
@@ -67,17 +71,11 @@ def kind_of(text: str | None, sources: Mapping[str, str] | None = None) -> tuple
     return ("unknown", "") if tree is None else (_kind(tree), _of(tree, sources or {}))
 
 
-def source_of(text: str | None) -> str:
-    """What the text of an input's descriptor names: "0.weight", "args[1].scale", "output[0]" of a tangent."""
-    tree = _parsed(text)
-    return "" if tree is None else _of(tree, {})
-
-
 def inputs_of(recorded: Recorded) -> dict[str, str]:
     """Name -> "parameter 0.weight" of each input whose role is known."""
     return {
-        item.name: f"{item.role} {_source(item, node)}".rstrip()
-        for item, node in _described(recorded, recorded.inputs.values())
+        item.name: f"{item.role} {_source(item)}".rstrip()
+        for item in recorded.inputs.values()
         if item.role != "unknown"
     }
 
@@ -89,15 +87,11 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
     items = _items(last.args) if last is not None else []
     if not isinstance(made_for, list) or len(cast("list[Any]", made_for)) != len(items):
         return []
-    sources = {
-        ast.unparse(tree): input_source(item.source, item.role)
-        for item, node in _described(recorded, recorded.inputs.values())
-        if (tree := _parsed(_text(recorded, node))) is not None and item.role in ("parameter", "buffer", "user")
-        and not item.source.startswith(("args[", "__", "self."))
-    }  # fmt: skip
     texts = [_string(recorded, item) for item in cast("list[Any]", made_for)]
-    if any(item.source.startswith(("L[", "G[")) for item in recorded.inputs.values()):
+    sources: dict[str, str] = {}
+    if any(item.source.startswith(_OF_DYNAMO) for item in recorded.inputs.values()):
         # of Dynamo's graph: a position counts its inputs, and a backward does not have them all
+        sources = _sources(recorded)
         for number in _PLACE.findall(" ".join(text or "" for text in texts)):
             sources.setdefault(f"PlainAOTInput(idx={number})", f"primals_{int(number) + 1}")
     return [
@@ -107,16 +101,29 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
     ]
 
 
-def _described(recorded: Recorded, items: Iterable[InputRecord]) -> list[tuple[InputRecord, NodeRecord | None]]:
-    return [(item, recorded.node(item.name)) for item in items]
+def _sources(recorded: Recorded) -> dict[str, str]:
+    """Text of the descriptor of each input that the user's program names -> that name."""
+    items = list(recorded.inputs.values())
+    following = [*(item.name for item in items[1:]), ""]
+    found: dict[str, str] = {}
+    for item, after in zip(items, following, strict=True):
+        if item.source.startswith(_OF_DYNAMO):
+            tree = _parsed(_text(recorded, recorded.node(item.name, after)))
+            if tree is not None:
+                found[ast.unparse(tree)] = input_source(item.source, item.role)
+    return found
 
 
-def _source(item: InputRecord, node: NodeRecord | None) -> str:
-    text = node.meta.get("desc") if node is not None else None
-    from_descriptor = item.source.startswith(("args[", "__", "self.")) or not item.source
-    if from_descriptor and isinstance(text, str) and (found := source_of(text)):
-        return f"of {found}" if item.role == "tangent" else found
-    return input_source(item.source, item.role)
+def _source(item: InputRecord) -> str:
+    """The source of an input as people write it: "0.weight" of "self.get_parameter('0.weight')"."""
+    if item.source.startswith(_OF_DYNAMO):
+        return input_source(item.source, item.role)
+    text = _CALL.sub(r"\1", item.source)
+    while (inner := _WRAPPED.sub(r"\1", text)) != text:
+        text = inner
+    if item.role == "token":
+        return ""
+    return f"of {text}" if item.role == "tangent" and text else text
 
 
 def _text(recorded: Recorded, node: NodeRecord | None) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from graphdbg.dumps.browse.roles import OutputRole, inputs_of, kind_of, outputs_of, source_of
+from graphdbg.dumps.browse.roles import OutputRole, inputs_of, kind_of, outputs_of
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputRecord, NodeRecord
 
 
@@ -32,14 +34,6 @@ def test_a_descriptor_in_words(text: str | None, told: tuple[str, str]) -> None:
     assert kind_of(text) == told
 
 
-def test_inputs_in_words() -> None:
-    assert source_of("TangentAOTInput(output=PlainAOTOutput(idx=0))") == "output[0]"
-    assert (
-        source_of("SubclassGetAttrAOTInput(base=ParamAOTInput(target='w'), attr='_local_tensor')") == "w._local_tensor"
-    )
-    assert source_of("ParamAOTInput(target='{x.__class__}')") == "{x.__class__}", "a name is not a format"
-
-
 class Recorded:
     """Of a small record that is in memory."""
 
@@ -47,10 +41,31 @@ class Recorded:
         self.inputs = {item.name: item for item in record.inputs}
         self.nodes = {node.name: node for node in record.graph.nodes}
         self.strings = record.strings
-        self.node = self.nodes.get
+
+    def node(self, name: str, _after: str = "") -> NodeRecord | None:
+        return self.nodes.get(name)
 
     def string(self, place: int) -> str:
         return self.strings[place]
+
+
+@pytest.mark.parametrize(
+    ("role", "source", "told"),
+    [
+        ("parameter", "self.get_parameter('0.weight')", "parameter 0.weight"),
+        ("parameter", "self.get_parameter('w')._local_tensor", "parameter w._local_tensor"),
+        ("parameter", "L['self']._modules['0']._parameters['weight']", "parameter 0.weight"),
+        ("user", "args[0].scale", "user args[0].scale"),
+        ("tangent", "__output_tangent(__intermediate_base(output[0])).a", "tangent of output[0].a"),
+        ("token", "__forward_token0", "token"),
+        ("buffer", "", "buffer"),
+    ],
+)
+def test_inputs_in_words(role: Any, source: str, told: str) -> None:
+    record = GraphRecord(
+        format=FORMAT, id="a", stage="joint", graph=GraphBody([]), inputs=[InputRecord("x", role, source)]
+    )
+    assert inputs_of(Recorded(record)) == {"x": told}  # type: ignore[arg-type]
 
 
 def test_outputs_name_the_users_own_sources() -> None:
