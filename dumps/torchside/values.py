@@ -181,7 +181,7 @@ class ValueReader:
         """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
         if record.quantizer:
-            raise EnvironmentLackError(where, "torch cannot trace quantised tensors", "take module() and inputs() of the saved graph")
+            raise EnvironmentLackError(where, "torch cannot trace quantised tensors", "take its module() and inputs()")
         size = [self.symbols.dim(dim) for dim in record.shape]
         with torch.no_grad(), shapes._suppress_guards(self.symbols.env):
             try:
