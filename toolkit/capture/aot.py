@@ -126,6 +126,8 @@ def _inference(function: Callable[..., Any], state: Any, assigned: Assigned) -> 
     t.propagate_input_mutation_stacktraces(gm.graph)
     if (tokens := len(metadata.tokens)) and t.functorch_config.unlift_effect_tokens:
         t.unlift_tokens(gm, metadata, config)
+        last = gm.graph.output_node()
+        last.meta["desc"] = last.meta["desc"][tokens:]  # which it leaves as they were
         inputs, described = inputs[tokens:], described[tokens:]
     return gm, list(inputs), list(described)
 

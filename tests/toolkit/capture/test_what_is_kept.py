@@ -116,6 +116,32 @@ def test_effects_keep_their_order() -> None:
     assert programs.CALLS == ["first", "second"]
 
 
+class InBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return programs.announce(grads[0], "backward")
+
+
+def test_an_effect_of_the_backward_has_a_token_of_its_own() -> None:
+    captured = joint_graph(lambda x: InBackward.apply(programs.announce(x, "forward")).sum(), (programs.leaf(3),))
+    assert [item.role for item in captured.inputs_described] == ["token", "user", "tangent", "token"]
+    assert [one.kind for one in captured.outputs_described] == ["token", "user", "gradient", "token"]
+    assert len(captured.values()) == 4
+
+
+def test_tokens_are_made_inside_where_torch_is_told_so() -> None:
+    with torch._functorch.config.patch(unlift_effect_tokens=True):
+        captured = inference_graph(programs.in_order, (programs.leaf(3),))
+    assert [item.role for item in captured.inputs_described] == ["user"]
+    assert [(one.kind, one.source) for one in captured.outputs_described] == [("user", "output[0]")]
+    targets = [str(node.target) for node in captured.module.graph.nodes]
+    assert "prims._make_token.default" in targets and "prims._sink_tokens.default" in targets
+
+
 def test_a_subclass_is_taken_apart_and_computes_the_same() -> None:
     x, y = Scaled.of(torch.randn(2, 3)).requires_grad_(), torch.randn(2, 3)
     captured = inference_graph(programs.two, (x, y))
