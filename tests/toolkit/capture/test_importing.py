@@ -193,7 +193,11 @@ else:
 def made_by_torch(kind: str, folder: Path, **environment: str) -> Path:
     """What torch's own tools leave of a small program: run in a process of its own."""
     (folder / "program.py").write_text(TOOLS)
-    given = os.environ | environment | {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "GRAPHDBG": ""}
+    given = (
+        os.environ
+        | environment
+        | {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0", "GRAPHDBG": ""}
+    )
     done = subprocess.run(
         [sys.executable, "program.py", kind],
         cwd=folder,
