@@ -105,6 +105,8 @@ class Engine:
         """Steps of this round that the user has ended early."""
         self.steering = steering
         self._restarted: int | None = None
+        self._taken = 0
+        """The place in `bests` of the case that was taken last (see `take`)."""
         self._answers: dict[Candidate, Answer] = {}
         self._contradictions = Contradictions()
         self._passed = Passed()
@@ -237,9 +239,19 @@ class Engine:
         self.monotone = self.local = True
         self.anchor = None
 
+    def take(self, candidate: Candidate) -> None:
+        """Makes a case that failed the best one, though its inputs may take more bytes: edits made it plainer."""
+        answer = self._answers[candidate]
+        if self.best in (None, candidate) or not answer.verdict.accepted or answer.nodes > self._answers[self.best].nodes:
+            return
+        self._taken = len(self.bests)
+        self._improve(candidate, answer)
+        if self._on_again:
+            self._on_again(candidate, answer)
+
     def least(self) -> Candidate | None:
-        """The smallest failing case of all that were found, whatever the search was restarted from."""
-        return min((best for best in self.bests if best is not None), key=self._order, default=None)
+        """The smallest failing case since one was taken for its plainness, whatever the search was restarted from."""
+        return min((best for best in self.bests[self._taken :] if best is not None), key=self._order, default=None)
 
     def _take_smallest(self) -> None:
         """The smallest case is what is concluded, also where it was found before the search was restarted from another one."""

@@ -31,6 +31,7 @@ from .journal import Journal
 from .minified import Minified
 from .options import Options
 from .passes import NAMES as PASS_NAMES
+from .passes import PLAINER
 from .problem import Aborted, Answer, Candidate, DoesNotFailError, Problem, Verdict
 from .results import BEST_FILE, Results
 from .search.edits import accept
@@ -355,6 +356,8 @@ class Session:
                     break
                 tried |= set(edits)
                 state = accept(engine, state, edits)
+                if name in PLAINER and engine.fails(state):
+                    engine.take(state)
             return state
 
         return step

@@ -37,6 +37,7 @@ from .fxproblem import loose_outputs
 from .measuring import judged
 from .passes import PASSES, Case
 from .passes.switches import early
+from .passes.symbolic import Renewing
 from .passes.together import together as plainest
 from .problem import Candidate
 
@@ -139,7 +140,7 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):
         fakes, mode = _torch.shared_fakes(gm, inputs, dynamic=False)
         with in_force(spec), mode:
-            _Renew(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
+            Renewing(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
     live.save_graph(
         gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs, ambient=spec.ambient
     )
@@ -174,17 +175,3 @@ def _whole(payload: dict[str, Any]) -> LiveCase:
 def _mode(payload: dict[str, Any], gm: fx.GraphModule, inputs: list[Any]) -> Any:
     """What a pass works in: made-up inputs are cut and made in their fake mode."""
     return _torch.mode_of(gm, inputs) if payload["made_up"] else nullcontext()
-
-
-class _Renew(fx.Interpreter):
-    """Gives every node of an edited case the fake value that it has now."""
-
-    def __init__(self, gm: fx.GraphModule, key: str) -> None:
-        super().__init__(gm)
-        self.key = key
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        if n.op != "output":
-            n.meta[self.key] = value
-        return value

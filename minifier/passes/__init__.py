@@ -31,13 +31,16 @@ class Case:
 
 
 def _passes() -> dict[str, ModuleType]:
-    from . import dims, inputs, strides, switches, values
+    from importlib import import_module
 
-    return {"dims": dims, "values": values, "strides": strides, "inputs": inputs, "switches": switches}
+    return {name: import_module(f".{name}", __name__) for name in NAMES}
 
 
-NAMES = ("dims", "values", "strides", "inputs", "switches")
-"""The passes in the order in which they run."""
+NAMES = ("symbols", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches")
+"""The passes in the order in which they run; each is the module of that name."""
+
+PLAINER = frozenset({"dtypes"})
+"""Passes whose edits make a case plainer though its inputs may take more bytes."""
 
 
 def __getattr__(name: str) -> Any:

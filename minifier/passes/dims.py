@@ -10,7 +10,6 @@ First everything to 2, then to 1, which changes broadcasting; what resists is ha
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -18,8 +17,10 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...toolkit._torch import is_fake
-from ...toolkit.copying import clone_inputs
+from ...toolkit.carried import fake_of, is_symbolic
+from ...toolkit.copying import clone_inputs, copy_graph
 from . import Case
+from .symbolic import renewed
 
 SMALL = (2, 1)
 MOST_SIZES = 24
@@ -80,24 +81,18 @@ def apply(case: Case, edit: str) -> Case:
             return size
         return new * (new if rest == old else rest)
 
-    inputs = [_cut(value, substitute, old, new) if isinstance(value, torch.Tensor) else value for value in case.inputs]
-    gm = without_fakes(case.gm)
+    places = case.gm.graph.find_nodes(op="placeholder")
+    inputs = [
+        _cut(value, substitute, old, new) if isinstance(value, torch.Tensor)
+        else substitute(value) if type(value) is int and is_symbolic(fake_of(node)) else value
+        for node, value in zip(places, case.inputs, strict=True)
+    ]  # fmt: skip
+    gm = copy_graph(case.gm)
     for node in gm.graph.nodes:
         if node.op in ("call_function", "call_method"):
             _resize_arguments(node, substitute)
     gm.recompile()
-    return Case(gm, inputs, case.spec)
-
-
-def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:
-    """A copy of the graph without recorded fake values."""
-    graph = copy.deepcopy(gm.graph)
-    for node in graph.nodes:
-        for name in ("val", "example_value", "tensor_meta", "unbacked_bindings"):
-            node.meta.pop(name, None)
-    module = fx.GraphModule(gm, graph)
-    module.meta = dict(gm.meta)
-    return module
+    return renewed(case, gm, inputs)
 
 
 def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from . import Case
+from .symbolic import renewed
 
 
 def propose(case: Case) -> list[list[str]]:
@@ -26,11 +27,9 @@ def propose(case: Case) -> list[list[str]]:
 
 
 def apply(case: Case, edit: str) -> Case:
-    """The case with one input contiguous. Fake values, which know the old strides, are dropped."""
-    from .dims import without_fakes
-
+    """The case with one input contiguous. Fake values, which know the old strides, are made anew."""
     index = int(edit.split(" ")[1])
     old = case.inputs[index]
     inputs = list(case.inputs)
     inputs[index] = old.detach().clone(memory_format=torch.contiguous_format).requires_grad_(old.requires_grad)
-    return Case(without_fakes(case.gm), inputs, case.spec)
+    return renewed(case, case.gm, inputs)

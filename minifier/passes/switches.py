@@ -16,7 +16,8 @@ from torch import fx
 
 from ...toolkit.carried import fake_of, is_symbolic, symbols_in
 from ...toolkit.spec import FULL_STAGES
-from . import Case
+from . import Case, symbols
+from .symbolic import renewed, without_fakes
 
 SLOW = ("max_autotune", "triton.cudagraphs", "coordinate_descent_tuning", "epilogue_fusion_first", "benchmark_")
 """Settings of Inductor that cost time in every query; names, or how they begin."""
@@ -33,8 +34,10 @@ def early(case: Case) -> list[str]:
 
 
 def propose(case: Case) -> list[list[str]]:
-    """All of them at once; settings all to what they are in a fresh process, then one by one."""
-    first = early(case)
+    """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh process, then
+    one by one.
+    """
+    first = [edit for edit in early(case) if edit != "switches static" or not symbols.propose(case)]
     if case.spec.stage in FULL_STAGES and case.spec.ambient.autocast:
         first.append("switches autocast")
     if any(_is_mode(node) for node in case.gm.graph.nodes):
@@ -59,7 +62,7 @@ def apply(case: Case, edit: str) -> Case:
     elif what == "autocast":
         spec = _ambient(spec, autocast={})
     elif what == "modes":
-        gm = _without_modes(gm)
+        return renewed(case, _without_modes(gm), inputs)
     elif names:
         room, name = names
         kept = {key: value for key, value in spec.config[room].items() if key != name}
@@ -81,8 +84,6 @@ def _trains(case: Case) -> bool:
 
 def _static(gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
     """Without symbols; inputs that were sizes become numbers in the graph."""
-    from .dims import without_fakes
-
     numbers = [
         isinstance(value, int) and is_symbolic(fake_of(node))
         for node, value in zip(_placeholders(gm), inputs, strict=True)
@@ -110,8 +111,6 @@ def _is_mode(node: fx.Node) -> bool:
 
 
 def _without_modes(gm: fx.GraphModule) -> fx.GraphModule:
-    from .dims import without_fakes
-
     out = without_fakes(gm)
     for node in reversed(list(out.graph.nodes)):
         if _is_mode(node):

@@ -1,0 +1,159 @@
+# pyright: basic
+"""Dtypes: rare ones give way to the ones that everybody knows: float32 and int64, complex64, then no complex numbers at all.
+
+A dtype is replaced everywhere: in inputs, constants, parameters and graphs inside, in dtype arguments, `.half()`-like methods.
+Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is not proposed.
+
+>>> propose(case)
+[['dtypes float16 float32', 'dtypes int32 int64'], ['dtypes complex64 float32']]
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from ...toolkit._torch import tree_leaves
+from ...toolkit.carried import target_name
+from ...toolkit.copying import attribute, clone_inputs, copy_graph, set_attribute
+from . import Case
+from .symbolic import renewed
+
+PLAIN = {
+    "float64": "float32", "float16": "float32", "bfloat16": "float32", "float8_e4m3fn": "float32", "float8_e5m2": "float32",
+    "float8_e4m3fnuz": "float32", "float8_e5m2fnuz": "float32", "complex128": "complex64", "complex32": "complex64",
+    "int8": "int64", "int16": "int64", "int32": "int64",
+    "uint8": "int64", "uint16": "int64", "uint32": "int64", "uint64": "int64",
+}  # fmt: skip
+REAL = {"complex64": "float32"}
+METHODS = {
+    "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64", "int": "int32",
+    "short": "int16", "char": "int8", "byte": "uint8", "cfloat": "complex64", "cdouble": "complex128",
+}  # fmt: skip
+_MODES = ("_enter_autocast", "_exit_autocast")
+
+
+def propose(case: Case) -> list[list[str]]:
+    """A round to the plain dtype of each kind, and one without complex numbers."""
+    present = {str(dtype).removeprefix("torch.") for dtype in _dtypes(case.gm, case.inputs)}
+    rounds: list[list[str]] = []
+    for plainer in (PLAIN, REAL):
+        edits = [f"dtypes {old} {new}" for old, new in plainer.items() if old in present]
+        valid = edits if edits and _valid(case, edits) else [edit for edit in edits if _valid(case, [edit])]
+        if valid:
+            rounds.append(valid)
+    return rounds
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with one dtype replaced everywhere; what memory is shared stays."""
+    _, old_name, new_name = edit.split(" ")
+    old, new = getattr(torch, old_name), getattr(torch, new_name)
+    inputs = clone_inputs(case.inputs, lambda flat: _converted(flat, old, new))
+    return renewed(case, _graph(case.gm, old, new), inputs)
+
+
+def _dtypes(gm: fx.GraphModule, inputs: list[Any]) -> Iterator[torch.dtype]:
+    """Every dtype that a graph's inputs, tensors or arguments have."""
+    yield from (value.dtype for value in inputs if isinstance(value, torch.Tensor))
+    for node in gm.graph.nodes:
+        if target_name(node) in _MODES:
+            continue
+        if node.op == "get_attr":
+            value = attribute(gm, str(node.target))
+            if isinstance(value, fx.GraphModule):
+                yield from _dtypes(value, [])
+            elif isinstance(value, torch.Tensor):
+                yield value.dtype
+        elif node.op == "call_module":
+            module = attribute(gm, str(node.target))
+            yield from (value.dtype for value in (*module.parameters(), *module.buffers()))
+        elif node.op == "call_method" and node.target in METHODS:
+            yield getattr(torch, METHODS[node.target])
+        yield from (value for value in tree_leaves((node.args, node.kwargs)) if isinstance(value, torch.dtype))
+
+
+def _converted(tensor: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Tensor:
+    """A copy; complex numbers that become real ones lose their imaginary part."""
+    if tensor.dtype is not old:
+        return tensor.clone()
+    plain = tensor.real if old.is_complex and not new.is_complex else tensor
+    return plain.to(new, copy=True)
+
+
+def _graph(gm: fx.GraphModule, old: torch.dtype, new: torch.dtype) -> fx.GraphModule:
+    out = copy_graph(gm)
+    renamed: dict[str, str] = {}
+    names = {value: name for name, value in METHODS.items()}
+
+    def replaced(value: Any) -> Any:
+        return new if value is old else value
+
+    for node in out.graph.nodes:
+        if target_name(node) in _MODES:
+            continue
+        node.args, node.kwargs = map_aggregate(node.args, replaced), map_aggregate(node.kwargs, replaced)
+        if node.op == "call_method" and METHODS.get(node.target) == str(old).removeprefix("torch."):
+            node.target = names[str(new).removeprefix("torch.")]
+        if node.op not in ("get_attr", "call_module"):
+            continue
+        path = str(node.target)
+        if path not in renamed:
+            renamed[path] = _attribute(out, path, old, new)
+        node.target = renamed[path]
+    out.recompile()
+    return out
+
+
+def _attribute(out: fx.GraphModule, path: str, old: torch.dtype, new: torch.dtype) -> str:
+    """The path of a converted copy of what lies at `path`, which the original graph shares."""
+    value: Any = attribute(out, path)
+    if isinstance(value, fx.GraphModule):
+        set_attribute(out, path, _graph(value, old, new))  # a graph inside is the copy's own
+        return path
+    if isinstance(value, torch.nn.Module):
+        value = copy.deepcopy(value)
+        for owner in value.modules():
+            for name, one in list(owner.named_parameters(recurse=False)):
+                setattr(owner, name, _tensor(one, old, new))
+            for name, one in list(owner.named_buffers(recurse=False)):
+                setattr(owner, name, _tensor(one, old, new))
+    elif isinstance(value, torch.Tensor) and value.dtype is old:
+        value = _tensor(value, old, new)
+    else:
+        return path
+    name = f"{path.replace('.', '_')}_{str(new).removeprefix('torch.')}"
+    if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+        out.register_buffer(name, value)
+    else:
+        setattr(out, name, value)
+    return name
+
+
+def _tensor(value: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Tensor:
+    made = _converted(value.detach(), old, new)
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(made, requires_grad=value.requires_grad and (made.is_floating_point() or made.is_complex()))
+    return made
+
+
+def _valid(case: Case, edits: list[str]) -> bool:
+    """Whether eager takes the case with the edits, and gives results of the same shapes."""
+    try:
+        changed = case
+        for edit in edits:
+            changed = apply(changed, edit)
+        return _shapes(case) == _shapes(changed)
+    except Exception:  # noqa: BLE001  whatever eager raises, the dtypes do not fit
+        return False
+
+
+def _shapes(case: Case) -> list[Any]:
+    with torch.no_grad():
+        found = fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
+    return [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in tree_leaves(found)]

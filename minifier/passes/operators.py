@@ -1,0 +1,233 @@
+# pyright: basic
+"""Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go, and numbers in
+arguments become 1, 0 or 2.
+
+Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
+
+>>> propose(case)
+[['operators gelu to neg', 'operators mul to add'], ['operators conv default bias'], ['operators add other 1']]
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...toolkit.carried import target_name
+from ...toolkit.copying import clone_inputs, copy_graph
+from ...toolkit.eager import GraphRunError, run_graph
+from ...toolkit.subspec import candidate_spec
+from . import Case
+from .symbolic import renewed
+
+MOST_NODES = 10
+"""Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
+NUMBERS = (1, 0, 2)
+"""What numbers in arguments become, plainest first; these stay as they are."""
+_PLAIN = (-1, *NUMBERS)
+
+_KINDS: list[tuple[str, str, tuple[int, ...], str]] = [
+    ("neg", "one tensor, each element by itself, or as if", (0,), """
+        abs acos acosh asin asinh atan atanh ceil celu clamp clamp_max clamp_min cos cosh deg2rad digamma dropout elu erf erfc
+        erfinv exp exp2 expm1 feature_dropout fix floor frac gelu hardshrink hardsigmoid hardswish hardtanh i0 layer_norm
+        leaky_relu lgamma log log10 log1p log2 log_sigmoid log_softmax logit logsigmoid mish nan_to_num normalize positive
+        rad2deg reciprocal relu relu6 rms_norm round rsqrt selu sgn sigmoid sign silu sin sinc sinh softmax softmin softplus
+        softshrink softsign sqrt square tan tanh tanhshrink trunc _log_softmax _softmax"""),
+    ("add", "two tensors, or one and a number, element by element", (0, 1), """
+        arctan2 atan2 copysign div divide elu_backward floor_divide floordiv fmax fmin fmod gelu_backward hypot logaddexp
+        logaddexp2 maximum minimum mod mul multiply pow remainder sigmoid_backward silu_backward sub subtract
+        tanh_backward threshold_backward true_divide truediv iadd isub imul itruediv"""),
+    ("eq", "a comparison", (0, 1), "ge gt le lt ne greater greater_equal less less_equal not_equal"),
+    ("add", "a choice", (1, 2), "where"),
+    ("sum", "many numbers to one", (0, 1, 2), "amax amin logsumexp mean median nanmean nansum prod std var"),
+    ("cumsum", "a scan", (0, 1), "cumprod logcumsumexp"),
+    ("mm", "a product and a sum", (1, 2), "addmm"),
+    ("bmm", "a product and a sum, batched", (1, 2), "baddbmm"),
+]  # fmt: skip
+"""The simplest operator of a kind, what the kind is, the places of the arguments that it keeps, the others."""
+SIMPLEST = {name: (simplest, places) for simplest, _, places, names in _KINDS for name in names.split()}
+_KEPT = ("dim", "axis", "keepdim")
+"""Keyword arguments of reductions that the simplest of them has, too."""
+
+
+def propose(case: Case) -> list[list[str]]:
+    """A round of operators, one of optional arguments, one for each plain number."""
+    graph = case.gm.graph
+    if len(graph.nodes) > MOST_NODES:
+        return []
+    known = _kinds(case)
+    if known is None:
+        return []
+    rounds = [[f"operators {node.name} to {SIMPLEST[_name(node)][0]}" for node in graph.nodes if _name(node) in SIMPLEST]]
+    rounds.append([f"operators {node.name} default {name}" for node in graph.nodes for name in _optional(node)])
+    found = [(node, name, value) for node in graph.nodes for name, value in _numbers(node)]
+    rounds += [[f"operators {node.name} {name} {type(value)(plain)}" for node, name, value in found] for plain in NUMBERS]
+    valid = [[edit for edit in edits if _alike(case, edit, known)] for edits in rounds]
+    return [edits for edits in valid if edits]
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with one operator or argument replaced; inputs that nothing reads any more go."""
+    _, name, what, text = edit.split(" ")
+    gm = copy_graph(case.gm)
+    node = next((node for node in gm.graph.nodes if node.name == name), None)
+    if node is None or (what == "to" and _name(node) not in SIMPLEST):
+        raise ValueError(f"there is no node {name} of that kind")
+    read = node.all_input_nodes
+    if what == "to":
+        _replace(node, text, SIMPLEST[_name(node)][1])
+    elif what == "default":
+        _without(node, text)
+    else:
+        _set(node, what, float(text) if not text.lstrip("-").isdecimal() else int(text))
+    names = [one.name for one in gm.graph.nodes if one.op == "placeholder"]
+    _drop(gm, read)
+    gm.recompile()
+    left = {one.name for one in gm.graph.nodes}
+    inputs = [value for one, value in zip(names, case.inputs, strict=True) if one in left]
+    changed = renewed(case, gm, inputs)
+    if len(inputs) < len(names):
+        changed.spec = candidate_spec(changed.spec, names, changed.gm)
+    return changed
+
+
+def _name(node: fx.Node) -> str:
+    """What a node calls, without namespace and overload; empty for what is not known by a name."""
+    if node.op not in ("call_function", "call_method"):
+        return ""
+    schema = getattr(node.target, "_schema", None)
+    if schema is not None:
+        space, _, name = schema.name.partition("::")
+        return name if space == "aten" else ""
+    return target_name(node)
+
+
+def _replace(node: fx.Node, name: str, places: tuple[int, ...]) -> None:
+    args = [node.args[place] for place in places if place < len(node.args)]
+    kwargs = {key: value for key, value in node.kwargs.items() if key in _KEPT} if name in ("sum", "cumsum") else {}
+    if hasattr(node.target, "_schema"):
+        packet = getattr(torch.ops.aten, name)
+        overload = "default"
+        if name == "sum" and any(one is not None for one in (*args[1:], *kwargs.values())):
+            overload = "dim_IntList"
+            args[1:2] = [[one] if isinstance(one, int) else one for one in args[1:2]]
+        elif name == "sum":
+            args, kwargs = args[:1], {}
+        elif name in ("add", "eq"):
+            overload = "Scalar" if name == "eq" and not isinstance(args[1], fx.Node) else "Tensor"
+        node.target = getattr(packet, overload)
+    elif node.op == "call_method" and places[0] == 0:
+        node.target = name
+    else:
+        node.op = "call_function"
+        node.target = operator.add if name == "add" and len(args) == 2 else getattr(torch, name)
+    node.args, node.kwargs = tuple(args), kwargs
+    for key in ("original_aten", "torch_fn", "source_fn_stack", "fwd_source_fn_stack"):
+        node.meta.pop(key, None)
+
+
+def _optional(node: fx.Node) -> Iterator[str]:
+    """Names of arguments that are given, but need not be."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        yield from (name for name in node.kwargs if node.op in ("call_function", "call_method"))
+        return
+    for argument, value in _given(node):
+        nullable = argument.has_default_value() or str(argument.type).startswith("Optional")
+        default = argument.default_value if argument.has_default_value() else None
+        if nullable and (isinstance(value, fx.Node) or value != default):
+            yield argument.name
+
+
+def _given(node: fx.Node) -> Iterator[tuple[Any, Any]]:
+    """Arguments of a schema with their values."""
+    arguments: Any = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    for place, argument in enumerate(arguments):
+        if place < len(node.args) and not argument.kwarg_only:
+            yield argument, node.args[place]
+        elif argument.name in node.kwargs:
+            yield argument, node.kwargs[argument.name]
+
+
+def _without(node: fx.Node, name: str) -> None:
+    if name in node.kwargs:
+        node.kwargs = {key: value for key, value in node.kwargs.items() if key != name}
+        return
+    place, argument = _declared(node, name)
+    args = list(node.args)
+    args[place] = argument.default_value if argument.has_default_value() else None
+    if place == len(args) - 1 and argument.has_default_value():
+        args.pop()
+    node.args = tuple(args)
+
+
+def _numbers(node: fx.Node) -> Iterator[tuple[str, int | float]]:
+    """Arguments that are numbers but no sizes and not plain: by name where there is a schema, else by place or keyword."""
+    if node.op not in ("call_function", "call_method") or node.target is operator.getitem:
+        return
+    if hasattr(node.target, "_schema"):
+        pairs = [(argument.name, value) for argument, value in _given(node) if "SymInt" not in argument.real_type.str()]
+    else:
+        pairs = [*((str(place), value) for place, value in enumerate(node.args)), *node.kwargs.items()]
+    for name, value in pairs:
+        if type(value) in (int, float) and value not in _PLAIN and name not in ("to", "default"):
+            yield name, value  # type: ignore[misc]
+
+
+def _set(node: fx.Node, name: str, value: float) -> None:
+    if name in node.kwargs:
+        node.kwargs = {**node.kwargs, name: value}
+    elif name.isdecimal():
+        node.update_arg(int(name), value)
+    else:
+        node.update_arg(_declared(node, name)[0], value)
+
+
+def _declared(node: fx.Node, name: str) -> tuple[int, Any]:
+    """The place of a given argument of a schema, and what the schema says of it."""
+    for place, (argument, _) in enumerate(_given(node)):
+        if argument.name == name and place < len(node.args):
+            return place, argument
+    raise ValueError(f"{node.name} is given no {name}")
+
+
+def _drop(gm: fx.GraphModule, nodes: list[fx.Node]) -> None:
+    """Erases those of the nodes that nothing reads any more, and what only they read."""
+    for node in nodes:
+        if not node.users and (node.op in ("placeholder", "get_attr") or not node.is_impure()):
+            before = node.all_input_nodes
+            gm.graph.erase_node(node)
+            _drop(gm, before)
+
+
+def _kinds(case: Case) -> dict[str, Any] | None:
+    """What eager gives at each node; None where it does not run."""
+    found: dict[str, Any] = {}
+
+    def look(node: fx.Node, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            strides = value.stride() if value.layout is torch.strided else ()
+            found[node.name] = (tuple(value.shape), strides, value.dtype, value.device, value.requires_grad)
+        else:
+            found[node.name] = type(value)
+        return value
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            run_graph(case.gm, clone_inputs(case.inputs), hook=look)
+    except (GraphRunError, RuntimeError):
+        return None
+    return found
+
+
+def _alike(case: Case, edit: str, known: dict[str, Any]) -> bool:
+    """Whether eager takes the edit, and every value keeps its form."""
+    try:
+        found = _kinds(apply(case, edit))
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
+        return False
+    return found is not None and all(known.get(name) == kind for name, kind in found.items())

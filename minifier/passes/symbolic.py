@@ -1,0 +1,217 @@
+# pyright: basic
+"""Fake values for a case that an edit changed: with the symbols that it had, at the numbers that its inputs have now.
+
+Symbols keep their names, ranges and the guards that still hold. One whose number is out of its range (a size of 1 has no symbol)
+becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run anything on real values.
+
+>>> renewed(case, changed, inputs, static={"s77"})
+Case(...)
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import sympy
+import torch
+from torch import fx
+
+from ...dumps.schema import GraphBody, GraphRecord
+from ...dumps.torchside.symbols import Symbols, SymbolWriter
+from ...toolkit.carried import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
+from ...toolkit.spec import FULL_STAGES
+from ...toolkit.subspec import candidate_spec
+from .. import _torch
+from . import Case
+
+
+def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:
+    """A copy of the graph without recorded fake values."""
+    graph = copy.deepcopy(gm.graph)
+    for node in graph.nodes:
+        for name in ("val", "example_value", "tensor_meta", "unbacked_bindings"):
+            node.meta.pop(name, None)
+    module = fx.GraphModule(gm, graph)
+    module.meta = dict(gm.meta)
+    return module
+
+
+def symbols_of(case: Case) -> list[str]:
+    """The symbols that the case's inputs bind; none where some number is known only as the graph runs."""
+    if not case.spec.dynamic:
+        return []
+    bound = {name for node in _placeholders(case.gm) for name in bound_by(fake_of(node))}
+    if any(symbols_in(fake_of(node)) - bound for node in case.gm.graph.nodes):
+        return []
+    return sorted(bound, key=lambda name: (len(name), name))
+
+
+def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collection[str] = ()) -> Case:
+    """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were one of them
+    become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
+    """
+    if not symbols_of(case):
+        return Case(without_fakes(gm), inputs, case.spec)
+    old = {node.name: fake_of(node) for node in _placeholders(case.gm)}
+    out = without_fakes(gm)
+    nodes = _placeholders(out)
+    names = [node.name for node in nodes]
+    again = _Again.of([old.get(name) for name in names], inputs, static)
+    kept = [*zip(nodes, inputs, strict=True)]
+    for node, value in list(kept):
+        if is_symbolic(old.get(node.name)) and not again.text(old[node.name]).free_symbols:
+            _number(out, node, value)
+            kept.remove((node, value))
+    _fold(out)
+    out.recompile()
+    left = [value for _, value in kept]
+    spec = candidate_spec(case.spec, names, out) if len(left) < len(inputs) else case.spec
+    if not again.symbols:
+        return Case(out, left, msgspec.structs.replace(spec, dynamic=False))
+    mode = _torch.fake_mode(again.env)
+    with mode:
+        fakes = [again.like(old.get(node.name), value) for node, value in kept]
+        Renewing(out, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
+    out.shape_env = again.env  # type: ignore[assignment]
+    return Case(out, left, spec)
+
+
+class Renewing(fx.Interpreter):
+    """Gives every node of an edited graph the fake value that it has now, under `key`."""
+
+    def __init__(self, gm: fx.GraphModule, key: str) -> None:
+        super().__init__(gm)
+        self.key = key
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.op != "output":
+            n.meta[self.key] = value
+        return value
+
+
+@dataclass
+class _Again:
+    """The symbols of recorded inputs in a ShapeEnv of their own."""
+
+    writer: SymbolWriter
+    rebuilt: Symbols
+    hints: dict[Any, Any]
+    """Symbol of the new ShapeEnv -> its number."""
+    numbers: dict[Any, Any] = field(default_factory=dict)
+    """Those that are no symbols any more."""
+
+    @classmethod
+    def of(cls, fakes: list[Any], inputs: list[Any], static: Collection[str]) -> _Again:
+        writer = SymbolWriter()
+        found: dict[str, int] = {}
+        for fake, value in zip(fakes, inputs, strict=True):
+            for number, real in _sizes(fake, value):
+                text = writer.text(writer.expr(number))
+                if number.node.expr.is_symbol and found.setdefault(text, real) != real:
+                    raise ValueError(f"{text} would be {found[text]} and {real}")
+            for number in symbolic_numbers(fake):
+                writer.text(writer.expr(number))
+        symbols, guards, settings = writer.finish()
+        symbols = [msgspec.structs.replace(one, hint=found.get(one.name, one.hint)) for one in symbols]
+        gone = {one.name for one in symbols if one.name in static or not _in_range(one)}
+        settings = {name: value for name, value in settings.items() if "frozen" not in name}
+        record = GraphRecord(format=0, id="", stage="", graph=GraphBody(nodes=[]), symbols=symbols, shape_env=settings)
+        read = Symbols(record, "")
+        hints = {symbol: sympy.Integer(found[name]) for name, symbol in read.by_name.items() if name in found}
+        held = [one for one in guards if _holds(read.expr(one.expr), hints, gone)]
+        rebuilt = Symbols(msgspec.structs.replace(record, guards=held), "")
+        hints = {symbol: sympy.Integer(found[name]) for name, symbol in rebuilt.by_name.items() if name in found}
+        return cls(writer, rebuilt, hints, {symbol: number for symbol, number in hints.items() if symbol.name in gone})
+
+    @property
+    def env(self) -> Any:
+        return self.rebuilt.env
+
+    @property
+    def symbols(self) -> list[Any]:
+        """What is still a symbol."""
+        return [symbol for symbol in self.hints if symbol not in self.numbers]
+
+    def text(self, number: Any) -> Any:
+        """A recorded number as an expression of the new symbols."""
+        return self.rebuilt.expr(self.writer.text(number.node.expr)).xreplace(self.numbers)
+
+    def number(self, recorded: Any, real: int) -> Any:
+        """A number of the new case: what was recorded, where that is what it is now; else the number itself."""
+        if not is_symbolic(recorded):
+            return real
+        expr = self.text(recorded)
+        if not expr.free_symbols or expr.xreplace(self.hints) != real:
+            return real
+        return self.env.create_symintnode(expr, hint=real)
+
+    def like(self, fake: Any, real: Any) -> Any:
+        """The fake value of an input."""
+        if isinstance(real, (int, float)) and is_symbolic(fake):
+            return self.number(fake, real) if isinstance(fake, torch.SymInt) else real
+        if not isinstance(real, torch.Tensor) or not isinstance(fake, torch.Tensor) or real.layout is not torch.strided:
+            return torch.empty_like(real, device=real.device) if isinstance(real, torch.Tensor) else real
+        sizes = [self.number(*pair) for pair in zip(fake.shape, real.shape, strict=True)]
+        steps = [self.number(*pair) for pair in zip(fake.stride(), real.stride(), strict=True)]
+        if real.is_contiguous() and not real.storage_offset():
+            out = torch.empty(sizes, dtype=real.dtype, device=real.device)
+        else:
+            out = torch.empty_strided(sizes, steps, dtype=real.dtype, device=real.device)
+        if real.storage_offset():
+            out = out.as_strided(sizes, steps, real.storage_offset())
+        return out.requires_grad_(real.requires_grad)
+
+
+def symbolic_numbers(fake: Any) -> list[Any]:
+    """Every symbolic number of a fake value: itself, sizes, strides, offset."""
+    if isinstance(fake, SYMBOLIC):
+        return [fake]
+    if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
+        return [one for one in (*fake.shape, *fake.stride(), fake.storage_offset()) if isinstance(one, SYMBOLIC)]
+    return []
+
+
+def _sizes(fake: Any, real: Any) -> list[tuple[Any, int]]:
+    """Recorded symbolic sizes with what they are now."""
+    if isinstance(fake, torch.SymInt) and isinstance(real, int):
+        return [(fake, real)]
+    if isinstance(fake, torch.Tensor) and isinstance(real, torch.Tensor) and fake.dim() == real.dim():
+        return [pair for pair in zip(fake.shape, real.shape, strict=True) if isinstance(pair[0], SYMBOLIC)]
+    return []
+
+
+def _in_range(symbol: Any) -> bool:
+    low, high = symbol.lower, symbol.upper
+    return symbol.hint is not None and (low is None or symbol.hint >= low) and (high is None or symbol.hint <= high)
+
+
+def _holds(expr: Any, hints: dict[Any, int], gone: Collection[str]) -> bool:
+    if any(symbol.name in gone or symbol not in hints for symbol in expr.free_symbols):
+        return False
+    value = expr.xreplace(hints)
+    return bool(value == True or value == 0)  # noqa: E712  a relation that is true, or what is divisible
+
+
+def _number(gm: fx.GraphModule, node: fx.Node, value: Any) -> None:
+    """Writes a number into the graph in place of a node."""
+    for user in list(node.users):
+        user.args = fx.map_arg(user.args, lambda one: value if one is node else one)
+        user.kwargs = fx.map_arg(user.kwargs, lambda one: value if one is node else one)
+    gm.graph.erase_node(node)
+
+
+def _fold(gm: fx.GraphModule) -> None:
+    """Arithmetic on numbers alone is done."""
+    for node in list(gm.graph.nodes):
+        if node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator" and not node.kwargs:
+            if node.args and all(type(one) in (int, float, bool) for one in node.args):
+                _number(gm, node, node.target(*node.args))
+
+
+def _placeholders(gm: fx.GraphModule) -> list[Any]:
+    return [node for node in gm.graph.nodes if node.op == "placeholder"]

@@ -1,0 +1,25 @@
+"""Symbols: sizes that the compiler was not told become the numbers that they were: all at once, which makes the case static, then
+those whose number the failure does not need to be open. The dimensions that stay symbolic are those that it needs.
+
+>>> propose(case)
+[['symbols s77', 'symbols s27']]
+"""
+
+from __future__ import annotations
+
+from . import Case
+from .symbolic import renewed, symbols_of
+
+
+def propose(case: Case) -> list[list[str]]:
+    """Every symbol that an input binds, unless some number of the graph is known only as it runs."""
+    found = [f"symbols {name}" for name in symbols_of(case)]
+    return [found] if found else []
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with one symbol at its number; without the last one it is compiled for its sizes."""
+    name = edit.split(" ")[1]
+    if name not in symbols_of(case):
+        raise ValueError(f"the case has no symbol {name}")
+    return renewed(case, case.gm, case.inputs, static={name})
