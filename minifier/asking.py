@@ -9,13 +9,13 @@ Knows the kind of failure that is looked for, not whether a candidate shows it (
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.isolation import ForkServer, Pending
 from ..toolkit.signature import Signature, from_answer
 from .gate import Gate
 from .options import Options
@@ -34,14 +34,39 @@ MEASURED = 3
 """How often it is measured in all; the shortest counts."""
 PROBE_LIMIT_S = 20.0
 """What a part that is tried only for its time may take."""
+KILLED = "SIGKILL"
 OUT_OF_BOUNDS = ("illegal memory access", "misaligned address")
+
+
+LIVES = 3
+"""Workers that are tried for one query where they die."""
+
+
+class UnderWay(Protocol):
+    """A query whose answer can be waited for."""
+
+    def result(self) -> Reply: ...
+
+
+class Servers(Protocol):
+    """A fork server, or what has its face: `submit` may ask anywhere, `call` asks on this machine."""
+
+    def submit(
+        self, function: str, payload: dict[str, Any], limit_s: float = ..., *, stage_limits: Mapping[str, float] | None = None
+    ) -> Any: ...
+
+    def call(
+        self, function: str, payload: dict[str, Any], limit_s: float = ..., *, stage_limits: Mapping[str, float] | None = None
+    ) -> Reply: ...
+
+    def kill(self, pending: Any) -> None: ...
 
 
 @dataclass
 class Asking:
     """The fork server, what a query may take, and what was learnt of that."""
 
-    server: ForkServer
+    server: Servers
     options: Options
     limit_s: float
     wanted: Signature | None = None
@@ -53,17 +78,43 @@ class Asking:
     """Whether what the search ended on hangs at the full limit."""
     _cuda: bool = False
     _gate: Gate = field(default_factory=Gate)
-    _in_flight: set[Pending] = field(default_factory=set[Pending])
+    _in_flight: set[UnderWay] = field(default_factory=set[UnderWay])
+    _deaths: Counter[str] = field(default_factory=Counter[str])
+    """Workers that died, and so were asked again, by why."""
     _aborts: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def task(self, name: str, payload: Mapping[str, Any]) -> Reply:
         """Any task of `tasks`, with the limit of a whole query."""
         with self._gate.together():
-            return self.server.call(f"{TASKS}:{name}", dict(payload), self.limit_s)
+            reply = self.server.call(f"{TASKS}:{name}", dict(payload), self.limit_s)
+            if reply.status == "lost":
+                self._died(reply)
+                reply = self.server.call(f"{TASKS}:{name}", dict(payload), self.limit_s)
+            return reply
 
     def call(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
-        """One child of a judgement. Raises Aborted where `abort` was called before it answered."""
+        """One child of a judgement; another where its worker dies. Raises Aborted where `abort` was called before it answered."""
+        for _ in range(LIVES - 1):
+            reply = self._call(function, payload, limits)
+            if reply.status != "lost":
+                return reply
+            self._died(reply)
+        return self._call(function, payload, limits)
+
+    def deaths(self) -> list[str]:
+        """A sentence on workers that died; none where none did."""
+        if not self._deaths:
+            return []
+        count = sum(self._deaths.values())
+        what = "a query was asked again, because its worker" if count == 1 else f"{count} queries were asked again: their workers"
+        return [f"{what} died ({'; '.join(self._deaths)})"]
+
+    def _died(self, reply: Reply) -> None:
+        with self._lock:
+            self._deaths[reply.error.message if reply.error else "it was killed"] += 1
+
+    def _call(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None) -> Reply:
         aborts = self._aborts
         pending = self.server.submit(function, payload, self.limit_s, stage_limits=limits)
         with self._lock:
@@ -96,7 +147,13 @@ class Asking:
         }  # fmt: skip
 
         def ask() -> Reply:
-            return self.call(f"{TASKS}:probe", {**more, **payload}, limits)
+            reply = self.call(f"{TASKS}:probe", {**more, **payload}, limits)
+            if reply.signal == KILLED and not (self.wanted is not None and self.wanted.detail == KILLED):
+                # Ours are ended so for time and memory, which have verdicts of their own: somebody else did it, once.
+                with self._lock:
+                    self._deaths[f"{KILLED} from outside"] += 1
+                reply = self.call(f"{TASKS}:probe", {**more, **payload}, limits)
+            return reply
 
         slow = options.slower_than
         first = options.judged == "hang" and self.wanted is None  # side by side, one of them waits for what the other compiles

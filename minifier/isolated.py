@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
@@ -23,8 +24,12 @@ from ..dumps.reading import read_bytes
 from ..toolkit.isolation import ForkServer, default_memory_bytes
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
+from .asking import Servers
 from .command import TASK, CommandOracle
 from .events import Ended, Follow, Happening, Started
+from .executors import executor_for
+from .executors.elsewhere import Elsewhere
+from .executors.worker import Settings
 from .found import Event, Interrupted
 from .journal import Journal
 from .life import Life
@@ -58,18 +63,20 @@ def minify_saved(
     narrate: Callable[[str], None] = lambda text: None,
     tell: Follow = lambda event: None,
     life: Life | None = None,
+    executor: Executor | None = None,
 ) -> Minified:
     """Reduces a saved graph; `out` receives case/, journal.jsonl and events.jsonl. Raises as `minify` does.
 
     `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. `life`: held by a
-    caller who has something to do in OUT afterwards. What candidates are built from lies in OUT/.work until all is done, so that
-    an interrupted minification needs to record it only once.
+    caller who has something to do in OUT afterwards. `executor`: its workers judge, each by a fork server of its own (see
+    `executors`), `options.jobs` at a time; else `options.executor` names one. What candidates are built from lies in OUT/.work
+    until all is done, so that an interrupted minification needs to record it only once.
     """
     if life is None:
         with Life(out, resume=resume, complain=narrate) as own:
             return minify_saved(
                 saved, out=out, options=options, resume=resume, named=named, directory=directory, on_event=on_event,
-                narrate=narrate, tell=tell, life=own,
+                narrate=narrate, tell=tell, life=own, executor=executor,
             )  # fmt: skip
     from ..toolkit.rungs import rung as known
     from ..toolkit.rungs.names import BUILT
@@ -80,6 +87,9 @@ def minify_saved(
     if options.slower_than is not None and options.jobs > 1:
         options = replace(options, jobs=1)
         narrate("-j is 1: what is timed runs alone (--slower-than)")
+    if executor is not None and options.command is not None:
+        why = "your command is on this machine"
+        raise UsageError("executor and check 'cmd: ...' do not go together", why, "leave executor out")
     work = out / WORK
     directory = directory or str(Path.cwd())
     path = saved.path.absolute()
@@ -106,7 +116,11 @@ def minify_saved(
             if not (work / VALUES / PREPARED).exists():
                 shutil.rmtree(work / VALUES, ignore_errors=True)
             (work / VALUES).mkdir(parents=True, exist_ok=True)
-            place = (path, work / VALUES, server, options, first_limit_s(options))
+            servers: Servers = server
+            if (pool_of_workers := executor or stack.enter_context(executor_for(options, saved, said))) is not None:
+                settings = Settings(options.jobs, options.memory_limit, path=tuple(sys.path), **_warmth(options))
+                servers = stack.enter_context(Elsewhere(server, pool_of_workers, settings))
+            place = (path, work / VALUES, servers, options, first_limit_s(options))
             if options.command is None:
                 oracle = Oracle(*place, named=named or shown_path(path))
             else:
@@ -115,7 +129,9 @@ def minify_saved(
             session = Session(oracle, journal, out, options, narrate=said, tell=told, on_event=on_event, steering=steering)
             try:
                 result = session.run(pool)
+                result.notes += oracle.asking.deaths()
             except Interrupted as interrupted:
+                interrupted.minified.notes += oracle.asking.deaths()
                 life.end(_ended("interrupted", interrupted.minified))
                 raise
             except GraphdbgError as error:  # it does not fail, or cannot be asked: nothing to go on with

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..dumps.errors import UsageError
 from .minified import Minified
 from .options import Options
 
@@ -40,6 +42,7 @@ def minify(
     time_limit: float | None = None,
     memory_limit: int | None = None,
     out: str | Path | None = None,
+    executor: Executor | str = "local",
     on_event: Callable[[Event], None] | None = None,
 ) -> Minified:
     """Reduces a failing graph and its inputs to the smallest case that fails the same way.
@@ -49,10 +52,15 @@ def minify(
     that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in seconds.
     `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`; `time_limit` and
     `memory_limit` are what a query may take (see the flags of `graphdbg minify`).
+    `executor`: where queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each of whose worker
+    processes then keeps a warm fork server of its own; it stays the caller's, and which one it is never changes the result.
     `out`: a folder for the case and the journal; must not exist. Raises UsageError where the original does not fail,
     Interrupted (with the best so far) on Ctrl-C.
     """
     if callable(check):
+        if executor != "local":
+            what = "executor and a check of your own do not go together"
+            raise UsageError(what, "it is called in this process", "leave executor out, or name a check")
         from .inprocess import minify_here
 
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, on_event=on_event)
@@ -63,14 +71,15 @@ def minify(
 
     options = Options(
         check, rung, seed, match, tuple(imports), hangs, slower_than, memory_over, time_limit, memory_limit,
-        jobs=jobs, max_time=max_time, max_queries=max_queries,
+        jobs=jobs, max_time=max_time, max_queries=max_queries, executor=executor if isinstance(executor, str) else "local",
     ).checked()  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="graphdbg-minify-") as folder:
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
         try:
             result = minify_saved(
-                saved, out=Path(folder) / "out" if out is None else Path(out), options=options, on_event=on_event
-            )
+                saved, out=Path(folder) / "out" if out is None else Path(out), options=options, on_event=on_event,
+                executor=None if isinstance(executor, str) else executor,
+            )  # fmt: skip
         except Interrupted as interrupted:
             _keep(interrupted.minified, out is None)
             raise

@@ -16,8 +16,10 @@ from typing import Any
 import msgspec
 
 from ..dumps.errors import UsageError
+from .executors.ray_pool import required
 
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory")
+EXECUTORS = ("local", "ray")
 HANG_LIMIT_S = 60.0
 """What is waited for a case that is said to hang, unless the user says otherwise."""
 COMMAND = "cmd:"
@@ -51,9 +53,15 @@ class Options:
         return self.check.removeprefix(COMMAND).strip() if self.check.startswith(COMMAND) else None
 
     def checked(self) -> Options:
-        """The same options; raises UsageError for those that make no sense, alone or together."""
+        """The same options; raises UsageError for those that make no sense, alone or together, and EnvironmentLackError
+        for what is not installed."""
+        if self.executor not in EXECUTORS:
+            raise UsageError(f"there is no executor {self.executor!r}", "", f"use one of {', '.join(EXECUTORS)}")
+        if self.executor != "local" and self.command is not None:
+            what = f"--executor {self.executor} and --check 'cmd: ...' do not go together"
+            raise UsageError(what, "your command is on this machine", "leave --executor out")
         if self.executor == "ray":
-            raise UsageError("--executor ray is not built yet", "", "leave it out: queries then run on this machine")
+            required()
         if self.command is not None and "{case}" not in self.command:
             what = f"the command {self.command!r} does not say where the case goes"
             raise UsageError(what, "{case} stands for its folder", "for example --check 'cmd: ./test.sh {case}'")

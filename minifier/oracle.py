@@ -27,11 +27,10 @@ from ..dumps.atomic import write_file
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
 from . import made_up
-from .asking import RUNNING, TASKS, Asking
+from .asking import RUNNING, TASKS, Asking, Servers
 from .options import HANG_LIMIT_S, Options
 from .places import place_of
 from .problem import Answer, Candidate, DoesNotFailError, Verdict
@@ -56,7 +55,7 @@ class Oracle:
 
     case: Path
     work: Path
-    server: ForkServer
+    server: Servers
     options: Options = field(default_factory=Options)
     limit_s: float = FIRST_LIMIT_S
     signature: Signature | None = None

@@ -18,7 +18,7 @@ from ...toolkit.recorder.summary import shown_path
 from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
-from ..options import CHECKS, HANG_LIMIT_S, Options
+from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, Options
 from ..resuming import again as go_on
 from ..resuming import resumed
 from .amounts import SECONDS, SIZE
@@ -62,7 +62,9 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 @click.option("--without", multiple=True, metavar="STEP", callback=checked_steps,
               help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
-@click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="Where queries run (ray: not built yet).")
+@click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
+              help="Where queries run: on this machine, or by -j workers on the Ray cluster of RAY_ADDRESS (without it, a local "
+                   "one). Needs pip install 'graphdbg[ray]', and graphdbg on every machine of the cluster.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
 def minify(

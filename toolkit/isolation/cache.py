@@ -122,6 +122,8 @@ def probe_toolchain(_payload: dict[str, Any]) -> None:
 def _link(source: Path, target: Path) -> None:
     try:
         target.hardlink_to(source)
+    except FileExistsError:  # another server, with the same cache, was first
+        return
     except OSError:
         shutil.copy2(source, target)
 

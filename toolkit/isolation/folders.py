@@ -22,7 +22,8 @@ from pathlib import Path
 
 from . import processes
 
-PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-", "graphdbg-report-")
+HOST_PREFIX = "graphdbg-host-"
+PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-", "graphdbg-report-", HOST_PREFIX)
 _ALIVE = "alive"
 
 
@@ -73,6 +74,11 @@ def remove_left_over() -> list[Path]:
                 remove(folder)
                 found.append(folder)
     return found
+
+
+def left_over(folder: Path) -> bool:
+    """Whether a folder that once was there is gone, or held by nobody any more."""
+    return not folder.is_dir() or _nobody_holds(folder)
 
 
 def _nobody_holds(folder: Path) -> bool:

@@ -1,0 +1,39 @@
+"""Where queries run: on this machine's fork server, or through any `concurrent.futures.Executor`, each of whose workers asks the
+fork server of its own process. Ray is one such executor (`ray_pool`, extra `graphdbg[ray]`).
+
+`elsewhere` is this side, `worker` what runs in an executor's worker, `parcels` what travels between them, by hash.
+Nothing here knows of graphs, searches or verdicts. Must not import torch, nor Ray before it is asked for.
+
+>>> with Elsewhere(home, executor, settings) as servers:
+...     servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).result().status
+'done'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from ..options import Options
+
+
+@contextmanager
+def executor_for(options: Options, saved: SavedGraph, say: Callable[[str], None]) -> Generator[Executor | None]:
+    """The executor that the options name, while the block runs; None for this machine's own fork server."""
+    if options.executor == "local":
+        yield None
+        return
+    from .ray_pool import RayExecutor
+
+    with RayExecutor(options.jobs, gpu=on_cuda(saved), say=say) as pool:
+        yield pool
+
+
+def on_cuda(saved: SavedGraph) -> bool:
+    """Whether anything in the graph is on a CUDA device."""
+    table = saved.table
+    return any(table.strings[device].startswith("cuda") for device in set(table.device))

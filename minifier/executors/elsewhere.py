@@ -1,0 +1,220 @@
+"""This side of an executor: queries go to its workers, everything else to this process's own fork server.
+
+It has the face of a fork server (`submit`, `call`, `kill`), so that whoever asks need not know where a query runs. A worker that
+dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An executor that is broken
+for good, as a process pool with a dead process is, is asked no more: what is left is asked here.
+
+>>> with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
+...     servers.submit(function, payload, 60.0).result().status
+'done'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Mapping
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import TimeoutError as NotYet
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from ...dumps import graph_folder
+from ...dumps.compressed import stored
+from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.store import load_graph
+from ...toolkit.isolation import Answer as Reply
+from ...toolkit.isolation import ForkServer, folders
+from ...toolkit.isolation.protocol import Failure
+from . import worker
+from .parcels import Sender
+from .worker import Lacks, Order, Part, Settings
+
+LOOK_S = 0.5
+MOST_SENT = 10_000
+"""Rounds of sending after which a worker that still lacks something is given up."""
+
+
+class Errand:
+    """A query on its way to a worker."""
+
+    def __init__(self, servers: Elsewhere, order: Order) -> None:
+        self.servers, self.order = servers, order
+        self.here: Any = None
+        """Its pending query at this process's own server, where the executor is broken."""
+        self._future: Future[bytes] | None = None
+
+    def start(self) -> Errand:
+        """Hands it to the executor."""
+        self._send({})
+        return self
+
+    def result(self) -> Reply:
+        """Waits for the answer. Raises GraphdbgError where a worker cannot ask at all."""
+        for _ in range(MOST_SENT):
+            if self.here is not None:
+                return self.here.result()
+            answer = self._answer()
+            if not isinstance(answer, Lacks):
+                return answer
+            if self.order.trees is None:
+                self.order = self.servers.far(self.order)
+            self._send({name: self.servers.part(name) for name in answer.hashes})
+        raise EnvironmentLackError("cannot send the case to a worker", "whatever is sent, it lacks something")
+
+    def kill(self) -> None:
+        """Ends it soon."""
+        if self.here is not None:
+            self.servers.home.kill(self.here)
+        elif self._future is None or not self._future.cancel():
+            self.servers.stop(self.order.number)
+
+    def _send(self, parts: Mapping[str, bytes | Part]) -> None:
+        if not self.servers.broken:
+            try:
+                self._future = self.servers.executor.submit(worker.ask, msgspec.json.encode(self.order), parts)
+                return
+            except (BrokenExecutor, RuntimeError) as error:  # it has ended, or was shut down
+                self.servers.broken = f"{type(error).__name__}: {error}"
+        order = self.order
+        self.here = self.servers.home.submit(
+            order.function, order.payload, order.limit_s, stage_limits=order.stage_limits
+        )
+
+    def _answer(self) -> Reply | Lacks:
+        assert self._future is not None
+        while True:
+            try:
+                return msgspec.json.decode(self._future.result(LOOK_S), type=Reply | Lacks)
+            except NotYet:
+                if self.servers.closed:
+                    return self._lost("the minification was ended")
+            except CancelledError:
+                return Reply(self.order.number, "signal", signal="SIGKILL")
+            except BrokenExecutor as error:
+                return self._lost(str(error) or type(error).__name__)
+            except GraphdbgError:
+                raise
+            except Exception as error:
+                what = "a worker of the executor cannot ask its fork server"
+                fix = "graphdbg and what it needs must be installed where the workers run"
+                raise EnvironmentLackError(what, f"{type(error).__name__}: {error}", fix) from error
+
+    def _lost(self, why: str) -> Reply:
+        return Reply(self.order.number, "lost", error=Failure("WorkerLost", why))
+
+
+class Elsewhere:
+    """A context manager. The executor is the caller's: it is neither started nor shut down here.
+
+    An executor may have two methods beside `submit`: `share(bytes)` returns something that travels in place of the bytes and has
+    `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and so must be on
+    this machine.
+    """
+
+    def __init__(self, home: ForkServer, executor: Executor, settings: Settings) -> None:
+        self.home, self.executor, self.settings = home, executor, settings
+        self.broken = ""
+        """Why the executor is asked no more."""
+        self.closed = False
+        self.token = os.urandom(8).hex()
+        self._sender = Sender()
+        self._shared: dict[str, Part] = {}
+        self._cases: dict[tuple[Path, object, object], str] = {}
+        self._far = False
+        """Whether a worker turned out to be another process, to which folders must be sent."""
+        self._numbers = itertools.count(1)
+        self._folder, self._held = folders.make("graphdbg-minify-")
+        worker.lend(self.token, home)
+
+    def submit(
+        self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *, stage_limits: Mapping[str, float] | None = None
+    ) -> Errand:
+        """As `ForkServer.submit`; the folders that the payload names travel with it where the worker has another disk."""
+        order = Order(
+            self.token, next(self._numbers), function, payload, self.trees(payload) if self._far else None, limit_s,
+            dict(stage_limits or {}), self.settings, str(self._folder),
+        )  # fmt: skip
+        return Errand(self, order).start()
+
+    def far(self, order: Order) -> Order:
+        """The same query for a worker in another process: with its folders by content."""
+        self._far = True
+        return replace(order, trees=self.trees(order.payload))
+
+    def call(
+        self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *, stage_limits: Mapping[str, float] | None = None
+    ) -> Reply:
+        """As `ForkServer.call`, here: for what writes files, or is asked once."""
+        return self.home.call(function, payload, limit_s, stage_limits=stage_limits)
+
+    def kill(self, pending: Errand) -> None:
+        """Ends a query soon."""
+        pending.kill()
+
+    def part(self, name: str) -> bytes | Part:
+        """What travels of that name."""
+        share = getattr(self.executor, "share", None)
+        if share is None:
+            return self._sender.bytes_of(name)
+        if name not in self._shared:
+            self._shared[name] = cast("Part", share(self._sender.bytes_of(name)))
+        return self._shared[name]
+
+    def stop(self, number: int) -> None:
+        """Tells the workers to end a query."""
+        tell = getattr(self.executor, "stop_query", None)
+        if tell is not None:
+            tell(self.token, number)
+        (self._folder / f"stop-{number}").touch()
+
+    def close(self) -> None:
+        """Lets go of whoever waits; workers on this machine end their servers soon."""
+        self.closed = True
+        worker.lend(self.token, None)
+        folders.remove(self._folder)
+        with contextlib.suppress(OSError):
+            os.close(self._held)
+
+    def __enter__(self) -> Elsewhere:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def trees(self, payload: dict[str, Any]) -> dict[str, str]:
+        """The trees of the folders that the payload names. Before there are candidates nothing of "work" is needed."""
+        found: dict[str, str] = {}
+        if "case" in payload:
+            stamp = _stamp(Path(payload["case"]))
+            if stamp not in self._cases:
+                self._cases[stamp] = self._sender.tree(case_files(stamp[0]))
+            found["case"] = self._cases[stamp]
+        if payload.get("candidate") is not None and "work" in payload:
+            work = Path(payload["work"])
+            found["work"] = self._sender.tree({path.name: path for path in work.iterdir() if path.is_file()})
+        return found
+
+
+def case_files(folder: Path) -> dict[str, Path | bytes]:
+    """A graph as a case folder that needs no run round it: its record, what was seen of its inputs, the tensors of both."""
+    saved = load_graph(folder)
+    record, inputs = saved.record, saved.inputs_record
+    found: dict[str, Path | bytes] = {graph_folder.GRAPH_FILE: graph_folder.encode(record)}
+    if inputs is not None:
+        found[graph_folder.INPUTS_FILE] = graph_folder.encode(inputs)
+    for name in graph_folder.stored_names(record, inputs):
+        if saved.tensors.has(name):
+            found[f"{graph_folder.TENSORS_FOLDER}/{name}"] = saved.tensors.folder / name
+    return found
+
+
+def _stamp(folder: Path) -> tuple[Path, object, object]:
+    """What changes when the graph in a folder is written anew."""
+    files = (stored(folder / name) for name in (graph_folder.GRAPH_FILE, graph_folder.INPUTS_FILE))
+    graph, inputs = (file and (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    return folder, graph, inputs

@@ -1,0 +1,196 @@
+"""What runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else itself.
+
+A segfault or a hang of a query therefore never ends or blocks the worker. Where the worker is a thread of the process that
+minifies, it asks that process's own server. Any other process makes a server when it is first asked, keeps it warm, and ends it
+when the minification is over, however that ended. Must not import torch.
+
+>>> answer = ask(encoded_order, {})          # Lacks of hashes, or the fork server's answer, encoded
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from ...toolkit.isolation import Answer as Reply
+from ...toolkit.isolation import ForkServer, Pending, default_memory_bytes, folders
+from .parcels import Store
+
+LOOK_S = 0.5
+"""How often a worker looks whether its query is to be ended."""
+IDLE_S = 900.0
+"""After so long without a query a worker ends its server; the next query starts another."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The servers that workers make. `memory_bytes`: of each query; None: a share, among `jobs`, of the memory of the worker's
+    machine. `path` is where the user's modules are searched.
+    """
+
+    jobs: int = 1
+    memory_bytes: int | None = None
+    warm: str = "inductor"
+    preload: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they lie where
+    the client is). `client` is a folder that the client holds as long as it lives, where that is on this machine: a file
+    `stop-<number>` in it ends the query.
+    """
+
+    token: str
+    number: int
+    function: str
+    payload: dict[str, Any]
+    trees: dict[str, str] | None
+    limit_s: float
+    stage_limits: dict[str, float]
+    settings: Settings
+    client: str
+
+
+class Lacks(msgspec.Struct, tag="lacks"):
+    """The answer of a worker that has not all of the case yet: what it wants to be sent along; of nothing: the trees."""
+
+    hashes: list[str]
+
+
+class Part(Protocol):
+    """Content that an executor carries in its own way."""
+
+    def fetch(self) -> bytes: ...
+
+
+_own: dict[str, tuple[int, ForkServer]] = {}
+"""By token: the server of the process that minifies, and that process's id (a fork of it is another worker)."""
+_hosts: dict[str, Host] = {}
+_lock = threading.Lock()
+
+
+def lend(token: str, server: ForkServer | None) -> None:
+    """Says that workers that are threads of this process ask this server; None: no longer."""
+    if server is None:
+        _own.pop(token, None)
+    else:
+        _own[token] = (os.getpid(), server)
+
+
+def ask(order: bytes, parts: Mapping[str, bytes | Part]) -> bytes:
+    """One query, in a worker. `parts`: what it said before that it lacks."""
+    wanted = msgspec.json.decode(order, type=Order)
+    process, server = _own.get(wanted.token, (0, None))
+    if server is not None and process == os.getpid():
+        return msgspec.json.encode(_asked(server, wanted, wanted.payload, {}))
+    if wanted.trees is None:
+        return msgspec.json.encode(Lacks([]))
+    with _lock:
+        host = _hosts.get(wanted.token) or _hosts.setdefault(wanted.token, Host(wanted))
+    host.store.add({name: part if isinstance(part, bytes) else part.fetch() for name, part in parts.items()})
+    lacks = [name for tree in wanted.trees.values() for name in host.store.lacks(tree)]
+    if lacks:
+        return msgspec.json.encode(Lacks(list(dict.fromkeys(lacks))))
+    there = {key: str(host.store.folder(tree)) for key, tree in wanted.trees.items()}
+    return msgspec.json.encode(host.ask(wanted, wanted.payload | there))
+
+
+def stop(token: str, number: int) -> None:
+    """Ends one query of this worker; nothing happens where it is another's."""
+    host = _hosts.get(token)
+    if host is not None:
+        host.stop(number)
+
+
+def leave(token: str) -> None:
+    """Ends this worker's server for that minification, and removes what was kept for it."""
+    with _lock:
+        host = _hosts.pop(token, None)
+    if host is not None:
+        host.close()
+
+
+def leave_all() -> None:
+    """The same for whatever this process was asked."""
+    for token in list(_hosts):
+        leave(token)
+
+
+class Host:
+    """This process's server for one minification, and the folder of this machine where cases are kept for it."""
+
+    def __init__(self, order: Order) -> None:
+        settings = order.settings
+        self.token, self.client = order.token, Path(order.client)
+        self.root = Path(tempfile.gettempdir()) / f"{folders.HOST_PREFIX}{order.token}"
+        self.root.mkdir(exist_ok=True)
+        self._held = folders.hold(self.root)
+        self.store = Store(self.root)
+        self._near = self.client.is_dir()
+        self._pending: dict[int, Pending] = {}
+        self._stopped: set[int] = set()
+        self._asked = time.monotonic()
+        sys.path.extend(entry for entry in settings.path if entry not in sys.path)
+        self.server = ForkServer(
+            self.root / "cache",  # one for all workers of this machine: what one has compiled, others need not
+            memory_bytes=settings.memory_bytes or default_memory_bytes(settings.jobs),
+            warm=settings.warm, preload=settings.preload,
+        )  # fmt: skip
+        atexit.register(leave, order.token)
+        threading.Thread(target=self._watch, name="graphdbg-host", daemon=True).start()
+
+    def ask(self, order: Order, payload: dict[str, Any]) -> Reply:
+        """The answer of this process's server."""
+        self._asked = time.monotonic()
+        return _asked(self.server, order, payload, self._pending, self._stopped)
+
+    def stop(self, number: int) -> None:
+        """Ends a query, also one that is still to come."""
+        self._stopped.add(number)
+        pending = self._pending.get(number)
+        if pending is not None:
+            self.server.kill(pending)
+
+    def close(self) -> None:
+        """Ends the server; the last one of this machine removes the folder."""
+        self.server.close()
+        os.close(self._held)
+        folders.remove_left_over()
+
+    def _watch(self) -> None:
+        """Ends this once the minification is over, or nobody has asked for long."""
+        while _hosts.get(self.token, self) is self:
+            over = self._near and folders.left_over(self.client)
+            if over or (not self._pending and time.monotonic() - self._asked > IDLE_S):
+                leave(self.token)
+                return
+            time.sleep(LOOK_S)
+
+
+def _asked(
+    server: ForkServer, order: Order, payload: dict[str, Any], under_way: dict[int, Pending], stopped: Container[int] = ()
+) -> Reply:
+    """A query and its answer; it is ended where the client leaves word in its folder."""
+    pending = server.submit(order.function, payload, order.limit_s, stage_limits=order.stage_limits)
+    under_way[order.number] = pending
+    if order.number in stopped:
+        server.kill(pending)
+    word = Path(order.client) / f"stop-{order.number}"
+    try:
+        while True:
+            try:
+                return pending.result(LOOK_S)
+            except TimeoutError:
+                if word.exists():
+                    server.kill(pending)
+    finally:
+        del under_way[order.number]
