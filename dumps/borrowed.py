@@ -50,7 +50,7 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
 
 def _placeholders(saved: SavedGraph) -> list[str]:
     table = saved.table
-    return [row.name for row in table.rows() if row.op == "placeholder"]
+    return [name for name, op in zip(table.name, table.op, strict=True) if table.strings[op] == "placeholder"]
 
 
 def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGraph]:

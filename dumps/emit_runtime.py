@@ -77,7 +77,7 @@ def inputs():
 
     def one(name, spec):
         item = seen.get(name, {})
-        if item.get("stored", {}).get("storage") and item["stored"]["value"].get("layout", "strided") == "strided":
+        if item.get("stored", {}).get("storage"):
             return tensor(item["stored"]["value"], name, item["stored"]["storage"])
         if item.get("scalar") is not None:
             return item["scalar"]

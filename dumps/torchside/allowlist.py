@@ -96,6 +96,7 @@ EXTRA_FUNCTIONS = (
     "torch._functorch.eager_transforms._set_tensor_requires_grad",
     "torch._functorch.eager_transforms._autograd_grad",
     "torch.autograd.grad",
+    "torch.autograd.forward_ad._maybe_load_decompositions",
     "torch.autograd.forward_ad.make_dual",
     "torch.autograd.forward_ad.unpack_dual",
     "torch._dynamo.variables.torch.untyped_storage_size",

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ..schema import Arg, GraphRecord
+from ..schema import Arg
 from ._torch import resolve_process_group
 
 KEY = "process_groups"
@@ -30,13 +30,6 @@ def of_graph(gm: GraphModule) -> Arg:
         if group is not None:
             found[name] = _told(group)
     return {"dict": [[name, told] for name, told in found.items()]} if found else None
-
-
-def recorded(record: GraphRecord) -> dict[str, dict[str, Any]]:
-    """What `of_graph` wrote: name -> {"backend", "ranks", "rank", "world_size"}."""
-    told = record.graph.meta.get(KEY)
-    pairs = told.get("dict", []) if isinstance(told, dict) else []
-    return {str(name): dict(facts["dict"]) for name, facts in pairs}
 
 
 def _names(gm: GraphModule) -> Iterator[str]:
