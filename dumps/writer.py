@@ -198,13 +198,14 @@ class ProcessWriter:
         """The folder of a graph, whether it exists or not."""
         return self.path / GRAPHS_FOLDER / ids.check_id(local)
 
-    def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
-        """Writes the graph's folder whole and journals it as `captured`; returns the folder.
+    def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None, *, provisional: bool = False) -> Path:
+        """Writes the graph's folder whole and journals it as `captured`; returns the folder. A `provisional` one, which `amend`
+        will replace, may have no program and says nothing of it.
 
         Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
-        contents = dict(stored_form(name, data) for name, data in self._texts(record))
+        contents = dict(stored_form(name, data) for name, data in self._texts(record, told=not provisional))
         if self.gate is not None and not self.gate.admit(record.id, folder_bytes(contents)):
             raise LeftOutError(record.id)
         copy_storages(stored_names(record), tensors, self.tensors)
@@ -223,9 +224,9 @@ class ProcessWriter:
             self._replace(path / name, data)
         return path
 
-    def _texts(self, record: GraphRecord) -> Iterator[tuple[str, bytes]]:
+    def _texts(self, record: GraphRecord, *, told: bool = True) -> Iterator[tuple[str, bytes]]:
         many = len(record.graph.nodes) >= sidecar.MANY_NODES
-        return graph_texts(record, lambda error: self._note(record.id, error), table=many)
+        return graph_texts(record, lambda error: self._note(record.id, error) if told else None, table=many)
 
     def save_inputs(
         self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, name: str = INPUTS_FILE

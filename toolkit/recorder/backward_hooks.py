@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import importhook, patches
+from . import configs, importhook, patches, sources
 from ._torch import BACKWARD_CALL, BACKWARD_CALLERS, undisturbed
 from .ambient import ambient
 from .flight import Graph, flying, told
@@ -38,9 +39,19 @@ def watch(session: Session) -> None:
     importhook.watch({BACKWARD_CALLERS[0]: lambda _: _install(session)})
 
 
+def stop(session: Session) -> None:
+    """The recording ends: anomaly mode is as it was, and what was not recorded is told."""
+    watcher = _watchers.pop(id(session), None)
+    if watcher is not None:
+        watcher.stop()
+
+
+_watchers: dict[int, _Watcher] = {}
+
+
 def _install(session: Session) -> None:
     with session.guarded("compiled autograd"):
-        watcher = _Watcher(session)
+        watcher = _watchers[id(session)] = _Watcher(session)
         for name in BACKWARD_CALLERS:
             owner = sys.modules[name]
             original = getattr(owner, BACKWARD_CALL)
@@ -69,7 +80,9 @@ class _Watcher:
         self._inputs: dict[str, InputRecord] = {}
         self._start = 0.0
         self._ambient: Any = None
+        self._graph: Graph | None = None
         self._noting_lines = False
+        self._lock = threading.Lock()
         if session.wants(STAGE) and not torch.is_anomaly_enabled():
             torch.autograd.set_detect_anomaly(True, check_nan=False)
             self._noting_lines = True
@@ -79,26 +92,42 @@ class _Watcher:
         session = self.session
         if active() is not session or not session.wants(STAGE) or session.waiting.now:
             return None
-        with session.guarded("compiled autograd"):
+        with self._lock, session.guarded("compiled autograd"):
             if self._capturer is None:
                 from ..capture.compiled_autograd.capturer import Capturer
 
                 self._capturer = Capturer(self._made, begun=self._begun, kept=self._kept)
             self._tell_left_out()
-            if self._noting_lines and self._capturer.quiet >= QUIET:
-                import torch
-
-                torch.autograd.set_detect_anomaly(False)
-                self._noting_lines = False
+            if self._capturer.quiet >= QUIET:
+                self._no_more_lines()
         return self._capturer
 
-    def _begun(self, number: int) -> None:
-        with self.session.guarded("compiled autograd"):
-            self._inputs = {}
+    def stop(self) -> None:
+        """No lines of the forward are kept any more; what was left out is told."""
+        self._no_more_lines()
+        if self._capturer is not None:
+            self._tell_left_out()
+
+    def _no_more_lines(self) -> None:
+        import torch
+
+        # with its checks on, or off already, it is the program's own meanwhile
+        if self._noting_lines and torch.is_anomaly_enabled() and not torch.is_anomaly_check_nan_enabled():
+            torch.autograd.set_detect_anomaly(False)
+            self._noting_lines = False
+
+    def _begun(self, number: int, captured: Any) -> None:
+        """Before a new backward runs torch's own graph of it is written: should the run not end, that is what there is."""
+        import torch
+
+        self._inputs, self._graph = {}, None
+        session, name = self.session, f"!{number}"
+        with session.guarded(f"{name}/{STAGE}"), torch.no_grad(), flying(session, compile_id=name) as flight:
             self._start = time.perf_counter()
-            self._ambient = ambient(rng=self.session.options.inputs in WHOLE)
-            self._ambient.grad = False
-            self.session.event("note", message=f"ca{number}_0: a backward runs and is written down")
+            self._ambient = ambient(rng=session.options.inputs in WHOLE)
+            if captured is not None and (graph := flight.capture(captured, STAGE, settle=False, provisional=True)) is not None:
+                self._graph = graph
+                session.event("running", graph.id)
 
     def _kept(self, name: str, value: Any) -> None:
         policy = self.session.options.inputs
@@ -123,12 +152,18 @@ class _Watcher:
         name = f"!{backward.number}"
         with session.guarded(f"{name}/{STAGE}"), torch.no_grad(), flying(session, compile_id=name) as flight:
             backward.module.meta["custom"] = {"compiled_autograd": _facts(backward)}
-            graph = flight.capture(backward.module, STAGE, roles=backward.inputs_described)
-            if graph is None:
-                return
-            flight.settle(None)
+            graph = self._graph
+            if graph is not None:
+                self._replace(graph, backward)
+            else:
+                graph = flight.capture(backward.module, STAGE, roles=backward.inputs_described)
+                if graph is None:
+                    return
+                flight.settle(None)
+                session.event("running", graph.id)
             self._save_inputs(graph, backward)
-            session.event("running", graph.id)
+            nodes = len(backward.module.graph.nodes)
+            session.event("compiled", graph.id, nodes=nodes, seconds=round(seconds, 6))
             if backward.error is not None:
                 session.event("failed", graph.id, at="run", **told(backward.error, STAGE))
             else:
@@ -140,11 +175,32 @@ class _Watcher:
                 self._note(graph, f"recorded again: {backward.reason}")
             if backward.uncaptured:
                 self._note(graph, f"torch's compiled autograd does not take this backward: {backward.uncaptured}")
+            if backward.shared:
+                names = ", ".join(backward.shared[:6])
+                self._note(graph, f"{names} share memory that the backward writes to: a replay keeps them apart and may differ")
             if backward.fixed:
                 self._note(graph, f"{backward.fixed} numbers were read from tensors and are fixed in the graph")
 
     def _note(self, graph: Graph, message: str) -> None:
         self.session.event("note", graph.id, message=message)
+
+    def _replace(self, graph: Graph, backward: Backward) -> None:
+        """Puts what ran in the place of torch's own graph."""
+        from ...dumps import live
+
+        before = graph.record
+        if before is None:
+            return
+        roles = {item.name: (item.role, item.source) for item in backward.inputs_described}
+        writer = self.session.writer()
+        with undisturbed():
+            record = live.encode(
+                backward.module, id=graph.id, stage=STAGE, compile_id=before.compile_id, ambient=before.ambient,
+                config=configs.changed({}, bypassed=not self.session.options.keep_cache), input_roles=roles, sink=writer.tensors,
+            )  # fmt: skip
+        record.versions = before.versions
+        writer.amend(record, writer.tensors)
+        sources.keep(writer, record)
 
     def _save_inputs(self, graph: Graph, backward: Backward) -> None:
         from ...dumps.schema import FORMAT, InputsRecord

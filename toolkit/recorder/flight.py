@@ -57,7 +57,7 @@ class Flight:
 
     def capture(
         self, gm: Any, stage: str, compile_kwargs: Mapping[str, Any] | None = None, *,
-        roles: list[InputRecord] | None = None, settle: bool = True,
+        roles: list[InputRecord] | None = None, settle: bool = True, provisional: bool = False,
     ) -> Graph | None:  # fmt: skip
         """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved."""
         session = self.session
@@ -87,7 +87,7 @@ class Flight:
                 graph.save = PackedSave(writer, record)
                 session.wait_for(local, graph.save)
             else:
-                writer.save_graph(record, writer.tensors)
+                writer.save_graph(record, writer.tensors, provisional=provisional)
                 sources.keep(writer, record)
             if settle:
                 self.open.append(graph)

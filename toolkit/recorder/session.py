@@ -290,6 +290,10 @@ def end(session: Session) -> None:
     """Ends a recording; with the last one torch is as it was."""
     from . import patches
 
+    if session.options.compiled_autograd:
+        from . import backward_hooks
+
+        backward_hooks.stop(session)
     with contextlib.suppress(ValueError):
         _sessions.remove(session)
     if not _sessions:

@@ -35,7 +35,9 @@ def same(one: Any, other: Any) -> bool:
 
 
 FAST = (hooked_models.mlp, hooked_models.checkpointed, hooked_models.fan_in)
-HOOKED = [pytest.param(maker, id=maker.__name__, marks=() if maker in FAST else pytest.mark.slow) for maker in hooked_models.MODELS]
+HOOKED = [
+    pytest.param(maker, id=maker.__name__, marks=() if maker in FAST else pytest.mark.slow) for maker in hooked_models.MODELS
+]
 
 
 @pytest.mark.parametrize("maker", HOOKED)
@@ -249,3 +251,74 @@ def test_a_captured_backward_is_a_case(tmp_path: Any) -> None:
     with torch.no_grad():
         outputs = loaded(*saved.inputs(seed=0))
         assert all(map(torch.equal, outputs, captures[0].module(*captures[0].values)))
+
+
+def test_what_a_tracer_differentiates_is_no_backward_of_the_program() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def gradient(x: torch.Tensor) -> torch.Tensor:
+        (grad,) = torch.autograd.grad((x.sin() * x).sum(), x)
+        return grad
+
+    with capturing() as captures:
+        make_fx(gradient)(torch.ones(3, requires_grad=True))
+        torch.func.grad(lambda x: (x**2).sum())(torch.ones(3))
+    assert captures == []
+
+
+def test_a_module_with_its_own_idea_of_parameters_breaks_nothing() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def parameters(self, recurse: bool = True) -> Any:
+            return [self.weight]
+
+        def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("ask somebody else")
+
+    odd = Odd()
+    with capturing() as captures:
+        (odd.weight * 2).sum().backward()
+    assert torch.equal(odd.weight.grad, torch.full((3,), 2.0))  # type: ignore[arg-type]
+    assert len(captures) == 1
+
+
+def test_an_interrupt_in_a_capture_does_not_end_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Any, outputs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    x = torch.ones(3, requires_grad=True)
+    with capturing() as captures:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(t.AutogradCompilerInstance, "end_capture", interrupted)
+            (x * 2).sum().backward()
+        (x * 3).sin().sum().backward()
+    assert len(captures) == 1 and not t.user_compiler_on()
+
+
+def test_two_models_of_one_shape_are_two_graphs() -> None:
+    with capturing() as captures:
+        for module in (nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3).double()):
+            module(torch.ones(2, 3, dtype=module.weight.dtype)).sum().backward()
+    assert len(captures) == 3
+    assert captures[1].reason == "the same sizes with other parameters or dtypes"
+
+
+def test_inputs_of_one_memory_that_is_written_to_are_named() -> None:
+    flat = torch.zeros(6)
+    x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+    x.grad, y.grad = flat[:3], flat[3:]
+    with capturing() as captures:
+        ((x * 2).sum() + (y * 3).sum()).backward()
+    assert torch.equal(flat, torch.tensor([2.0, 2, 2, 3, 3, 3]))
+    assert len(captures[0].shared) == 2
+
+
+def test_what_is_compiled_keeps_its_own_backward() -> None:
+    net = nn.Linear(3, 3)
+    compiled = torch.compile(net, backend="aot_eager")
+    with capturing() as captures:
+        compiled(torch.ones(2, 3)).sum().backward()
+    assert captures == [] and net.weight.grad is not None

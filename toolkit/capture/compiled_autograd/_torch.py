@@ -11,18 +11,21 @@ none of them is replaced, only the passes at its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch._C._dynamo import compiled_autograd as engine
 from torch._dynamo import compiled_autograd as stock
 from torch._dynamo import eval_frame
 from torch._dynamo.external_utils import call_accumulate_grad, call_hook
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
 
 CHECKED = ("2.11.0", "2.13.0")
 
@@ -60,9 +63,24 @@ def is_plain_op(target: Any) -> bool:
     return isinstance(target, stock.Op) and not target.is_custom_function
 
 
-def computes_otherwise_under_a_mode(names: Iterable[str]) -> str:
-    """The first autograd node whose formula depends on whether somebody watches, or nothing."""
-    return next((name for name in names if name in _OTHERWISE_UNDER_A_MODE), "")
+def not_to_be_watched(names: Iterable[str]) -> str:
+    """Why a backward with these autograd nodes is not run under a tape, or nothing."""
+    for name in names:
+        if name in _OTHERWISE_UNDER_A_MODE:
+            return f"{name} computes otherwise while it is watched"
+        if name.startswith("CompiledFunction"):
+            return "a part of its forward is compiled, and that part's backward is a graph of its own"
+    return ""
+
+
+def is_traced(outputs: Sequence[Any]) -> bool:
+    """Whether a backward is a tracer's (AOTAutograd, make_fx, Dynamo, torch.func) and no run of the program's."""
+    if _functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
+        return True
+    tracers = (FakeTensorMode, ProxyTorchDispatchMode, FunctionalTensorMode)
+    if any(isinstance(mode, tracers) for mode in _get_current_dispatch_mode_stack()):
+        return True
+    return any(isinstance(value, (FakeTensor, FunctionalTensor)) for value in outputs)
 
 
 def current_node() -> Any:
@@ -81,6 +99,14 @@ def fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(item.shape) for item in getattr(node, "_input_metadata", ()))
 
 
+def told_apart_by(node: Any) -> tuple[Any, ...]:
+    """What else tells two nodes of one name and size apart: dtypes, the parameter, the layout of its gradient."""
+    variable = getattr(node, "variable", None)
+    if variable is not None:
+        return (id(variable), variable.dtype, getattr(variable.grad, "layout", None))
+    return (*(item.dtype for item in getattr(node, "_input_metadata", ())), getattr(node, "_saved_sparse", None))
+
+
 def storage_key(value: torch.Tensor) -> int:
     """What two tensors over one memory have in common, while it is alive."""
     return value.untyped_storage()._cdata
@@ -92,6 +118,15 @@ def view_key(value: torch.Tensor) -> tuple[Any, ...]:
         return (id(value),)
     lazy = value.is_conj(), value.is_neg()
     return storage_key(value), value.storage_offset(), tuple(value.shape), tuple(value.stride()), value.dtype, *lazy
+
+
+def written(func: Any, made: Any) -> list[int]:
+    """The memories that an operator wrote to, as far as it returns what it wrote."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    values = pytree.tree_leaves(made)
+    return [storage_key(value) for value in values if isinstance(value, torch.Tensor) and value.layout is torch.strided]
 
 
 def weak_storage(value: torch.Tensor) -> Any:

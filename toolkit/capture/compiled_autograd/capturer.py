@@ -44,9 +44,9 @@ class Backward:
     where they were not kept; `outputs` says of what each output is the gradient.
 
     `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by number,
-    `forward` the forward as they tell it (`places.forward_of`);
-    `reason` says why it was recorded again; `fixed` counts numbers that were read from tensors; `error` is what the backward
-    raised.
+    `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again; `fixed` counts numbers
+    that were read from tensors, `shared` names inputs of one memory that is written to, which a replay keeps apart; `error` is
+    what the backward raised.
     """
 
     number: int
@@ -61,6 +61,7 @@ class Backward:
     uncaptured: str = ""
     reason: str = ""
     fixed: int = 0
+    shared: list[str] = field(default_factory=list[str])
     error: BaseException | None = field(default=None, repr=False)
 
     def save(self, path: str | Path) -> Path:
@@ -91,17 +92,27 @@ class _Look:
     result: Any = None
 
 
+@dataclass
+class _Run:
+    """One taped run: torch's number, why it was recorded again, what it returned or raised."""
+
+    number: int
+    reason: str
+    returned: Any
+    error: BaseException | None
+
+
 class _Here(threading.local):
     busy = False
 
 
 class Capturer:
-    """Records backwards. `begun(number)` is called before the first run of a new one, `made(backward)` after it; `kept(name,
-    value)` with each input before anything writes to it. `skip` names passes to leave out.
+    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `made(backward)` after it,
+    `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
     """
 
     def __init__(
-        self, made: Callable[[Backward], None], *, begun: Callable[[int], None] = lambda number: None,
+        self, made: Callable[[Backward], None], *, begun: Callable[[int, Any], None] = lambda number, captured: None,
         kept: Callable[[str, torch.Tensor], None] = lambda name, value: None, skip: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.made, self.begun, self.kept = made, begun, kept
@@ -118,18 +129,15 @@ class Capturer:
 
     def backward(self, original: Callable[..., Any], t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         """What `torch.autograd`'s own call into the engine, `original(t_outputs, ...)`, returns."""
-        if self._here.busy:  # inside a hook: it belongs to the backward around it
+        if self._here.busy or t.is_traced(t_outputs):  # a hook's belongs to the backward around it; a tracer's is no run
             return original(t_outputs, *args, **kwargs)
-        with self._gate:  # a capture in another thread would capture this one too
-            own = t.in_region() or t.user_compiler_on()
-            alone = self._running == 0
-            self._running += 1
-            new = None if own else self._new(t_outputs, alone=alone)
-            look = self._look(original, t_outputs, args, kwargs) if new else None
-        if own:
-            self.left_out["the script has compiled autograd on itself"] += 1
         self._here.busy = True
+        with self._gate:
+            self._running += 1
         try:
+            with self._gate:  # a capture in another thread would capture this one too
+                new = self._new(t_outputs, alone=self._running == 1)
+                look = self._look(original, t_outputs, args, kwargs) if new else None
             if new is None or look is None:
                 self.quiet += 1
                 return original(t_outputs, *args, **kwargs)
@@ -145,10 +153,13 @@ class Capturer:
 
     def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> tuple[list[Any], str] | None:
         """Order of the nodes and reason, for a backward that is to be recorded."""
+        if t.in_region() or t.user_compiler_on():
+            self.left_out["the script has compiled autograd on itself"] += 1
+            return None
         try:
             order = walk(roots_of(t_outputs))
-            if watched_otherwise := t.computes_otherwise_under_a_mode(node.name() for node in order[1:]):
-                self.left_out[f"{watched_otherwise} computes otherwise while it is watched"] += 1
+            if reason := t.not_to_be_watched(node.name() for node in order[1:]):
+                self.left_out[reason] += 1
                 return None
             structure, sizes = shape_of(order)
         except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end
@@ -172,7 +183,7 @@ class Capturer:
         self._told, self._graph = Told(), None
         look = _Look()
         try:
-            with enable(self._take, instance=self._instance):
+            with enable(self._take, dynamic=False, instance=self._instance):
                 look.result = original(t_outputs, *args, **kwargs)
             look.done = True
         except _LookedAt:
@@ -194,11 +205,15 @@ class Capturer:
         told = look.told
         number = told.number if told.number >= 0 else self._count
         self._count = number + 1
-        names = Names(args[0] if args else ())
         if not agrees(order, told.nodes):
             order = [None]
-        tape = Tape(Places(order, names.source).now, names.name, self.kept)
-        self.begun(number)
+        try:
+            names = Names(args[0] if args else ())
+            tape = Tape(Places(order, names.source).now, names.name, self.kept)
+            self.begun(number, look.graph)
+        except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end
+            self.left_out[f"it could not be prepared ({type(error).__name__}: {error})"] += 1
+            return original(t_outputs, *args, **kwargs)
         error: BaseException | None = None
         returned: Any = ()
         try:
@@ -209,15 +224,22 @@ class Capturer:
             error = raised
             raise
         finally:
-            outputs, sources = _outputs(tape, names, returned)
-            gm = tape.finish(outputs)
-            if gm is None:
-                self.left_out[f"it could not be written down ({tape.error})"] += 1
-            else:
-                self.made(Backward(
-                    number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources,
-                    told.nodes, forward_of(order, names.source), told.passes, look.graph, look.why_not, reason, tape.fixed, error,
-                ))  # fmt: skip
+            try:
+                self._write(tape, names, order, look, _Run(number, reason, returned, error))
+            except Exception as failed:  # noqa: BLE001 - the same
+                self.left_out[f"it could not be written down ({type(failed).__name__}: {failed})"] += 1
+
+    def _write(self, tape: Tape, names: Names, order: list[Any], look: _Look, run: _Run) -> None:
+        outputs, sources = _outputs(tape, names, run.returned)
+        gm = tape.finish(outputs)
+        if gm is None:
+            self.left_out[f"it could not be written down ({tape.error})"] += 1
+            return
+        self.made(Backward(
+            run.number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources, look.told.nodes,
+            forward_of(order, names.source), look.told.passes, look.graph, look.why_not, run.reason, tape.fixed,
+            tape.shared_and_written(), run.error,
+        ))  # fmt: skip
 
 
 def _outputs(tape: Tape, names: Names, returned: Any) -> tuple[list[Any], list[str]]:
@@ -236,10 +258,10 @@ def _outputs(tape: Tape, names: Names, returned: Any) -> tuple[list[Any], list[s
 
 
 def _other_sizes(structure: Any, before: Any, now: Any) -> str:
-    for number, (old, new) in enumerate(zip(before, now, strict=True)):
+    for number, ((old, _), (new, _)) in enumerate(zip(before, now, strict=True)):
         if old != new:
             return f"{structure[number][0]} (NodeCall {number + 1}) is fed with {_text(new)} instead of {_text(old)}"
-    return "other sizes"
+    return "the same sizes with other parameters or dtypes"
 
 
 def _text(sizes: Any) -> str:

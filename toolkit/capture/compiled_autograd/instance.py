@@ -43,6 +43,10 @@ def watched(begun: Callable[[Told], None], skip: Collection[str] = ()) -> type:
             self.told.number = self.id
             return made
 
+        def wrap_fake(self, x: Any, source: Any) -> Any:
+            """Sizes as numbers: symbols, which torch would make, take most of the time of a capture that is not run."""
+            return self.fake_tensor_mode.from_tensor(x, source=source, static_shapes=True)
+
         def log_compile_reasons(self, compile_reasons: list[str]) -> None:
             self.told.reasons.extend(compile_reasons)
             super().log_compile_reasons(compile_reasons)

@@ -85,9 +85,15 @@ def parameters() -> list[tuple[str, torch.Tensor]]:
     class."""
     modules = [item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module) and "_modules" in vars(item)]
     inner = {id(child) for module in modules for child in vars(module)["_modules"].values()}
-    outer = [module for module in modules if id(module) not in inner and next(module.parameters(), None) is not None]
-    found: list[tuple[str, torch.Tensor]] = []
-    for module in outer:
-        prefix = f"{type(module).__name__}." if len(outer) > 1 else ""
-        found += [(prefix + path, parameter) for path, parameter in module.named_parameters()]
-    return found
+    held = [_named(module) for module in modules if id(module) not in inner]
+    outer = [(kind, found) for kind, found in held if found]
+    many = len(outer) > 1
+    return [(f"{kind}.{path}" if many else path, parameter) for kind, found in outer for path, parameter in found]
+
+
+def _named(module: torch.nn.Module) -> tuple[str, list[tuple[str, torch.Tensor]]]:
+    """The name of the class, and the parameters by path; none where a class has an idea of its own of what they are."""
+    try:
+        return type(module).__name__, list(torch.nn.Module.named_parameters(module))
+    except Exception:  # noqa: BLE001 - its parameters stay without names
+        return type(module).__name__, []

@@ -106,13 +106,13 @@ def agrees(order: Sequence[Any], names: Mapping[int, str]) -> bool:
 
 
 def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What tells one backward from another: the structure (names and edges), and the sizes that the nodes are fed with."""
+    """What tells one backward from another: the structure (names and edges), and what the nodes are fed with."""
     numbers = {node: number for number, node in enumerate(order) if node is not None}
     structure: list[Any] = []
     sizes: list[Any] = []
     for node in order[1:]:
         structure.append((node.name(), tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions)))
-        sizes.append(t.fed_sizes(node))
+        sizes.append((t.fed_sizes(node), t.told_apart_by(node)))
     return tuple(structure), tuple(sizes)
 
 

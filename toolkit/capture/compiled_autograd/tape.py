@@ -15,6 +15,7 @@ again, from a state of its own) are inputs.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,9 @@ class Tape(t.TorchDispatchMode):
         self._views: dict[Any, tuple[Any, fx.Node]] = {}
         self._mode = t.FakeTensorMode(allow_non_fake_inputs=True)
         self._last_input: fx.Node | None = None
+        self._memory: dict[fx.Node, int] = {}
+        self._memories: dict[int, tuple[Any, Any]] = {}
+        self._written: set[int] = set()
         self._bodies = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -70,6 +74,11 @@ class Tape(t.TorchDispatchMode):
     def finish(self, outputs: Sequence[fx.Node | None]) -> fx.GraphModule | None:
         """The graph with these nodes as outputs; None where something could not be written, and `error` says what."""
         return self._guarded(self._finish, outputs)
+
+    def shared_and_written(self) -> list[str]:
+        """Names of inputs of one memory, where something writes to it: each is an input of its own in the graph."""
+        several = Counter(self._memory.values())
+        return [node.name for node, key in self._memory.items() if several[key] > 1 and key in self._written]
 
     def _guarded(self, step: Callable[..., Any], *args: Any) -> Any:
         """Writing must not fail what is being recorded: after the first error nothing is written any more."""
@@ -93,6 +102,7 @@ class Tape(t.TorchDispatchMode):
                 if isinstance(value, torch.Tensor):
                     self._input(value, Place(place.node, f"{_short(func)} drew it"))
             return
+        self._written.update(t.written(func, made))
         node = self.graph.create_node("call_function", func, *given, name=place.gradient or _short(func))
         self._describe(node, made, place)
         if isinstance(made, torch.Tensor):
@@ -131,10 +141,10 @@ class Tape(t.TorchDispatchMode):
         def argument(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 return self._node_of(value, place)
-            if isinstance(value, fx.GraphModule):
-                name = f"body_{self._bodies}"
+            if isinstance(value, (fx.GraphModule, torch.ScriptObject)):  # the body of a higher-order operator, a process group
+                name = f"held_{self._bodies}"
                 self._bodies += 1
-                self.root.add_module(name, value)
+                setattr(self.root, name, value)
                 return self.graph.get_attr(name)
             return value
 
@@ -148,6 +158,8 @@ class Tape(t.TorchDispatchMode):
         with where:
             node = self.graph.placeholder(self._name_of(value, place))
         self._last_input = node
+        if value.layout is torch.strided:
+            self._memory[node] = t.storage_key(value)
         node.meta["val"] = self._fake(value)
         self._bind(value, node)
         with t._disable_current_modes():
@@ -164,7 +176,17 @@ class Tape(t.TorchDispatchMode):
 
     def _fake(self, value: torch.Tensor) -> Any:
         with t._disable_current_modes(), torch.no_grad():
-            return self._mode.from_tensor(value.detach(), static_shapes=True)
+            lazy = value.is_quantized or value.is_conj() or value.is_neg()
+            if value.layout is not torch.strided or lazy:
+                return self._mode.from_tensor(value.detach(), static_shapes=True)
+            key = t.storage_key(value)
+            alive, memory = self._memories.get(key, (None, None))
+            if alive is None or alive.expired():
+                memory = torch.UntypedStorage(value.untyped_storage().nbytes(), device="meta")
+                self._memories[key] = t.weak_storage(value), memory
+            made = torch.empty(0, dtype=value.dtype, device="meta")
+            made.set_(memory, value.storage_offset(), value.shape, value.stride())
+            return t.FakeTensor(self._mode, made, value.device)
 
 
 def _short(func: Any) -> str:
