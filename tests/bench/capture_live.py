@@ -169,7 +169,8 @@ def watch_backwards() -> None:
         references = _now[-1] if _now else None
         if references is not None and references.order:
             graph, values, references.kept = references.order[-1], references.kept, {}
-            stage, gm = references.waiting.pop(graph)
+            stage, _ = references.waiting.pop(graph)  # as it was before it ran
+            gm = copy_graph(backward.module)
             inputs = [values.get(node.name) for node in gm.graph.nodes if node.op == "placeholder"]
             references._write(graph, stage, gm, inputs)
             references.later.append((graph, gm, inputs))
