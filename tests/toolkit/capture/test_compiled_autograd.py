@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from torch import nn
 
 from graphdbg.toolkit.capture.compiled_autograd import PASSES, capturing, disable, enable, reset
 from graphdbg.toolkit.capture.compiled_autograd import _torch as t
+from graphdbg.toolkit.capture.compiled_autograd.passes import cpu_scalars_to_gpu
 
 from . import hooked_models
 
@@ -322,3 +324,61 @@ def test_what_is_compiled_keeps_its_own_backward() -> None:
     with capturing() as captures:
         compiled(torch.ones(2, 3)).sum().backward()
     assert captures == [] and net.weight.grad is not None
+
+
+def scalars_graph(device: str) -> Any:
+    """A capture's beginning: a tensor on `device`, a number that arithmetic uses and one that a hook sees, both on the CPU."""
+    from torch.fx import Graph
+
+    mode = t.FakeTensorMode()
+
+    def fake(shape: list[int], where: str) -> Any:
+        return t.FakeTensor(mode, torch.empty(shape, device="meta"), torch.device(where))
+
+    graph = Graph()
+    inputs = graph.placeholder("inputs")
+    values = [fake([4], device), fake([], "cpu"), fake([], "cpu"), fake([2], "cpu")]
+    items = []
+    for place, value in enumerate(values):
+        item = graph.call_function(operator.getitem, (inputs, place))
+        item.meta["val"] = value
+        items.append(item)
+    scaled = graph.call_function(torch.ops.aten.mul.Tensor, (items[0], items[1]))
+    graph.call_function(t.call_hook, (items[2], scaled))
+    graph.output([graph.call_function(torch.ops.aten.add.Tensor, (scaled, items[3]))])
+    return graph
+
+
+def test_numbers_stay_on_the_cpu_where_all_of_the_backward_is_there() -> None:
+    assert cpu_scalars_to_gpu(scalars_graph("cpu")) == []
+
+
+@pytest.mark.gpu
+def test_numbers_that_only_arithmetic_sees_are_moved_to_the_gpu_of_the_backward() -> None:
+    graph = scalars_graph("cuda:0")
+    assert cpu_scalars_to_gpu(graph) == [1]
+    assert [str(node.meta["val"].device) for node in graph.nodes if "val" in node.meta] == ["cuda:0", "cuda:0", "cpu", "cpu"]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_gradients_are_those_of_eager_and_numbers_are_moved_for_cuda_graphs() -> None:
+    from torch._inductor import config
+
+    def run() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)).cuda()
+        half = torch.tensor(0.5)
+        ((net(torch.ones(4, 6, device="cuda")) / half).pow(2) * torch.tensor(3.0)).sum().backward()
+        return [parameter.grad for parameter in net.parameters()]  # type: ignore[misc]
+
+    plain = run()
+    with config.patch("triton.cudagraphs", True), capturing() as captures:
+        watched = run()
+    assert all(map(torch.equal, plain, watched))
+    (backward,) = captures
+    report = next(one for one in backward.passes if one.name == "cpu_scalars_to_gpu")
+    assert report.moved > 0
+    with torch.no_grad():
+        outputs = backward.module(*backward.values)
+    wanted = sorted(grad.double().sum().item() for grad in plain)
+    assert sorted(value.double().sum().item() for value in outputs) == wanted
