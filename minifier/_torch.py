@@ -6,7 +6,7 @@ from typing import Any
 
 
 def fake_mode(shape_env: Any) -> Any:
-    """A mode whose tensors have no values and whose sizes may be symbols of `shape_env`. There is no public one with a ShapeEnv."""
+    """A mode whose tensors have no values, whose sizes may be symbols of `shape_env`. There is no public one that takes it."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)

@@ -180,6 +180,18 @@ def edit_words(edit: str) -> str:
             return f"input {number} filled with {kind}"
         case ["strides", number]:
             return f"input {number} laid out plainly"
+        case ["symbols", name]:
+            return f"the symbolic size {name} made a number"
+        case ["dtypes", old, new]:
+            return f"{old} made {new}"
+        case ["operators", node, "to", name]:
+            return f"{name} in place of {node}"
+        case ["operators", node, "default", name]:
+            return f"{node} without its argument {name}"
+        case ["operators", node, name, value]:
+            return f"the argument {name} of {node} made {value}"
+        case ["names", _]:
+            return "other names"
         case ["inputs", gone, into]:
             return f"{into} in place of {gone}"
         case _:

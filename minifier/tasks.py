@@ -36,6 +36,7 @@ from .asking import RUNNING
 from .fxproblem import loose_outputs
 from .measuring import judged
 from .passes import PASSES, Case
+from .passes.names import RENAMED
 from .passes.switches import early
 from .passes.symbolic import Renewing
 from .passes.together import together as plainest
@@ -136,6 +137,8 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     record = load_graph(payload["case"]).record
     kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
             for room, values in record.config.items()}  # fmt: skip
+    renamed = gm.meta.get(RENAMED, {})
+    record.inputs = [msgspec.structs.replace(item, name=renamed.get(item.name, item.name)) for item in record.inputs]
     record = msgspec.structs.replace(record, config={room: values for room, values in kept.items() if values})
     if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):
         fakes, mode = _torch.shared_fakes(gm, inputs, dynamic=False)

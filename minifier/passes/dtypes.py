@@ -138,7 +138,7 @@ def _attribute(out: fx.GraphModule, path: str, old: torch.dtype, new: torch.dtyp
 def _tensor(value: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Tensor:
     made = _converted(value.detach(), old, new)
     if isinstance(value, torch.nn.Parameter):
-        return torch.nn.Parameter(made, requires_grad=value.requires_grad and (made.is_floating_point() or made.is_complex()))
+        return torch.nn.Parameter(made, requires_grad=value.requires_grad)
     return made
 
 

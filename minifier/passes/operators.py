@@ -1,6 +1,6 @@
 # pyright: basic
-"""Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go, and numbers in
-arguments become 1, 0 or 2.
+"""Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go, and
+numbers in arguments become 1, 0 or 2.
 
 Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
 
@@ -62,10 +62,14 @@ def propose(case: Case) -> list[list[str]]:
     known = _kinds(case)
     if known is None:
         return []
-    rounds = [[f"operators {node.name} to {SIMPLEST[_name(node)][0]}" for node in graph.nodes if _name(node) in SIMPLEST]]
+    rounds = [
+        [f"operators {node.name} to {SIMPLEST[_name(node)][0]}" for node in graph.nodes if _name(node) in SIMPLEST]
+    ]
     rounds.append([f"operators {node.name} default {name}" for node in graph.nodes for name in _optional(node)])
     found = [(node, name, value) for node in graph.nodes for name, value in _numbers(node)]
-    rounds += [[f"operators {node.name} {name} {type(value)(plain)}" for node, name, value in found] for plain in NUMBERS]
+    rounds += [
+        [f"operators {node.name} {name} {type(value)(plain)}" for node, name, value in found] for plain in NUMBERS
+    ]
     valid = [[edit for edit in edits if _alike(case, edit, known)] for edits in rounds]
     return [edits for edits in valid if edits]
 

@@ -34,8 +34,8 @@ def early(case: Case) -> list[str]:
 
 
 def propose(case: Case) -> list[list[str]]:
-    """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh process, then
-    one by one.
+    """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh process,
+    then one by one.
     """
     first = [edit for edit in early(case) if edit != "switches static" or not symbols.propose(case)]
     if case.spec.stage in FULL_STAGES and case.spec.ambient.autocast:

@@ -51,8 +51,8 @@ def symbols_of(case: Case) -> list[str]:
 
 
 def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collection[str] = ()) -> Case:
-    """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were one of them
-    become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
+    """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were one of
+    them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
     """
     if not symbols_of(case):
         return Case(without_fakes(gm), inputs, case.spec)
@@ -152,8 +152,8 @@ class _Again:
 
     def like(self, fake: Any, real: Any) -> Any:
         """The fake value of an input."""
-        if isinstance(real, (int, float)) and is_symbolic(fake):
-            return self.number(fake, real) if isinstance(fake, torch.SymInt) else real
+        if isinstance(fake, torch.SymInt) and isinstance(real, int):
+            return self.number(fake, real)
         if not isinstance(real, torch.Tensor) or not isinstance(fake, torch.Tensor) or real.layout is not torch.strided:
             return torch.empty_like(real, device=real.device) if isinstance(real, torch.Tensor) else real
         sizes = [self.number(*pair) for pair in zip(fake.shape, real.shape, strict=True)]
@@ -190,7 +190,7 @@ def _in_range(symbol: Any) -> bool:
     return symbol.hint is not None and (low is None or symbol.hint >= low) and (high is None or symbol.hint <= high)
 
 
-def _holds(expr: Any, hints: dict[Any, int], gone: Collection[str]) -> bool:
+def _holds(expr: Any, hints: dict[Any, Any], gone: Collection[str]) -> bool:
     if any(symbol.name in gone or symbol not in hints for symbol in expr.free_symbols):
         return False
     value = expr.xreplace(hints)
@@ -208,9 +208,9 @@ def _number(gm: fx.GraphModule, node: fx.Node, value: Any) -> None:
 def _fold(gm: fx.GraphModule) -> None:
     """Arithmetic on numbers alone is done."""
     for node in list(gm.graph.nodes):
-        if node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator" and not node.kwargs:
-            if node.args and all(type(one) in (int, float, bool) for one in node.args):
-                _number(gm, node, node.target(*node.args))
+        known = node.args and not node.kwargs and all(type(one) in (int, float, bool) for one in node.args)
+        if known and node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator":
+            _number(gm, node, node.target(*node.args))
 
 
 def _placeholders(gm: fx.GraphModule) -> list[Any]:

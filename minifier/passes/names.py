@@ -1,0 +1,119 @@
+# pyright: basic
+"""Names: inputs become x, y, z in the order in which they are read, operations are called after what they call. The last step.
+
+Compilers read some names (inputs of joint graphs, sizes), so those stay, and that the rest means nothing is asked by one query.
+
+>>> propose(case)
+[['names canonical']]
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from collections.abc import Iterator
+from typing import Any
+
+from torch import fx
+
+from ...toolkit.carried import fake_of, is_symbolic, target_name
+from ...toolkit.copying import copy_graph
+from ...toolkit.spec import FULL_STAGES
+from ...toolkit.subspec import candidate_spec
+from . import Case
+
+LETTERS = "xyzwvuabcd"
+RENAMED = "renamed inputs"
+"""In `gm.meta`: old name -> new name."""
+_ORDERED = (*FULL_STAGES, "inference")
+"""Stages whose inputs may stand in any order."""
+
+
+def propose(case: Case) -> list[list[str]]:
+    """One edit, unless all names and the order are canonical."""
+    canonical = _canonical(case)
+    order = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
+    same = _order(case) == order and all(node.name == name for node, name in canonical.items())
+    return [] if same else [["names canonical"]]
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with canonical names; raises ValueError for any other edit."""
+    if edit != "names canonical":
+        raise ValueError(f"there is no edit {edit!r}")
+    source = copy_graph(case.gm)
+    same = Case(source, case.inputs, case.spec)
+    canonical, order = _canonical(same), _order(same)
+    before = [node for node in source.graph.nodes if node.op == "placeholder"]
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in [*order, *(node for node in source.graph.nodes if node.op != "placeholder")]:
+        name = canonical.get(node, node.name)
+        args, kwargs = fx.map_arg(node.args, made.__getitem__), fx.map_arg(node.kwargs, made.__getitem__)
+        target: Any = name if node.op == "placeholder" and name != node.name else node.target
+        made[node] = graph.create_node(node.op, target, args, kwargs, name, node.type)
+        made[node].meta = dict(node.meta)
+    gm = fx.GraphModule(source, graph)
+    gm.meta = {**source.meta, RENAMED: {node.name: made[node].name for node in before}}
+    if (env := getattr(source, "shape_env", None)) is not None:
+        gm.shape_env = env  # type: ignore[assignment]
+    inputs = dict(zip(before, case.inputs, strict=True))
+    spec = candidate_spec(case.spec, [made[node].name for node in before], gm)
+    return Case(gm, [inputs[node] for node in order], spec)
+
+
+def _order(case: Case) -> list[fx.Node]:
+    """Inputs in the order in which they are read, numbers first."""
+    nodes = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
+    if case.spec.stage not in _ORDERED:
+        return nodes
+    read = dict.fromkeys(read for node in case.gm.graph.nodes for read in node.all_input_nodes)
+    places = {node: place for place, node in enumerate(read)}
+    return sorted(nodes, key=lambda node: (not is_symbolic(fake_of(node)), places.get(node, len(places))))
+
+
+def _canonical(case: Case) -> dict[fx.Node, str]:
+    """What each node is to be called, where that is not left as it is."""
+    nodes = list(case.gm.graph.nodes)
+    kept = [node for node in nodes if not _may_change(case, node)]
+    used = {node.name for node in kept}
+    found: dict[fx.Node, str] = {}
+    letters = _letters()
+    for node in [*_order(case), *(node for node in nodes if node.op != "placeholder")]:
+        if node in kept:
+            continue
+        if node.op == "placeholder":
+            name = next(name for name in letters if name not in used)
+        else:
+            plain = _plain(node)
+            names = (plain, *(f"{plain}_{number}" for number in range(1, len(nodes) + 1)))
+            name = next(name for name in names if name not in used and not _reserved(name))
+        used.add(name)
+        found[node] = name
+    return found
+
+
+def _may_change(case: Case, node: fx.Node) -> bool:
+    if node.op == "placeholder":
+        return case.spec.stage in _ORDERED and not is_symbolic(fake_of(node)) and "rng" not in node.name
+    return node.op in ("call_function", "call_method") and _plain(node).isidentifier()
+
+
+def _plain(node: fx.Node) -> str:
+    """The name of what a node calls, without the underscores of what is private or in place."""
+    schema: Any = getattr(node.target, "_schema", None)
+    name = target_name(node) if schema is None else schema.name.rpartition("::")[2]
+    return name.strip("_").lower()
+
+
+def _reserved(name: str) -> bool:
+    """Names that FX gives to no node."""
+    return keyword.iskeyword(name) or hasattr(builtins, name) or name in ("inf", "nan", "torch", "device", "output")
+
+
+def _letters() -> Iterator[str]:
+    yield from LETTERS
+    number = len(LETTERS)
+    while True:
+        yield f"x{number}"
+        number += 1
