@@ -242,7 +242,8 @@ class Engine:
     def take(self, candidate: Candidate) -> None:
         """Makes a case that failed the best one, though its inputs may take more bytes: edits made it plainer."""
         answer = self._answers[candidate]
-        if self.best in (None, candidate) or not answer.verdict.accepted or answer.nodes > self._answers[self.best].nodes:
+        more = self.best is not None and answer.nodes > self._answers[self.best].nodes
+        if candidate == self.best or more or not answer.verdict.accepted:
             return
         self._taken = len(self.bests)
         self._improve(candidate, answer)
