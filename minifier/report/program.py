@@ -18,16 +18,21 @@ from typing import Any, cast
 from ...dumps.errors import GraphdbgError
 from ...dumps.expr import symbols as symbols_of
 from ...dumps.python_text import Writer, identifier, is_identifier, target
-from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, SymValue, TensorValue
-from ...dumps.torchside.allowlist import DENIED_METHODS, DUNDER_METHODS
+from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, StoredTensor, SymValue, TensorValue
+from ...dumps.torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
+from . import higher_order
 
 _WIDTH = 120
+_DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("and", "or", "xor", "lshift", "rshift"))
+"""Operators of aten that are named so."""
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
     "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
 _WORDS = """torch sys math operator json subprocess traceback resource time graph compiled configure make_inputs run main child
-    resident print range slice float int max min len abs sum round bool complex getattr divmod pow tuple list"""
+    resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow tuple list"""
+_WITH_TORCH = frozenset({"torch._inductor.inductor_prims"})
+"""Modules of operators that torch.compile imports by itself."""
 _TAKEN = frozenset(_WORDS.split())
 """Names that the program needs for itself; a node of such a name gets an underscore."""
 
@@ -53,7 +58,8 @@ def program_of(record: GraphRecord, name: str = "graph") -> Program:
     """
     function = _Function(record)
     source = function.text(record.graph, name)
-    return Program(source, function.parameters, function.constants, _imports(source))
+    source = "\n\n\n".join([*function.above.values(), source])
+    return Program(source, function.parameters, function.constants, _imports(source) | function.imports)
 
 
 def quoted(value: bool | float | str | None) -> str:
@@ -66,7 +72,10 @@ def quoted(value: bool | float | str | None) -> str:
 
 def dotted(text: str, what: str) -> str:
     """The text itself when it is a dotted name of plain identifiers without dunders; else CannotExpressError."""
-    if not all(is_identifier(part) and not part.startswith("__") for part in text.split(".")):
+    parts = text.split(".")
+    if parts[0] == "aten" and len(parts) == 3 and parts[1] in _DUNDER_OPS:
+        return text
+    if not all(is_identifier(part) and not part.startswith("__") for part in parts):
         raise CannotExpressError(f"{what} {text!r} is not a dotted name")
     return text
 
@@ -97,21 +106,27 @@ class _Function:
         self.constants: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.symbols: dict[str, str] = {}
+        self.above: dict[str, str] = {}
+        """Functions above the graph: helpers, and regions that are compiled once."""
+        self.imports: set[str] = set()
+        self.path: list[str] = []
 
-    def text(self, body: GraphBody, name: str, depth: int = 0) -> str:
-        """One `def`, its subgraphs as inner functions before their first use."""
+    def text(self, body: GraphBody, name: str, depth: int = 0, *, copies: bool = False) -> str:
+        """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is given."""
         outer, self.names = self.names, dict(self.names)
+        regions, without_aliases = higher_order.regions(body), higher_order.without_aliases(body)
         parameters: list[str] = []
         lines: list[str] = []
         used = set(_used(body))
         for node in body.nodes:
             if node.op == "placeholder":
                 parameters.append(self._name(node))
+        lines += [f"{self.names[one]} = {self.names[one]}.clone()" for one in sorted(higher_order.given_back(body)) if copies]
         if depth == 0:
             lines += self._symbols(body)
         for node in body.nodes:
             if node.op == "get_attr":
-                lines += self._attribute(body, node, depth)
+                lines += self._attribute(body, node, depth, regions.get(node.name, ""), node.name in without_aliases)
             elif node.op == "output":
                 lines.append(f"return {self._arguments(node).argument(node.args[0]) if node.args else None}")
             elif node.op != "placeholder":
@@ -128,15 +143,33 @@ class _Function:
         self.names[node.name] = f"{name}_" if name in _TAKEN or name in self.symbols.values() else name
         return self.names[node.name]
 
-    def _attribute(self, body: GraphBody, node: NodeRecord, depth: int) -> list[str]:
+    def _attribute(self, body: GraphBody, node: NodeRecord, depth: int, region: str, copies: bool) -> list[str]:
         own = self._name(node)
         if node.target in body.subgraphs:
-            return self.text(body.subgraphs[node.target], own, depth + 1).splitlines()
+            self.path.append(node.target)
+            try:
+                if region:
+                    return self._region(body.subgraphs[node.target], node, identifier(region, "a region"), depth)
+                return self.text(body.subgraphs[node.target], own, depth + 1, copies=copies).splitlines()
+            finally:
+                self.path.pop()
         if node.target not in body.attrs:
             raise CannotExpressError(f"the attribute {node.target!r} is not stored")
-        if depth:
-            raise CannotExpressError(f"the constant {node.target!r} of a nested graph has no plain form yet")
-        self.constants[own] = node.target
+        if own in self.constants:  # the same name in two graphs
+            own = self.names[node.name] = f"{own}_{len(self.constants)}"
+        self.constants[own] = ".".join([*self.path, node.target])
+        return []
+
+    def _region(self, body: GraphBody, node: NodeRecord, region: str, depth: int) -> list[str]:
+        """A region stands above the graph, once for all its calls."""
+        region = self.names[node.name] = f"region_{region}"  # Dynamo gives "subgraph_0" itself
+        if region not in self.above:
+            before, names, self.names = len(self.constants), self.names, {}
+            text = self.text(body, region, depth + 1)
+            self.names = names
+            if len(self.constants) != before:
+                raise CannotExpressError(f"the compiled region {region!r} holds a constant, which has no plain form")
+            self.above[region] = f"@torch.compiler.nested_compile_region\n{text}"
         return []
 
     def _arguments(self, node: NodeRecord) -> _Arguments:
@@ -154,6 +187,14 @@ class _Function:
             raise CannotExpressError(
                 f"node {node.name!r} calls the module {node.target!r}, which has no plain form yet"
             )
+        call = higher_order.rewritten(node.target, args, named)
+        if call is not None:
+            self.imports |= {call.module} if call.module else set()
+            if call.helper:
+                self.above.setdefault(node.target, call.helper)
+            return call.text
+        if node.op == "call_function":
+            self.imports |= set(OP_HOMES.get(node.target.partition(".")[0], ())[-1:]) - _WITH_TORCH
         root, _, last = node.target.rpartition(".")
         if root in ("operator", "_operator") and len(args) == 2 and not named:
             if last == "getitem":
@@ -186,6 +227,16 @@ def _method(name: str, where: str) -> str:
     if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS):
         raise CannotExpressError(f"{where} calls the method {name[:60]!r}, which a repro may not")
     return identifier(name, where)
+
+
+def held(body: GraphBody, path: str) -> StoredTensor:
+    """The tensor of a constant: its name, after the names of the subgraphs that it lies in."""
+    if path in body.attrs:
+        return body.attrs[path]
+    for name, inner in body.subgraphs.items():
+        if path.startswith(f"{name}."):
+            return held(inner, path.removeprefix(f"{name}."))
+    raise CannotExpressError(f"the attribute {path!r} is not stored")
 
 
 def symbol_homes(body: GraphBody) -> Mapping[str, tuple[str, int | None]]:

@@ -155,7 +155,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
         ending += '    if sys.argv[1:] == ["child"]:\n        configure()\n'
         ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
     ending += "    sys.exit(main())\n"
-    gap = ["", ""] if body.startswith("def ") else [""]
+    gap = ["", ""] if body.startswith(("def ", "@")) else [""]
     text = "\n".join(
         [
             _docstring(case, entry, source, notes, sizing),

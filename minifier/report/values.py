@@ -20,7 +20,7 @@ import msgspec
 from ...dumps.hints import numbers, size
 from ...dumps.index_bounds import bounds
 from ...dumps.schema import GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
-from .program import CannotExpressError, quoted
+from .program import CannotExpressError, held, quoted
 
 Way = Literal["seeded", "literal", "stored"]
 Read = Callable[[str], "bytes | memoryview"]
@@ -79,8 +79,8 @@ def slots_of(
             limit = limits.get(node.name)
             slots.append(Slot(node.name, value, item.scalar, item.statistics, item.stored, wants, limit))
     for parameter, name in constants.items():
-        held = record.graph.attrs[name]
-        slots.append(Slot(parameter, held.value, stored=held if held.storage else None))
+        tensor = held(record.graph, name)
+        slots.append(Slot(parameter, tensor.value, stored=tensor if tensor.storage else None))
     return slots
 
 
