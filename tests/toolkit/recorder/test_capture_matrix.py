@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 from capture_matrix import matrix, table
 from capture_programs import PROGRAMS, ROWS
 
-FEW = ("expanded_input", "complex", "sparse")
+FEW = ("expanded_input", "sparse", "inference_graph")
 
 
 def test_there_are_sixty_programs_each_with_a_sentence() -> None:
