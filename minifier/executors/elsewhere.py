@@ -128,11 +128,18 @@ class Elsewhere:
         self._far = False
         """Whether a worker turned out to be another process, to which folders must be sent."""
         self._numbers = itertools.count(1)
+        with contextlib.suppress(BrokenExecutor, RuntimeError):  # a pool that forks does so now, before our threads
+            executor.submit(os.getpid)
         self._folder, self._held = folders.make("graphdbg-minify-")
         worker.lend(self.token, home)
 
     def submit(
-        self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *, stage_limits: Mapping[str, float] | None = None
+        self,
+        function: str,
+        payload: dict[str, Any],
+        limit_s: float = 600.0,
+        *,
+        stage_limits: Mapping[str, float] | None = None,
     ) -> Errand:
         """As `ForkServer.submit`; the folders that the payload names travel with it where the worker has another disk."""
         order = Order(
@@ -147,7 +154,12 @@ class Elsewhere:
         return replace(order, trees=self.trees(order.payload))
 
     def call(
-        self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *, stage_limits: Mapping[str, float] | None = None
+        self,
+        function: str,
+        payload: dict[str, Any],
+        limit_s: float = 600.0,
+        *,
+        stage_limits: Mapping[str, float] | None = None,
     ) -> Reply:
         """As `ForkServer.call`, here: for what writes files, or is asked once."""
         return self.home.call(function, payload, limit_s, stage_limits=stage_limits)

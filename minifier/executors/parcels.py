@@ -73,7 +73,9 @@ class Sender:
         held = self._files[name]
         data = held if isinstance(held, bytes) else held.read_bytes()
         if hash_of(data) != name:
-            raise EnvironmentLackError("cannot send a case to a worker", f"{held} changed while it was being asked about")
+            raise EnvironmentLackError(
+                "cannot send a case to a worker", f"{held} changed while it was being asked about"
+            )
         return data
 
     def _entry(self, path: str, content: Path | bytes) -> Entry:

@@ -11,6 +11,7 @@ is put into Ray's store once, and fetched by those who lack it. Must not know wh
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import signal
 import threading
@@ -167,16 +168,25 @@ class RayExecutor(Executor):
 
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        logging.getLogger("ray").setLevel(logging.ERROR)
         address = os.environ.get(ADDRESS)
         local = not address or address == "local"
-        more: dict[str, Any] = {"num_cpus": max(self.workers, os.cpu_count() or 1), "include_dashboard": False} if local else {}
+        more: dict[str, Any] = (
+            {"num_cpus": max(self.workers, os.cpu_count() or 1), "include_dashboard": False} if local else {}
+        )
         before = signal.getsignal(signal.SIGTERM)
         try:
             self._ray.init(
-                address="local" if local else address, log_to_driver=False, configure_logging=False, logging_level="ERROR", **more
+                address="local" if local else address,
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level="ERROR",
+                **more,
             )
         except Exception as error:  # of many kinds, all meaning this
-            where = "a local Ray cluster cannot be started" if local else f"the Ray cluster at {address} cannot be reached"
+            where = (
+                "a local Ray cluster cannot be started" if local else f"the Ray cluster at {address} cannot be reached"
+            )
             fix = "see ray status" if not local else f"or name a running one by {ADDRESS}"
             raise EnvironmentLackError(where, f"{type(error).__name__}: {error}", fix) from error
         finally:
@@ -262,4 +272,6 @@ class RayExecutor(Executor):
         there, _ = self._ray.wait(waiting, num_returns=1, timeout=START_S)
         if not there:
             why = f"it has {cpus:g} CPUs in all, and none was free for {START_S:g} s"
-            raise EnvironmentLackError("the Ray cluster has no place for a worker", why, "see ray status, or give a smaller -j")
+            raise EnvironmentLackError(
+                "the Ray cluster has no place for a worker", why, "see ray status, or give a smaller -j"
+            )

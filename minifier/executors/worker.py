@@ -177,7 +177,11 @@ class Host:
 
 
 def _asked(
-    server: ForkServer, order: Order, payload: dict[str, Any], under_way: dict[int, Pending], stopped: Container[int] = ()
+    server: ForkServer,
+    order: Order,
+    payload: dict[str, Any],
+    under_way: dict[int, Pending],
+    stopped: Container[int] = (),
 ) -> Reply:
     """A query and its answer; it is ended where the client leaves word in its folder."""
     pending = server.submit(order.function, payload, order.limit_s, stage_limits=order.stage_limits)
