@@ -40,6 +40,7 @@ WORDS = {
     "values": "simpler values",
     "strides": "plainer strides",
     "symbols": "symbolic sizes made numbers",
+    "bodies": "smaller graphs inside higher-order operators",
     "dtypes": "plainer dtypes",
     "operators": "simpler operators and numbers",
     "names": "plain names",

@@ -182,6 +182,10 @@ def edit_words(edit: str) -> str:
             return f"input {number} laid out plainly"
         case ["symbols", name]:
             return f"the symbolic size {name} made a number"
+        case ["bodies", "inline"]:
+            return "the operators that hold graphs inlined"
+        case ["bodies", path, node, _]:
+            return f"{path} without {node}"
         case ["dtypes", old, new]:
             return f"{old} made {new}"
         case ["operators", node, "to", name]:

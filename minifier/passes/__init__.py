@@ -36,7 +36,7 @@ def _passes() -> dict[str, ModuleType]:
     return {name: import_module(f".{name}", __name__) for name in NAMES}
 
 
-NAMES = ("symbols", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "names")
+NAMES = ("symbols", "bodies", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "names")
 """The passes in the order in which they run; each is the module of that name."""
 
 PLAINER = frozenset({"dtypes"})

@@ -18,11 +18,10 @@ import torch
 from torch import fx
 
 from ...toolkit.carried import target_name
-from ...toolkit.copying import clone_inputs, copy_graph
-from ...toolkit.eager import GraphRunError, run_graph
+from ...toolkit.copying import copy_graph
 from ...toolkit.subspec import candidate_spec
 from . import Case
-from .symbolic import renewed
+from .forms import forms
 
 MOST_NODES = 10
 """Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
@@ -59,7 +58,7 @@ def propose(case: Case) -> list[list[str]]:
     graph = case.gm.graph
     if len(graph.nodes) > MOST_NODES:
         return []
-    known = _kinds(case)
+    known = forms(case)
     if known is None:
         return []
     rounds = [
@@ -93,10 +92,8 @@ def apply(case: Case, edit: str) -> Case:
     gm.recompile()
     left = {one.name for one in gm.graph.nodes}
     inputs = [value for one, value in zip(names, case.inputs, strict=True) if one in left]
-    changed = renewed(case, gm, inputs)
-    if len(inputs) < len(names):
-        changed.spec = candidate_spec(changed.spec, names, changed.gm)
-    return changed
+    spec = candidate_spec(case.spec, names, gm) if len(inputs) < len(names) else case.spec
+    return Case(gm, inputs, spec)  # every value has the form that it had
 
 
 def _name(node: fx.Node) -> str:
@@ -208,30 +205,10 @@ def _drop(gm: fx.GraphModule, nodes: list[fx.Node]) -> None:
             _drop(gm, before)
 
 
-def _kinds(case: Case) -> dict[str, Any] | None:
-    """What eager gives at each node; None where it does not run."""
-    found: dict[str, Any] = {}
-
-    def look(node: fx.Node, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            strides = value.stride() if value.layout is torch.strided else ()
-            found[node.name] = (tuple(value.shape), strides, value.dtype, value.device, value.requires_grad)
-        else:
-            found[node.name] = type(value)
-        return value
-
-    try:
-        with torch.random.fork_rng(devices=[]):
-            run_graph(case.gm, clone_inputs(case.inputs), hook=look)
-    except (GraphRunError, RuntimeError):
-        return None
-    return found
-
-
 def _alike(case: Case, edit: str, known: dict[str, Any]) -> bool:
     """Whether eager takes the edit, and every value keeps its form."""
     try:
-        found = _kinds(apply(case, edit))
+        found = forms(apply(case, edit))
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
         return False
     return found is not None and all(known.get(name) == kind for name, kind in found.items())

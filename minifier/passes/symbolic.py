@@ -19,10 +19,12 @@ import msgspec
 import sympy
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ...dumps.schema import GraphBody, GraphRecord
 from ...dumps.torchside.symbols import Symbols, SymbolWriter
 from ...toolkit.carried import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
+from ...toolkit.copying import attribute
 from ...toolkit.spec import FULL_STAGES
 from ...toolkit.subspec import candidate_spec
 from .. import _torch
@@ -55,7 +57,12 @@ def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
     """
     if not symbols_of(case):
-        return Case(without_fakes(gm), inputs, case.spec)
+        out = without_fakes(gm)
+        if bodies(out):
+            with (mode := _torch.fake_mode(ShapeEnv(), static=True)):
+                fakes = [mode.from_tensor(one) if isinstance(one, torch.Tensor) else one for one in inputs]
+                Renewing(out, _key(case)).run(*fakes, enable_io_processing=False)
+        return Case(out, inputs, case.spec)
     old = {node.name: fake_of(node) for node in _placeholders(case.gm)}
     out = without_fakes(gm)
     nodes = _placeholders(out)
@@ -75,9 +82,19 @@ def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     mode = _torch.fake_mode(again.env)
     with mode:
         fakes = [again.like(old.get(node.name), value) for node, value in kept]
-        Renewing(out, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
+        Renewing(out, _key(case)).run(*fakes, enable_io_processing=False)
     out.shape_env = again.env  # type: ignore[assignment]
     return Case(out, left, spec)
+
+
+def bodies(gm: fx.GraphModule, prefix: str = "") -> list[str]:
+    """The paths of the graphs inside, those inside them included."""
+    found: list[str] = []
+    for target in dict.fromkeys(str(node.target) for node in gm.graph.find_nodes(op="get_attr")):
+        inner = attribute(gm, target)
+        if isinstance(inner, fx.GraphModule):
+            found += [f"{prefix}{target}", *bodies(inner, f"{prefix}{target}.")]
+    return found
 
 
 class Renewing(fx.Interpreter):
@@ -195,6 +212,11 @@ def _holds(expr: Any, hints: dict[Any, Any], gone: Collection[str]) -> bool:
         return False
     value = expr.xreplace(hints)
     return bool(value == True or value == 0)  # noqa: E712  a relation that is true, or what is divisible
+
+
+def _key(case: Case) -> str:
+    """Where a stage keeps fake values."""
+    return "example_value" if case.spec.stage in FULL_STAGES else "val"
 
 
 def _number(gm: fx.GraphModule, node: fx.Node, value: Any) -> None:

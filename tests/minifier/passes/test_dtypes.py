@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import torch._inductor.config as inductor_config
 from torch.fx.experimental.proxy_tensor import make_fx

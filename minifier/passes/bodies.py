@@ -1,0 +1,147 @@
+# pyright: basic
+"""Bodies: the graphs inside higher-order operators lose nodes: one of its own arguments takes a node's place, the last first;
+then those that could not go with the others.
+
+Where several operators could be inlined, that is tried for all of them. What eager refuses, or what then has other outputs, is
+not proposed, nor a body that returns one of its inputs: compilers refuse that.
+
+>>> propose(case)
+[['bodies cond_true_0 sin_1 mul'], ...]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import fx
+
+from ...toolkit._torch import tree_leaves
+from ...toolkit.atoms import COMPUTE
+from ...toolkit.copying import attribute, copy_graph
+from ...toolkit.inlining import inlinable, inlined
+from . import Case
+from .forms import forms
+from .symbolic import bodies, renewed
+
+MOST = 64
+"""Nodes of all bodies that are looked at."""
+MOST_CALLS = 1000
+"""A loop that takes longer is taken for one that never ends."""
+
+
+def propose(case: Case) -> list[list[str]]:
+    """A round that inlines, where there are several operators that can be, and one of nodes to go from the bodies."""
+    paths = bodies(case.gm)
+    if not paths:
+        return []
+    rounds: list[list[str]] = []
+    if len(inlinable(case.gm)) > 1 and _valid(case, _inlined(case)):
+        rounds.append(["bodies inline"])
+    known = _forms(case)
+    if known is None:
+        return rounds
+    nodes = [(path, node.name) for path in paths for node in _compute(case.gm, path)][:MOST]
+    together, state, left = list[str](), case, list[tuple[str, str]]()
+    for path, name in nodes:
+        edit, state = _bypassing(state, path, name, known)
+        if edit:
+            together.append(edit)
+        else:
+            left.append((path, name))
+    alone = [edit for edit in (_bypassing(case, *one, known)[0] for one in left) if edit]
+    return [*rounds, *(edits for edits in (together, alone) if edits)]
+
+
+def _bypassing(case: Case, path: str, name: str, known: dict[str, list[Any]]) -> tuple[str, Case]:
+    """The edit that puts an argument of a node in its place, and the case with it; "" and the same case where none can be."""
+    for argument in _arguments(case.gm, path, name):
+        edit = f"bodies {path} {name} {argument}"
+        try:
+            changed = apply(case, edit)
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            continue
+        worse = _returns_input(changed.gm, path) and not _returns_input(case.gm, path)
+        if not worse and _forms(changed) == known:
+            return edit, changed
+    return "", case
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with one node fewer in a body, or with the operators inlined. A node that went with another is no matter."""
+    if edit == "bodies inline":
+        return _inlined(case)
+    _, path, name, argument = edit.split(" ")
+    gm = copy_graph(case.gm)
+    body = attribute(gm, path)
+    if not isinstance(body, fx.GraphModule):
+        raise ValueError(f"there is no body {path}")
+    nodes = {node.name: node for node in body.graph.nodes}
+    if name in nodes:
+        if argument not in nodes:
+            raise ValueError(f"{path} has no node {argument}")
+        nodes[name].replace_all_uses_with(nodes[argument])
+        body.graph.erase_node(nodes[name])
+        body.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or node.is_impure())
+        body.recompile()
+    return Case(gm, case.inputs, case.spec)  # no value outside of the body has another form now
+
+
+def _inlined(case: Case) -> Case:
+    return renewed(case, inlined(case.gm, case.inputs), case.inputs)
+
+
+def _valid(case: Case, changed: Case) -> bool:
+    known, found = _forms(case), _forms(changed)
+    return known is not None and found is not None and known.get("output") == found.get("output")
+
+
+def _compute(gm: fx.GraphModule, path: str) -> list[fx.Node]:
+    """The nodes of a body that compute, the last first."""
+    body: Any = attribute(gm, path)
+    return [node for node in reversed(body.graph.nodes) if node.op in COMPUTE]
+
+
+def _arguments(gm: fx.GraphModule, path: str, name: str) -> list[str]:
+    """What may take the place of a node; nothing for one that is gone."""
+    body: Any = attribute(gm, path)
+    node = next((node for node in body.graph.nodes if node.name == name), None)
+    return [] if node is None else [one.name for one in node.all_input_nodes if one.op != "get_attr"]
+
+
+def _returns_input(gm: fx.GraphModule, path: str) -> bool:
+    """Whether a body returns an input, or one value twice."""
+    body: Any = attribute(gm, path)
+    returned = [one for one in tree_leaves(body.graph.output_node().args[0]) if isinstance(one, fx.Node)]
+    return any(node.op == "placeholder" for node in returned) or len(set(returned)) < len(returned)
+
+
+@contextmanager
+def _bounded(gm: fx.GraphModule) -> Generator[None]:
+    """A loop that would not end, now that its body does less, raises RuntimeError."""
+    calls: Counter[str] = Counter()
+    handles: list[Any] = []
+
+    def counting(path: str) -> Any:
+        def count(*_: Any) -> None:
+            calls[path] += 1
+            if calls[path] > MOST_CALLS:
+                raise RuntimeError(f"{path} was called {MOST_CALLS} times")
+
+        return count
+
+    try:
+        for path in bodies(gm):
+            body: Any = attribute(gm, path)
+            handles.append(body.register_forward_pre_hook(counting(path)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _forms(case: Case) -> dict[str, list[Any]] | None:
+    with _bounded(case.gm):
+        return forms(case)
