@@ -34,7 +34,9 @@ def captured(f: Any, *inputs: torch.Tensor) -> Case:
 def calls(case: Case, path: str) -> list[str]:
     """What the nodes of a body call."""
     nodes = case.gm.get_submodule(path).graph.nodes
-    return [node.target if isinstance(node.target, str) else node.target.__name__ for node in nodes if "call" in node.op]
+    return [
+        node.target if isinstance(node.target, str) else node.target.__name__ for node in nodes if "call" in node.op
+    ]
 
 
 def reduced(case: Case) -> Case:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch._inductor.config as inductor_config
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -76,6 +77,7 @@ def test_memory_that_is_shared_stays_shared() -> None:
     assert result.inputs[1].dtype is torch.float32
 
 
+@pytest.mark.slow
 def test_a_bug_that_does_not_need_bfloat16_is_shown_in_float32(tmp_path: Path) -> None:
     def f(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor]:
         y = torch.relu(x @ w) * 0.5
@@ -90,5 +92,3 @@ def test_a_bug_that_does_not_need_bfloat16_is_shown_in_float32(tmp_path: Path) -
     assert [node.name for node in result.module.graph.nodes] == ["x", "relu", "output"]
     assert result.verified == (3, 3)
     assert result.queries <= 15
-
-
