@@ -49,7 +49,7 @@ def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(maker
         watched, seen = train(maker)
     assert all(same(one, other) for one, other in zip(grads, watched, strict=True))
     assert seen == log
-    first, second = captures  # the second adds to gradients that are there
+    _, second = captures  # the second adds to gradients that are there
     assert first.uncaptured == second.uncaptured == ""
     alone, _ = train(maker, steps=1)
     for backward, wanted in ((first, alone), (second, grads)):
@@ -149,7 +149,7 @@ def test_a_backward_is_recorded_once_and_again_for_other_sizes() -> None:
             net(torch.ones(rows, 3)).sum().backward()
             net.zero_grad()
     assert len(captures) == 2
-    assert captures[1].reason == "AddmmBackward0 (NodeCall 2) is fed with [5, 2] instead of [4, 2]"
+    assert captures[1].reason.startswith("AddmmBackward0 (NodeCall 2) is fed with [5, 2] instead of [4, 2]")
 
 
 def test_double_backward_inputs_and_grad_are_recorded() -> None:
@@ -184,7 +184,8 @@ def test_a_failing_hook_fails_as_it_would_and_what_ran_is_recorded() -> None:
         net(torch.ones(2, 3)).sum().backward()
     (backward,) = captures
     assert isinstance(backward.error, ValueError)
-    assert "2.weight.grad" in backward.outputs and "0.weight.grad" not in backward.outputs
+    made = {name.removeprefix("Sequential.") for name in backward.outputs}  # other tests' modules may be alive
+    assert "2.weight.grad" in made and "0.weight.grad" not in made
 
 
 def test_two_threads_get_their_own_gradients() -> None:
@@ -382,3 +383,47 @@ def test_on_a_gpu_gradients_are_those_of_eager_and_numbers_are_moved_for_cuda_gr
         outputs = backward.module(*backward.values)
     wanted = sorted(grad.double().sum().item() for grad in plain)
     assert sorted(value.double().sum().item() for value in outputs) == wanted
+
+
+def test_sizes_that_change_become_symbols(tmp_path: Any) -> None:
+    import graphdbg
+
+    torch.manual_seed(0)
+    embedding, cell, head = nn.Embedding(20, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def backward(rows: int, columns: int) -> None:
+        x = cell(embedding(torch.randint(0, 20, (rows, columns)))).relu()
+        nn.functional.cross_entropy(head(x.mean(1)), torch.zeros(rows, dtype=torch.long)).backward()
+        for module in (embedding, cell, head):
+            module.zero_grad()
+
+    with capturing() as captures:
+        for rows, columns in ((3, 5), (3, 7), (3, 11), (3, 4)):
+            backward(rows, columns)
+    first, second = captures  # the third and fourth are the second's graph
+    assert second.reason.endswith("; what differs is a symbol now")
+    with torch.no_grad():
+        for one in captures:  # the graph with symbols is right for both sizes
+            assert all(map(torch.equal, second.module(*one.values), one.module(*one.values)))
+    saved = graphdbg.load_graph(second.save(tmp_path / "case"))
+    assert [symbol.hint for symbol in saved.record.symbols] == [7]
+    assert graphdbg.replay(saved, rung="eager").verdict == "ok"
+
+
+def test_graphs_with_nothing_in_common_get_no_symbols() -> None:
+    from graphdbg.toolkit.capture.compiled_autograd.symbols import Sizes, with_symbols
+
+    def captured(size: int, twice: bool) -> Any:
+        x = torch.ones(size, requires_grad=True)
+        with capturing() as captures:
+            (x.sin().cos() if twice else x.sin().exp()).sum().backward()
+        return captures[0].module
+
+    assert with_symbols(captured(3, True), captured(4, False)) is None
+    assert with_symbols(captured(3, True), captured(3, True)) is None
+    assert with_symbols(captured(3, True), captured(4, True)) is not None
+    sizes = Sizes()
+    assert sizes.expression((7, 9), new=True).of([sizes.symbols[0][1]]) == 9
+    for pair in ((21, 27), (49, 81), (8, 10), (98, 162)):
+        assert sizes.expression(pair).of([7]) == pair[0] and sizes.expression(pair).of([9]) == pair[1]
+    assert len(sizes.symbols) == 1

@@ -20,9 +20,11 @@ from torch._C._dynamo import compiled_autograd as engine
 from torch._dynamo import compiled_autograd as stock
 from torch._dynamo import eval_frame
 from torch._dynamo.external_utils import call_accumulate_grad, call_hook
+from torch._dynamo.source import ConstantSource
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack

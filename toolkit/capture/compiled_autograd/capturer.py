@@ -32,6 +32,7 @@ from .instance import Told, watched
 from .naming import Names
 from .passes import PassReport
 from .places import Places, agrees, forward_of, roots_of, shape_of, walk
+from .symbols import with_symbols
 from .tape import Tape
 
 MAX_SIZES = 4
@@ -93,11 +94,20 @@ class _Look:
 
 
 @dataclass
+class _New:
+    """A backward that is to be recorded: its autograd nodes in order, why again, what it shares with others of its kind."""
+
+    order: list[Any]
+    reason: str
+    alike: Any
+
+
+@dataclass
 class _Run:
-    """One taped run: torch's number, why it was recorded again, what it returned or raised."""
+    """One taped run: torch's number, what was known before, what it returned or raised."""
 
     number: int
-    reason: str
+    new: _New
     returned: Any
     error: BaseException | None
 
@@ -118,6 +128,9 @@ class Capturer:
         self.made, self.begun, self.kept = made, begun, kept
         self.left_out: Counter[str] = Counter()
         self.seen: dict[Any, list[Any]] = {}
+        self._last: dict[Any, torch.fx.GraphModule] = {}
+        """What was recorded last of one structure, parameters and dtypes: the next sizes may make it a graph with symbols."""
+        self._symbolic: set[Any] = set()
         self.quiet = 0
         """Backwards since the last new one."""
         self._instance = watched(self._begins, skip)
@@ -151,8 +164,8 @@ class Capturer:
             with self._gate:
                 self._running -= 1
 
-    def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> tuple[list[Any], str] | None:
-        """Order of the nodes and reason, for a backward that is to be recorded."""
+    def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> _New | None:
+        """What is known beforehand of a backward that is to be recorded."""
         if t.in_region() or t.user_compiler_on():
             self.left_out["the script has compiled autograd on itself"] += 1
             return None
@@ -166,7 +179,8 @@ class Capturer:
             self.left_out[f"its autograd graph could not be read ({type(error).__name__}: {error})"] += 1
             return None
         known = self.seen.get(structure)
-        if known is not None and sizes in known:
+        alike = structure, tuple(apart for _, apart in sizes)
+        if known is not None and (sizes in known or alike in self._symbolic):
             return None
         if not alone:
             self.left_out["another thread's backward was running"] += 1
@@ -176,7 +190,7 @@ class Capturer:
             return None
         reason = "" if not self.seen else "another autograd graph" if known is None else _other_sizes(structure, known[-1], sizes)
         self.seen.setdefault(structure, []).append(sizes)
-        return order, reason
+        return _New(order, reason, alike)
 
     def _look(self, original: Callable[..., Any], t_outputs: Any, args: Any, kwargs: Any) -> _Look:
         """Lets torch capture the backward, and stops before it runs."""
@@ -200,9 +214,8 @@ class Capturer:
         self._graph = gm
         raise _LookedAt
 
-    def _taped(self, original: Any, new: tuple[list[Any], str], look: _Look, t_outputs: Any, args: Any, kwargs: Any) -> Any:
-        order, reason = new
-        told = look.told
+    def _taped(self, original: Any, new: _New, look: _Look, t_outputs: Any, args: Any, kwargs: Any) -> Any:
+        order, told = new.order, look.told
         number = told.number if told.number >= 0 else self._count
         self._count = number + 1
         if not agrees(order, told.nodes):
@@ -225,7 +238,7 @@ class Capturer:
             raise
         finally:
             try:
-                self._write(tape, names, order, look, _Run(number, reason, returned, error))
+                self._write(tape, names, order, look, _Run(number, new, returned, error))
             except Exception as failed:  # noqa: BLE001 - the same
                 self.left_out[f"it could not be written down ({type(failed).__name__}: {failed})"] += 1
 
@@ -235,9 +248,14 @@ class Capturer:
         if gm is None:
             self.left_out[f"it could not be written down ({tape.error})"] += 1
             return
+        reason, before = run.new.reason, self._last.get(run.new.alike)
+        if before is not None and run.error is None and (common := with_symbols(before, gm)) is not None:
+            self._symbolic.add(run.new.alike)
+            gm, reason = common, f"{reason}; what differs is a symbol now"
+        self._last[run.new.alike] = gm
         self.made(Backward(
             run.number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources, look.told.nodes,
-            forward_of(order, names.source), look.told.passes, look.graph, look.why_not, run.reason, tape.fixed,
+            forward_of(order, names.source), look.told.passes, look.graph, look.why_not, reason, tape.fixed,
             tape.shared_and_written(), run.error,
         ))  # fmt: skip
 
