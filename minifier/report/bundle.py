@@ -149,6 +149,8 @@ def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
     sizing = found.script.sizing
     report.notes += [sizing.sentence().rstrip(".")] if sizing is not None and sizing.marks else []
+    ops = found.script.case.ops if found.script.case is not None else None
+    report.notes += list(ops.told) if ops is not None and ops.stands_in else []
     report.notes += [f"left out of repro.py: {note}" for note in found.script.notes]
     if not report.verified:
         report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")

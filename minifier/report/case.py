@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...dumps.schema import GraphRecord, InputsRecord
+from .custom_ops import Registered
 from .values import Read
 
 GRAD_STAGES = frozenset({"dynamo", "pre_grad"})
@@ -51,6 +52,8 @@ class Case:
     imports: tuple[str, ...] = ()
     needs_imports: bool = False
     only_compiled: bool = False
+    ops: Registered | None = None
+    """Registrations of custom operators that stand in the program itself."""
 
     @property
     def grad(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...dumps.hints import numbers
-from . import dynamic, only_compiled, templates
+from . import custom_ops, dynamic, only_compiled, templates
 from .case import Case
 from .checks import PART, check_blocks, constant_block
 from .dynamic import Sizing
@@ -84,6 +84,9 @@ def candidates(case: Case) -> Iterator[Script]:
         ways.append("literal")
     seen: set[str] = set()
     forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
+    ops = _own_ops(case)
+    if ops is not None:
+        forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
     for form in forms:
         for way in ways:
             for entry in entries:
@@ -91,6 +94,16 @@ def candidates(case: Case) -> Iterator[Script]:
                     if script.text not in seen:
                         seen.add(script.text)
                         yield script
+
+
+def _own_ops(case: Case) -> custom_ops.Registered | None:
+    """Registrations of the graph's custom operators; None where there is none, or where only importing them will do."""
+    try:
+        return custom_ops.registered(case.record)
+    except CannotExpressError:
+        if not case.imports:
+            raise
+        return None
 
 
 def _entered(case: Case, program: Program, entry: Entry, way: Way) -> Iterator[Script]:
@@ -140,6 +153,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
     ambient = ambient_lines(case)
     blocks = [
         constant_block(case),
+        case.ops.block if case.ops else "",
         _configure([*settings, *random_lines(case), *ambient]),
         program.source,
         _inputs(source, [slot.name for slot in slots]),
@@ -155,11 +169,11 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
         ending += '    if sys.argv[1:] == ["child"]:\n        configure()\n'
         ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
     ending += "    sys.exit(main())\n"
-    gap = ["", ""] if body.startswith(("def ", "@")) else [""]
+    gap = ["", ""] if body.startswith(("def ", "@", "class ")) else [""]
     text = "\n".join(
         [
             _docstring(case, entry, source, notes, sizing),
-            _imports(body, program, case.imports),
+            _imports(body, program, case.imports, case.ops.imports if case.ops else ()),
             *gap,
             body,
             "",
@@ -191,6 +205,7 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str], s
         lines.append("It is the same in eager mode: an operator fails by itself.")
     if case.imports:
         lines.append(f"Needs {_plain(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
+    lines += [_plain(sentence, 200) for sentence in (case.ops.told if case.ops else ())]
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
     lines += ["", "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
     return '"""' + "\n".join(lines) + '\n"""\n'
@@ -216,7 +231,7 @@ def _plain(text: str, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def _imports(body: str, program: Program, own: Sequence[str]) -> str:
+def _imports(body: str, program: Program, own: Sequence[str], of_ops: Sequence[str] = ()) -> str:
     """The imports that the body uses, in the order that linters want, and the user's own modules after torch.
 
     A torch that does not start must not exit with 1.
@@ -228,6 +243,7 @@ def _imports(body: str, program: Program, own: Sequence[str]) -> str:
         lines.append("from pathlib import Path")
     lines += ["", "try:", "    import torch"]
     lines += [f"    import {module}" for module in sorted(program.imports)]
+    lines += [f"    {line}" for line in of_ops if line.removeprefix("import ") not in used]
     lines += [f"    import {module}" for module in sorted(CONFIG_MODULES.values()) if f"{module}." in body]
     if "TorchDispatchMode" in body:
         lines.append("    from torch.utils._python_dispatch import TorchDispatchMode")

@@ -1,0 +1,160 @@
+"""The registration of a custom operator as source, cut out of the module that registered it in this process.
+
+What is taken: the function under `torch.library.custom_op`, its `register_*` statements, and whatever those use, as long as that
+is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no source. Must not import
+the user's module: it is asked for only where `--import` has done so.
+
+>>> source_of("mine::scale").statements[0].splitlines()[0]                             # doctest: +SKIP
+'@torch.library.custom_op("mine::scale", mutates_args=())'
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+_ROOTS = frozenset({"torch", "numpy", *sys.stdlib_module_names}) - {"__future__"}
+_LONGEST = 120
+"""Lines of source above which an operator is better imported, or stood in for."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Statements in order, and imports that they need beside `import torch`."""
+
+    statements: tuple[str, ...]
+    imports: tuple[str, ...]
+
+
+def source_of(name: str) -> Source | None:
+    """The source of `namespace::op`; None where it was not registered here by `custom_op`, or cannot be cut out."""
+    if "torch" not in sys.modules:
+        return None
+    from .. import _torch
+
+    function = _torch.custom_op_function(name)
+    if function is None:
+        return None
+    try:
+        text = inspect.getsource(cast("Any", inspect.getmodule(function)))
+        return _cut(text, function, name)
+    except (OSError, TypeError, SyntaxError, _Lost):
+        return None
+
+
+class _Lost(Exception):
+    """A name has no definition that could be taken along."""
+
+
+def _cut(text: str, function: Callable[..., Any], name: str) -> Source | None:
+    chain = _chain(ast.parse(text).body, function.__code__.co_firstlineno)
+    if not chain:
+        return None
+    own = next(one for one in chain[-1] if isinstance(one, ast.FunctionDef) and _first(one) == function.__code__.co_firstlineno)
+    taken: list[ast.stmt] = [own, *(one for one in chain[-1] if _registers(one, own.name, name))]
+    imports: set[str] = set()
+    known: set[str] = set()
+    for statement in taken:
+        for used in sorted(_free(statement) - known):
+            known.add(used)
+            found = _definition(used, chain)
+            if isinstance(found, str):
+                imports.add(found)
+            elif found is not None and found not in taken:
+                taken.append(found)
+    lines = text.splitlines()
+    ordered = sorted(taken, key=lambda one: one.lineno)
+    statements = tuple(textwrap.dedent("\n".join(lines[_first(one) - 1 : one.end_lineno])) for one in ordered)
+    if sum(len(one.splitlines()) for one in statements) > _LONGEST:
+        return None
+    return Source(statements, tuple(sorted(imports - {"import torch"})))
+
+
+def _first(statement: ast.stmt) -> int:
+    """The first line of a statement, its decorators included."""
+    decorators = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(one.lineno for one in decorators)])
+
+
+def _chain(body: Sequence[ast.stmt], line: int) -> list[list[ast.stmt]]:
+    """The bodies that hold the function that begins in that line, outermost first."""
+    for one in body:
+        if isinstance(one, ast.FunctionDef) and _first(one) == line:
+            return [list(body)]
+        inner = [*getattr(one, "body", []), *getattr(one, "orelse", [])] if isinstance(one, ast.stmt) else []
+        deeper = _chain([item for item in inner if isinstance(item, ast.stmt)], line)
+        if deeper:
+            return [list(body), *deeper]
+    return []
+
+
+def _registers(statement: ast.stmt, own: str, name: str) -> bool:
+    """Whether a statement registers something for the operator: `own.register_fake(...)`, or `register_fake("name", ...)`."""
+    heads = getattr(statement, "decorator_list", [])
+    heads = [*heads, *([statement.value] if isinstance(statement, ast.Expr) else [])]
+    for head in heads:
+        called = head.func if isinstance(head, ast.Call) else head
+        arguments = head.args[:1] if isinstance(head, ast.Call) else []
+        if not isinstance(called, ast.Attribute) or not (called.attr.startswith("register_") or called.attr == "impl"):
+            continue
+        if isinstance(called.value, ast.Name) and called.value.id == own:
+            return True
+        if any(isinstance(one, ast.Constant) and one.value == name for one in arguments):
+            return True
+        if any(isinstance(one, ast.Name) and one.id == own for one in arguments):
+            return True
+    return False
+
+
+def _free(statement: ast.stmt) -> set[str]:
+    """Names that a statement reads and does not bind itself."""
+    read: set[str] = set()
+    bound: set[str] = set()
+    for one in ast.walk(statement):
+        if isinstance(one, ast.Name):
+            (read if isinstance(one.ctx, ast.Load) else bound).add(one.id)
+        elif isinstance(one, ast.arg):
+            bound.add(one.arg)
+        elif isinstance(one, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(one.name)
+        elif isinstance(one, (ast.Import, ast.ImportFrom)):
+            _allowed(one)
+            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in one.names}
+    return read - bound - set(dir(builtins))
+
+
+def _definition(name: str, chain: Sequence[Sequence[ast.stmt]]) -> ast.stmt | str | None:
+    """The statement that binds a name, or the text of the import that does; None for one that is there already."""
+    for body in reversed(chain):
+        for one in body:
+            if isinstance(one, (ast.Import, ast.ImportFrom)):
+                for alias in one.names:
+                    if (alias.asname or alias.name.partition(".")[0]) == name:
+                        _allowed(one)
+                        return ast.unparse(ast.Import([alias]) if isinstance(one, ast.Import) else
+                                           ast.ImportFrom(one.module, [alias], one.level))  # fmt: skip
+                continue
+            binds = [one.name] if isinstance(one, (ast.FunctionDef, ast.ClassDef)) else []
+            if name in (_targets(one) if isinstance(one, (ast.Assign, ast.AnnAssign)) else binds):
+                return one
+    raise _Lost(name)
+
+
+def _targets(statement: ast.Assign | ast.AnnAssign) -> Iterator[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    yield from (one.id for one in targets if isinstance(one, ast.Name))
+
+
+def _allowed(statement: ast.Import | ast.ImportFrom) -> None:
+    names = [one.name for one in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
+    if isinstance(statement, ast.ImportFrom) and statement.level:
+        raise _Lost(statement.module or ".")
+    for name in names:
+        if name.partition(".")[0] not in _ROOTS:
+            raise _Lost(name)
