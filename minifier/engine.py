@@ -281,7 +281,7 @@ class Engine:
     # -- asking
 
     def _first_of(self, wave: list[tuple[int, Candidate]]) -> int | None:
-        for (position, _), answer in zip(wave, self._wave([candidate for _, candidate in wave]), strict=True):
+        for (position, _), answer in zip(wave, self._wave([candidate for _, candidate in wave]), strict=False):
             if answer.verdict.accepted:
                 return position
         return None
@@ -290,7 +290,11 @@ class Engine:
         return candidate not in self._answers and self._passed.implies(candidate)
 
     def _wave(self, candidates: list[Candidate]) -> list[Answer]:
-        """Answers for all, in order; new ones run at the same time where there is an executor and enough of the budget."""
+        """Answers in order, up to the first that fails the same way; the rest is not needed, and not waited for.
+
+        Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time where there is an executor and enough of the budget.
+        """
+        candidates = candidates[: next((place + 1 for place, one in enumerate(candidates) if self._enough(one)), None)]
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
         left = self.budget.left(self.queries)
         scarce = left is not None and left < len(new) * self.repeats
@@ -302,20 +306,31 @@ class Engine:
                 self.budget.check(self.queries)
                 self._announce(candidate)
                 self._settle(candidate, self.repeats)
+                if self._enough(candidate):
+                    break
         elif new:
             self._beside(new, self._executor)
         if self._doubted is not None:
             self._look_into_doubt()
-        answers = [self._answers[candidate] for candidate in candidates]
-        for candidate, answer in zip(candidates, answers, strict=True):
+        answers: list[Answer] = []
+        for candidate in candidates:
+            answer = self._answers[candidate]
+            answers.append(answer)
             if answer.verdict.accepted and self._improves(candidate, answer):  # known from before a restart
                 self._improve(candidate, answer)
                 if self._on_again:
                     self._on_again(candidate, answer)
+            if self._enough(candidate):
+                break
         return answers
 
+    def _enough(self, candidate: Candidate) -> bool:
+        """Whether what was asked beside this one, behind it, need not be waited for."""
+        return self.fails(candidate) and self.budget.left(self.queries) is None
+
     def _beside(self, new: list[Candidate], executor: Executor) -> None:
-        """Asks all at the same time, takes the answers in order. Where that ends early by the user's will, none runs on."""
+        """Asks all at the same time, takes the answers in order. None runs on behind the first that fails, or where that ends
+        early by the user's will: what is not waited for does not count, even where the journal has its answer."""
         self.budget.check(self.queries)
         for ahead, candidate in enumerate(new):
             self._announce(candidate, ahead)
@@ -325,6 +340,9 @@ class Engine:
                 for candidate, future in zip(new, futures, strict=True):
                     self.boundary()
                     self._settle(candidate, self.repeats, future)
+                    if self._enough(candidate):
+                        self.leave(futures)
+                        break
             except TURNS:
                 self.leave(futures)
                 raise
@@ -339,8 +357,13 @@ class Engine:
     def leave(self, futures: Sequence[Future[Any]]) -> None:
         """Ends queries that nobody waits for any more: no two threads may ever ask one candidate."""
         left = [future for future in futures if not future.cancel()]
-        while self.steering is not None and wait(left, 0.1).not_done:
+        if self.steering is None:
+            wait(left)
+            return
+        patience_s = 0.0
+        while wait(left, patience_s).not_done:
             self.steering.abort()
+            patience_s = 0.1
 
     def _settle(self, candidate: Candidate, repeats: int, future: Future[None] | None = None) -> None:
         """Asks a candidate, or waits for who does, and takes in its answers. One that was ended from outside is asked again,

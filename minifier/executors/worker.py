@@ -25,7 +25,7 @@ from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import ForkServer, Pending, default_memory_bytes, folders
 from .parcels import Store
 
-LOOK_S = 0.5
+LOOK_S = 0.2
 """How often a worker looks whether its query is to be ended."""
 IDLE_S = 900.0
 """After so long without a query a worker ends its server; the next query starts another."""

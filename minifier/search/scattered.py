@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 CHUNKS = 16
+MOST_CHUNKS = 27
 LEAST = 64
 """Atoms that are bisected without chunks."""
 MANY = 7
@@ -38,7 +39,7 @@ def scattered(engine: Engine, state: Candidate) -> Candidate:
     """The few atoms of a failure that is not local; the case as small as it became where it needs many."""
     if engine.anchor is not None or len(state.keep) <= LEAST:
         return state
-    chunks = _split(sorted(state.keep), CHUNKS)
+    chunks = _split(sorted(state.keep), _chunks(engine))
     last = engine.smallest(0, len(chunks), lambda count: _of(state, chunks[:count]))
     units = _needed(engine, state, [chunks[last - 1]], chunks[: last - 1], ENOUGH)
     while units is not None and any(len(unit) > 1 for unit in units):
@@ -58,7 +59,7 @@ def _bisected(engine: Engine, state: Candidate, units: list[Unit]) -> list[Unit]
     core: list[Unit] = []
     rest: list[Unit] = []
     for place, unit in enumerate(units):
-        parts = _split(unit, CHUNKS if len(unit) > LEAST else LEAST)
+        parts = _split(unit, _chunks(engine) if len(unit) > LEAST else LEAST)
         others = now[:place] + now[place + 1 :]
 
         def make(count: int, others: list[Unit] = others, parts: list[Unit] = parts) -> Candidate:
@@ -94,6 +95,11 @@ def _needed(engine: Engine, state: Candidate, core: list[Unit], rest: list[Unit]
         if fruitless >= FRUITLESS or len(core) > MANY:
             return None
     return core
+
+
+def _chunks(engine: Engine) -> int:
+    """How many chunks: several workers need two rounds for CHUNKS, and tell more apart in as many."""
+    return max(CHUNKS, min(MOST_CHUNKS, (engine.jobs + 1) ** 2))
 
 
 def _split(atoms: Unit, count: int) -> list[Unit]:

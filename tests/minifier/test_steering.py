@@ -177,10 +177,11 @@ def test_cancel_verifies_and_concludes_with_the_best(tmp_path: Path, jobs: int) 
 def test_restart_keeps_what_was_found_and_the_smallest(tmp_path: Path, jobs: int) -> None:
     # Once all is found, everything that would find it again is disabled: the restarted branch ends with a larger case.
     left_out = [f"disable {step}" for step in STEPS if step != "hint"]
-    calm, _ = steered(tmp_path / "calm", {}, jobs)
+    every = {"max_queries": 10_000}  # then every judgement that begins is counted
+    calm, _ = steered(tmp_path / "calm", {}, jobs, **every)
     last = calm.queries - 3
     script = {last: orders(*left_out, "restart 1")}
-    result, told = steered(tmp_path / "out", script, jobs, hanging={last})
+    result, told = steered(tmp_path / "out", script, jobs, hanging={last}, **every)
     restarted = [event for event in told if isinstance(event, Restarted)]
     assert [event.number for event in restarted] == [1]
     assert core(result) == core(calm), "the smallest is never lost"
