@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, SequenceValue, Value
+from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
 from ...dumps.torchside.allowlist import OP_HOMES
 from .op_sources import source_of
 from .op_stubs import HELPER, OpCall, results, stand_in
@@ -88,7 +88,11 @@ def _called(node: NodeRecord) -> Any:
     if node.target == "higher_order.auto_functionalized_v2" and node.args:
         function = cast("dict[str, Any]", node.args[0]).get("function", "") if isinstance(node.args[0], dict) else ""
         if function and _custom(function):
-            return function, lambda values, used: _functionalized(node, values)
+
+            def inside(values: dict[str, Value | None], used: bool) -> OpCall:
+                return _functionalized(node, values)
+
+            return function, inside
     return None
 
 
@@ -105,8 +109,8 @@ def _functionalized(node: NodeRecord, values: dict[str, Value | None]) -> OpCall
         elif not key.startswith("_"):
             kwargs[key] = arg
     items = list(node.value.items) if isinstance(node.value, SequenceValue) else []
-    outputs = items[: len(items) - len(bases)]
-    nothing = all(getattr(one, "value_kind", None) is None and not hasattr(one, "shape") for one in outputs)
+    outputs: list[Value | None] = [*items[: len(items) - len(bases)]]
+    nothing = not any(isinstance(one, TensorValue) for one in outputs)
     return OpCall([], kwargs, values, outputs, False, written, nothing)
 
 

@@ -10,13 +10,19 @@ torch's own public functions. Texts only. Must not import torch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 from ...dumps.schema import GraphBody, NodeRecord, TensorValue
 
 REGION = "higher_order.invoke_subgraph"
 """Calls a region that is compiled once, and known by its second argument."""
 
+FUNCTION = "higher_order.autograd_function_apply"
+"""A torch.autograd.Function: its first two arguments are its forward and its backward."""
+
 _CHECKPOINTS = ("higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint")
+_COLLECTIVES = "torch.distributed._functional_collectives"
+_FUNCTION_KEYS = frozenset({"non_differentiable_idx", "saved_for_backward_idx"})
 _NO_ALIASES = ("higher_order.while_loop", "higher_order.cond", "higher_order.scan", "higher_order.map_impl")
 """Operators whose bodies may not give back what they were given."""
 
@@ -51,11 +57,36 @@ def rewritten(target: str, args: list[str], named: list[str]) -> Call | None:
         return Call(f"{args[0]}({', '.join(args[2:])})")
     if target == "higher_order.scan" and len(args) == 4 and not named:
         return Call(f"scan({', '.join(args)})", SCAN.strip(), "torch._higher_order_ops")
+    if (
+        target == FUNCTION
+        and len(args) >= 2
+        and set(_keys(named)) <= _FUNCTION_KEYS
+        and "non_differentiable_idx=[]" in named
+    ):
+        return Call(f"{args[0]}_function.apply({', '.join(args[2:])})", _function(args[0], args[1]))
     if target == "higher_order.flex_attention" and len(args) == 9 and not named:
         score, mask = (_closed(name, buffers) for name, buffers in ((args[3], args[7]), (_last(args[4]), args[8])))
         block = args[4][: -len(_last(args[4])) - 1] + f"{mask})"
         return Call(f"torch.ops.{target}({', '.join([*args[:3], score, block, *args[5:7]])})")
     return None
+
+
+def _keys(named: list[str]) -> list[str]:
+    return [one.partition("=")[0] for one in named]
+
+
+def _function(forward: str, backward: str) -> str:
+    """A torch.autograd.Function of the two bodies that were recorded: the forward gives (outputs, what is saved)."""
+    return f"""class {forward}_function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, *inputs):
+        outputs, saved = {forward}(*inputs)
+        ctx.save_for_backward(*saved)
+        return outputs
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return {backward}(*grads, *ctx.saved_tensors)"""
 
 
 def _closed(name: str, buffers: str) -> str:
@@ -72,8 +103,11 @@ def regions(body: GraphBody) -> dict[str, str]:
     """Nodes of subgraphs that are called as compiled regions -> the region's own name."""
     found: dict[str, str] = {}
     for node in body.nodes:
-        if node.target == REGION and len(node.args) >= 2 and isinstance(node.args[0], dict):
-            found[str(node.args[0].get("node"))] = str(node.args[1])  # type: ignore[reportUnknownMemberType]
+        names = [str(cast("dict[str, Any]", arg).get("node")) for arg in node.args[:2] if isinstance(arg, dict)]
+        if node.target == REGION and len(node.args) >= 2 and names:
+            found[names[0]] = str(node.args[1])
+        elif node.target == FUNCTION and len(names) == 2:
+            found |= {name: f"autograd_{name}" for name in names}
     return found
 
 
@@ -82,7 +116,8 @@ def without_aliases(body: GraphBody) -> set[str]:
     found: set[str] = set()
     for node in body.nodes:
         if node.target in _NO_ALIASES:
-            found |= {str(arg["node"]) for arg in node.args if isinstance(arg, dict) and "node" in arg}
+            tagged = [cast("dict[str, Any]", arg) for arg in node.args if isinstance(arg, dict)]
+            found |= {str(arg["node"]) for arg in tagged if "node" in arg}
     return found
 
 
@@ -95,14 +130,14 @@ def given_back(body: GraphBody) -> set[str]:
 def _names(node: NodeRecord) -> list[str]:
     found: list[str] = []
 
-    def walk(arg: object) -> None:
+    def walk(arg: Any) -> None:
         if isinstance(arg, list):
-            for item in arg:
+            for item in cast("list[Any]", arg):
                 walk(item)
         elif isinstance(arg, dict):
-            if "node" in arg:
-                found.append(str(arg["node"]))
-            walk(arg.get("tuple", []))
+            tagged = cast("dict[str, Any]", arg)
+            found.extend([str(tagged["node"])] if "node" in tagged else [])
+            walk(tagged.get("tuple", []))
 
     walk(node.args)
     return found

@@ -56,7 +56,9 @@ def _cut(text: str, function: Callable[..., Any], name: str) -> Source | None:
     chain = _chain(ast.parse(text).body, function.__code__.co_firstlineno)
     if not chain:
         return None
-    own = next(one for one in chain[-1] if isinstance(one, ast.FunctionDef) and _first(one) == function.__code__.co_firstlineno)
+    own = next(
+        one for one in chain[-1] if isinstance(one, ast.FunctionDef) and _first(one) == function.__code__.co_firstlineno
+    )
     taken: list[ast.stmt] = [own, *(one for one in chain[-1] if _registers(one, own.name, name))]
     imports: set[str] = set()
     known: set[str] = set()
@@ -87,7 +89,7 @@ def _chain(body: Sequence[ast.stmt], line: int) -> list[list[ast.stmt]]:
     for one in body:
         if isinstance(one, ast.FunctionDef) and _first(one) == line:
             return [list(body)]
-        inner = [*getattr(one, "body", []), *getattr(one, "orelse", [])] if isinstance(one, ast.stmt) else []
+        inner: list[Any] = [*getattr(one, "body", []), *getattr(one, "orelse", [])]
         deeper = _chain([item for item in inner if isinstance(item, ast.stmt)], line)
         if deeper:
             return [list(body), *deeper]

@@ -50,8 +50,12 @@ def stand_in(name: str, calls: Sequence[OpCall], *, grad: bool = False) -> str:
     if any(len(one.args) != len(first.args) or list(one.kwargs) != list(first.kwargs) for one in calls):
         raise CannotExpressError(f"the operator {name} is called in several ways, so that no stand-in can be written")
     columns = [[[*one.args, *one.kwargs.values()][at] for one in calls] for at in range(len(names))]
-    types = [_type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns]
-    written = set(first.written) or ({n for n, t in zip(names, types, strict=True) if t == "Tensor"} if first.nothing else set())
+    types = [
+        _type([_kind(arg, call.values) for arg, call in zip(column, calls, strict=True)], name) for column in columns
+    ]
+    written = set(first.written) or (
+        {n for n, t in zip(names, types, strict=True) if t == "Tensor"} if first.nothing else set()
+    )
     schema = _known_schema(name) or _schema(names, types, written, first)
     outputs = [] if first.nothing else [
         _output(at, calls, names, columns, name) for at in range(len(first.result))
@@ -96,7 +100,15 @@ def _schema(names: Sequence[str], types: Sequence[str], written: set[str], call:
     if len(call.args) < len(names):
         texts.insert(len(call.args), "*")
     kinds = ["Tensor" if isinstance(one, TensorValue) else "SymInt" for one in call.result]
-    result = "()" if call.nothing else "Tensor[]" if call.listed else kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
+    result = (
+        "()"
+        if call.nothing
+        else "Tensor[]"
+        if call.listed
+        else kinds[0]
+        if len(kinds) == 1
+        else f"({', '.join(kinds)})"
+    )
     return f"({', '.join(texts)}) -> {result}"
 
 
@@ -112,7 +124,9 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
     ((tag, content),) = cast("dict[str, Any]", arg).items()
     if tag == "node":
         value = values.get(content)
-        return {"int": "SymInt", "float": "float", "bool": "bool"}[value.kind] if isinstance(value, SymValue) else "Tensor"
+        return (
+            {"int": "SymInt", "float": "float", "bool": "bool"}[value.kind] if isinstance(value, SymValue) else "Tensor"
+        )
     if tag == "tuple":
         return _list_kind(content, values)
     if tag == "sym":
@@ -152,7 +166,9 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
     for call in calls:
         value = call.result[at]
         if not isinstance(value, TensorValue):
-            raise CannotExpressError(f"the operator {name} gives back more than tensors, so that no stand-in can be written")
+            raise CannotExpressError(
+                f"the operator {name} gives back more than tensors, so that no stand-in can be written"
+            )
         wanted.append(value)
     given = {
         own: tensors for own, column in zip(names, columns, strict=True)
@@ -161,7 +177,9 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
     }  # fmt: skip
     dtype = f"dtype=torch.{identifier(wanted[0].dtype, name)}"
     for own, tensors in given.items():
-        if all(t is not None and (t.shape, t.stride) == (w.shape, w.stride) for t, w in zip(tensors, wanted, strict=True)):
+        if all(
+            t is not None and (t.shape, t.stride) == (w.shape, w.stride) for t, w in zip(tensors, wanted, strict=True)
+        ):
             same = all(t is not None and t.dtype == w.dtype for t, w in zip(tensors, wanted, strict=True))
             return f"torch.empty_like({own}{'' if same else f', {dtype}'})"
     sizes: list[str] = []
@@ -178,7 +196,9 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
             raise CannotExpressError(f"a size of what the operator {name} gives back is no size of its arguments")
         sizes.append(found)
     device = next(iter(given), "")
-    if not all(isinstance(d, int) for d in wanted[0].shape) or wanted[0].stride == contiguous(cast("list[int]", wanted[0].shape)):
+    if not all(isinstance(d, int) for d in wanted[0].shape) or wanted[0].stride == contiguous(
+        cast("list[int]", wanted[0].shape)
+    ):
         made = f"torch.empty(({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
     else:
         made = f"torch.empty_strided({tuple(wanted[0].shape)}, {tuple(wanted[0].stride)}"
@@ -186,7 +206,9 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
 
 
 def _tensor(arg: Arg, call: OpCall) -> TensorValue | None:
-    value = call.values.get(str(cast("dict[str, Any]", arg)["node"])) if isinstance(arg, dict) and "node" in arg else None
+    value = (
+        call.values.get(str(cast("dict[str, Any]", arg)["node"])) if isinstance(arg, dict) and "node" in arg else None
+    )
     return value if isinstance(value, TensorValue) else None
 
 

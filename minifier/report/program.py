@@ -31,6 +31,7 @@ _INFIX = {
 }  # fmt: skip
 _WORDS = """torch sys math operator json subprocess traceback resource time graph compiled configure make_inputs run main child
     resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow tuple list"""
+_SETITEM = ("operator.setitem", "_operator.setitem")
 _WITH_TORCH = frozenset({"torch._inductor.inductor_prims"})
 """Modules of operators that torch.compile imports by itself."""
 _TAKEN = frozenset(_WORDS.split())
@@ -121,7 +122,9 @@ class _Function:
         for node in body.nodes:
             if node.op == "placeholder":
                 parameters.append(self._name(node))
-        lines += [f"{self.names[one]} = {self.names[one]}.clone()" for one in sorted(higher_order.given_back(body)) if copies]
+        lines += [
+            f"{self.names[one]} = {self.names[one]}.clone()" for one in sorted(higher_order.given_back(body)) if copies
+        ]
         if depth == 0:
             lines += self._symbols(body)
         for node in body.nodes:
@@ -131,6 +134,11 @@ class _Function:
                 lines.append(f"return {self._arguments(node).argument(node.args[0]) if node.args else None}")
             elif node.op != "placeholder":
                 call = self._call(node)
+                if node.target in _SETITEM and len(node.args) == 3 and node.name not in used:
+                    writer = self._arguments(node)
+                    base, index, value = (writer.argument(arg) for arg in node.args)
+                    lines.append(f"{base}[{_index(node.args[1], index)}] = {value}")
+                    continue
                 lines.append(f"{self._name(node)} = {call}" if node.name in used else call)
         if depth == 0:
             self.parameters = parameters
@@ -169,7 +177,9 @@ class _Function:
             self.names = names
             if len(self.constants) != before:
                 raise CannotExpressError(f"the compiled region {region!r} holds a constant, which has no plain form")
-            self.above[region] = f"@torch.compiler.nested_compile_region\n{text}"
+            self.above[region] = (
+                text if region.startswith("region_autograd") else f"@torch.compiler.nested_compile_region\n{text}"
+            )
         return []
 
     def _arguments(self, node: NodeRecord) -> _Arguments:
@@ -191,7 +201,7 @@ class _Function:
         if call is not None:
             self.imports |= {call.module} if call.module else set()
             if call.helper:
-                self.above.setdefault(node.target, call.helper)
+                self.above.setdefault(call.text.partition("(")[0], call.helper)
             return call.text
         if node.op == "call_function":
             self.imports |= set(OP_HOMES.get(node.target.partition(".")[0], ())[-1:]) - _WITH_TORCH

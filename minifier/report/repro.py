@@ -21,6 +21,7 @@ from .case import Case
 from .checks import PART, check_blocks, constant_block
 from .dynamic import Sizing
 from .environment import package_version
+from .groups import group_lines
 from .program import CannotExpressError, Program, dotted, program_of, quoted
 from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs, random_lines
 from .values import Source, Way, sidecar_bytes, slots_of, source_of
@@ -154,7 +155,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
     blocks = [
         constant_block(case),
         case.ops.block if case.ops else "",
-        _configure([*settings, *random_lines(case), *ambient]),
+        _configure([*settings, *random_lines(case), *ambient, *group_lines(record)[0]]),
         program.source,
         _inputs(source, [slot.name for slot in slots]),
         templates.STORED.strip() if source.file else "",
@@ -205,7 +206,7 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str], s
         lines.append("It is the same in eager mode: an operator fails by itself.")
     if case.imports:
         lines.append(f"Needs {_plain(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
-    lines += [_plain(sentence, 200) for sentence in (case.ops.told if case.ops else ())]
+    lines += [_plain(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *group_lines(record)[1])]
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
     lines += ["", "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
     return '"""' + "\n".join(lines) + '\n"""\n'
@@ -238,19 +239,28 @@ def _imports(body: str, program: Program, own: Sequence[str], of_ops: Sequence[s
     """
     used = [name for name in ("json", "math", "operator", "resource", "subprocess") if re.search(rf"\b{name}\.", body)]
     used += ["sys"] + (["time"] if "time." in body else []) + (["traceback"] if "traceback." in body else [])
-    lines = [f"import {name}" for name in used]
+    modules = {*program.imports, *(one for one in CONFIG_MODULES.values() if f"{one}." in body)}
+    plain = {f"import {name}" for name in used} | {one for one in of_ops if _root(one) not in ("torch", "numpy")}
+    inside = {"import torch", *(f"import {module}" for module in modules)} | {one for one in of_ops if one not in plain}
     if "Path(" in body:
-        lines.append("from pathlib import Path")
-    lines += ["", "try:", "    import torch"]
-    lines += [f"    import {module}" for module in sorted(program.imports)]
-    lines += [f"    {line}" for line in of_ops if line.removeprefix("import ") not in used]
-    lines += [f"    import {module}" for module in sorted(CONFIG_MODULES.values()) if f"{module}." in body]
+        plain.add("from pathlib import Path")
     if "TorchDispatchMode" in body:
-        lines.append("    from torch.utils._python_dispatch import TorchDispatchMode")
-        lines.append("    from torch.utils._pytree import tree_map")
+        inside.add("from torch.utils._python_dispatch import TorchDispatchMode")
+        inside.add("from torch.utils._pytree import tree_map")
+    lines = [*sorted(plain, key=_order), "", "try:", *(f"    {one}" for one in sorted(inside, key=_order))]
     lines += [f"    import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in own]
     lines += ["except Exception as error:  # noqa: BLE001", '    print(f"cannot tell: {error}")', "    sys.exit(2)"]
     return "\n".join(lines)
+
+
+def _root(statement: str) -> str:
+    """The package of an import statement."""
+    return statement.split()[1].partition(".")[0]
+
+
+def _order(statement: str) -> tuple[bool, str]:
+    """As linters sort imports: those of modules first."""
+    return statement.startswith("from"), statement.split()[1]
 
 
 def _configure(lines: Sequence[str]) -> str:

@@ -133,10 +133,14 @@ class _Writer:
             raise CannotExpressError(
                 f"the input {slot.name!r} has the dtype {value.dtype}, which has no plain form yet"
             )
-        if value.conj or value.neg or value.quantizer:
-            raise CannotExpressError(
-                f"the input {slot.name!r} is quantised or lazily conjugated, which has no plain form yet"
-            )
+        if value.quantizer:
+            raise CannotExpressError(f"the input {slot.name!r} is quantised, which has no plain form yet")
+        text = self._strided(slot, value)
+        text = f"{text}.conj()" if value.conj else text
+        return f"torch._neg_view({text})" if value.neg else text
+
+    def _strided(self, slot: Slot, value: TensorValue) -> str:
+        """The tensor without its lazy bits."""
         shape, stride, offset = self._form(value)
         shared = value.storage is not None and value.storage in self.shared
         if self.way != "seeded" and slot.stored is not None and slot.stored.storage and self.read is not None:
