@@ -292,8 +292,8 @@ class Engine:
     def _wave(self, candidates: list[Candidate]) -> list[Answer]:
         """Answers in order, up to the first that fails the same way; the rest is not needed, and not waited for.
 
-        Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time where there is
-        an executor and enough of the budget.
+        Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time where there
+        is an executor and enough of the budget.
         """
         candidates = candidates[: next((place + 1 for place, one in enumerate(candidates) if self._enough(one)), None)]
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
