@@ -49,7 +49,7 @@ def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(maker
         watched, seen = train(maker)
     assert all(same(one, other) for one, other in zip(grads, watched, strict=True))
     assert seen == log
-    _, second = captures  # the second adds to gradients that are there
+    first, second = captures  # the second adds to gradients that are there
     assert first.uncaptured == second.uncaptured == ""
     alone, _ = train(maker, steps=1)
     for backward, wanted in ((first, alone), (second, grads)):
@@ -400,7 +400,7 @@ def test_sizes_that_change_become_symbols(tmp_path: Any) -> None:
     with capturing() as captures:
         for rows, columns in ((3, 5), (3, 7), (3, 11), (3, 4)):
             backward(rows, columns)
-    first, second = captures  # the third and fourth are the second's graph
+    _, second = captures  # the third and fourth are the second's graph
     assert second.reason.endswith("; what differs is a symbol now")
     with torch.no_grad():
         for one in captures:  # the graph with symbols is right for both sizes
