@@ -35,7 +35,7 @@ PART = "PART = "
 def constant_block(case: Case) -> str:
     """Module-level names that the checks use."""
     failure = case.failure
-    if failure.kind == "accuracy" and failure.detail not in ("signed zero", "rounding"):
+    if failure.kind == "accuracy" and failure.detail not in ("signed zero", "rounding") and not only_floats(case.record):
         loosest, half = tolerance(case.record)
         return f"TOLERANCE, ELEMENT_EPS = {loosest!r}, {24 if half else 256}"
     if failure.kind in ("crash", "missing_error"):
@@ -99,15 +99,28 @@ def check_blocks(case: Case, entry: str = "torch.compile") -> Iterator[str]:
         yield of_inputs.strip()
         yield templates.MAIN_COMPARE.strip()
         return
-    running = templates.RUN_BACKWARD if case.grad else templates.RUN_FORWARD
+    backward = case.grad and _wants_grad(case.record)
+    if kind == "crash" and not backward and not _on_cuda(case.record):
+        plain = re.sub(r"\brun\((\w+), make_inputs\(\)\)", r"\1(*make_inputs())", templates.MAIN_CRASH)
+        yield plain.strip()
+        return
+    running = templates.RUN_BACKWARD if backward else templates.RUN_FORWARD
     yield (templates.on_cuda(running) if _on_cuda(case.record) else running).strip()
     test = _test_against_float64(case.failure)
     if test:
-        yield templates.IN_FLOAT64.strip()
-        exact = "run(graph, [in_float64(x) for x in make_inputs()])"
+        wide = "[x.double() if x.is_floating_point() else x for x in make_inputs()]"
+        if detail == "rounding" or not _only_tensors(case.record):
+            wide = "[in_float64(x) for x in make_inputs()]"
+            yield templates.IN_FLOAT64.strip()
+        exact = f"run(graph, {wide})"
         if has_float_dtype(case.record) or detail == "rounding":
-            exact = "exactly([in_float64(x) for x in make_inputs()])"
+            exact = f"exactly({wide})"
             yield (subtle.ROUNDED_MODE if detail == "rounding" else templates.FLOAT64_MODE).strip()
+        if test is templates.WRONG and only_floats(case.record):
+            loosest, half = tolerance(case.record)
+            text = templates.MAIN_WRONG.strip().replace("@TOLERANCE@", repr(loosest)).replace("@EXACT@", exact)
+            yield text.replace("@ELEMENT_EPS@", "24" if half else "256")
+            return
         yield test.strip()
         yield templates.MAIN_ACCURACY.strip().replace("@EXACT@", exact)
     elif kind in ("nan", "metadata"):
@@ -121,7 +134,8 @@ def check_blocks(case: Case, entry: str = "torch.compile") -> Iterator[str]:
     elif kind == "memory":
         yield costs.MAIN_MEMORY.strip() if detail == "peak" else _eager_first(case, costs.MAIN_OUT_OF_MEMORY)
     elif kind in ("crash", "missing_error"):
-        yield templates.EXPECTED_ERROR.strip()
+        if kind == "missing_error":
+            yield templates.EXPECTED_ERROR.strip()
         yield (templates.MAIN_CRASH if kind == "crash" else templates.MAIN_MISSING_ERROR).strip()
     else:
         raise CannotExpressError(f"no repro can be written for a failure of the kind {kind!r} yet")
@@ -165,6 +179,32 @@ def _on_cuda(record: GraphRecord) -> bool:
         node.op == "placeholder" and isinstance(node.value, TensorValue) and node.value.device.startswith("cuda")
         for node in record.graph.nodes
     )
+
+
+def only_floats(record: GraphRecord) -> bool:
+    """Whether all outputs are known to be floating or complex tensors, gradients not counted: those are always."""
+    values = {node.name: node.value for node in record.graph.nodes}
+    outputs = [node for node in record.graph.nodes if node.op == "output"]
+    listed = cast("Any", outputs[0].args[0]) if outputs and outputs[0].args else None
+    items = listed.get("tuple") if isinstance(listed, dict) else listed
+    if not isinstance(items, list) or _wants_grad(record):
+        return False
+    found = [values.get(item.get("node", "")) if isinstance(item, dict) else None for item in cast("list[Any]", items)]
+    return bool(found) and all(isinstance(one, TensorValue) and _floating(one.dtype) for one in found)
+
+
+def _floating(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat", "complex"))
+
+
+def _only_tensors(record: GraphRecord) -> bool:
+    return all(isinstance(node.value, TensorValue) for node in record.graph.nodes if node.op == "placeholder")
+
+
+def _wants_grad(record: GraphRecord) -> bool:
+    """Whether an input is recorded as one that wants a gradient, or nothing is known of one."""
+    inputs = [node.value for node in record.graph.nodes if node.op == "placeholder"]
+    return any(isinstance(value, TensorValue) and value.requires_grad for value in inputs)
 
 
 def _has(record: GraphRecord, op: re.Pattern[str]) -> bool:

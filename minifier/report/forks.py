@@ -136,7 +136,10 @@ def _run(argv: Sequence[str]) -> int:
         sys.stderr.write(f"{end.code}\n")
         return 1
     except BaseException as error:  # noqa: BLE001  as at the end of any program
-        sys.excepthook(type(error), error, error.__traceback__)
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        except SystemExit as end:  # a hook may say what the exit code is
+            return end.code & 0xFF if isinstance(end.code, int) else 1
         return 1
     return 0
 

@@ -211,6 +211,9 @@ class _Function:
                 return f"{args[0]}[{_index(node.args[1], args[1])}]"
             if last in _INFIX:
                 return f"{_operand(args[0])} {_INFIX[last]} {_operand(args[1])}"
+        plain = len(args) == 2 and not named and isinstance(node.args[1], str) and is_identifier(node.args[1])
+        if node.target == "builtins.getattr" and plain and not str(node.args[1]).startswith("_"):
+            return f"{_operand(args[0])}.{node.args[1]}"
         return f"{target(dotted(node.target, 'the target'), where)}({', '.join(args + named)})"
 
     def _symbols(self, body: GraphBody) -> list[str]:

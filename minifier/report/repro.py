@@ -11,6 +11,7 @@ seeded inputs before recorded ones. Which of them fails is found by running them
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -162,7 +163,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
         _compiled(case, entry, sizing, [slot.name for slot in slots]),
         *check_blocks(case, entry),
     ]
-    body = "\n\n\n".join(block for block in blocks if block)
+    body = _configured("\n\n\n".join(block for block in blocks if block), case.failure.kind)
     ending = 'if __name__ == "__main__":\n'
     if "def child(" in body:
         ending += '    if sys.argv[1:] == ["child"]:\n        sys.exit(child())\n'
@@ -208,7 +209,7 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str], s
         lines.append(f"Needs {_plain(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
     lines += [_plain(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *group_lines(record)[1])]
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
-    lines += ["", "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
+    lines += ["Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
     return '"""' + "\n".join(lines) + '\n"""\n'
 
 
@@ -238,7 +239,7 @@ def _imports(body: str, program: Program, own: Sequence[str], of_ops: Sequence[s
     A torch that does not start must not exit with 1.
     """
     used = [name for name in ("json", "math", "operator", "resource", "subprocess") if re.search(rf"\b{name}\.", body)]
-    used += ["sys"] + (["time"] if "time." in body else []) + (["traceback"] if "traceback." in body else [])
+    used += ["sys", *(["time"] if "time." in body else []), "traceback"]
     modules = {*program.imports, *(one for one in CONFIG_MODULES.values() if f"{one}." in body)}
     plain = {f"import {name}" for name in used} | {one for one in of_ops if _root(one) not in ("torch", "numpy")}
     inside = {"import torch", *(f"import {module}" for module in modules)} | {one for one in of_ops if one not in plain}
@@ -249,8 +250,7 @@ def _imports(body: str, program: Program, own: Sequence[str], of_ops: Sequence[s
         inside.add("from torch.utils._pytree import tree_map")
     lines = [*sorted(plain, key=_order), "", "try:", *(f"    {one}" for one in sorted(inside, key=_order))]
     lines += [f"    import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in own]
-    lines += ["except Exception as error:  # noqa: BLE001", '    print(f"cannot tell: {error}")', "    sys.exit(2)"]
-    return "\n".join(lines)
+    return "\n".join([*lines, "finally:", f"    {templates.HOOK}"])
 
 
 def _root(statement: str) -> str:
@@ -264,8 +264,18 @@ def _order(statement: str) -> tuple[bool, str]:
 
 
 def _configure(lines: Sequence[str]) -> str:
-    body = [f"    {line}" for line in lines] or ["    pass"]
-    return "\n".join(["def configure():", *body])
+    return "\n".join(["def configure():", *(f"    {line}" for line in lines or ["pass"])])
+
+
+def _configured(text: str, kind: str) -> str:
+    """The settings where they are made, in a program that makes them in one place; the function that makes them in any other."""
+    found = re.search(r"^def configure\(\):\n((?:    .*\n)+)\n\n", text, re.MULTILINE)
+    calls = list(re.finditer(r"^( *)configure\(\)\n", text, re.MULTILINE))
+    if found is None or len(calls) != 1 or kind in ("signal", "hang"):
+        return text
+    lines = [] if found[1] == "    pass\n" else textwrap.dedent(found[1]).splitlines()
+    settings = "".join(f"{calls[0][1]}{line}\n" for line in lines)
+    return (text[: calls[0].start()] + settings + text[calls[0].end() :]).replace(found[0], "", 1)
 
 
 def _inputs(source: Source, names: Sequence[str]) -> str:

@@ -125,7 +125,8 @@ def _clean(text: str) -> bool:
     ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or shutil.which("ruff")
     if ruff is None:
         return True
-    done = subprocess.run([ruff, "check", "--isolated", "--no-cache", "-q", "-"], input=text, text=True, capture_output=True)
+    command = [ruff, "check", "--isolated", "--no-cache", "-q", "-"]
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
     return done.returncode == 0
 
 
@@ -166,7 +167,9 @@ def main() -> None:
     options.add_argument("--rung", default="nop", help="nop, decomposed or inductor")
     options.add_argument("--runs", type=Path, metavar="FOLDER", help="recordings that capture_matrix.py --keep left")
     options.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the programs there")
-    options.add_argument("--strange", action="store_true", help="as where nobody knows the custom operators: all stood in for")
+    options.add_argument(
+        "--strange", action="store_true", help="as where nobody knows the custom operators: all stood in for"
+    )
     options.add_argument("-j", type=int, default=2, dest="jobs", help="programs at a time")
     chosen = options.parse_args()
     if chosen.strange:

@@ -59,7 +59,7 @@ def test_arguments(arg: Any, text: str) -> None:
         ),
         (call("y", "higher_order.cond", node("x")), "y = torch.ops.higher_order.cond(x)"),
         (call("y", "view", node("x"), -1, op="call_method"), "y = x.view(-1)"),
-        (call("y", "builtins.getattr", node("x"), "shape"), 'y = getattr(x, "shape")'),
+        (call("y", "builtins.getattr", node("x"), "shape"), 'y = x.shape'),
     ],
 )
 def test_calls(made: NodeRecord, text: str) -> None:

@@ -143,7 +143,7 @@ def test_requires_grad_only_where_autograd_is_replayed() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [tensor(2, layout="sparse_coo"), tensor(2, dtype="qint8"), tensor(2, conj=True), None]
+    "value", [tensor(2, layout="sparse_coo"), tensor(2, dtype="qint8"), tensor(2, quantizer={"scale": 1.0}), None]
 )
 def test_what_has_no_form_is_named(value: Any) -> None:
     with pytest.raises(CannotExpressError, match="'x'"):
