@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .passes import NEUTRAL
 from .problem import Answer, Candidate, Verdict
 
 if TYPE_CHECKING:
@@ -119,4 +120,5 @@ def _nearest(engine: Engine, case: Candidate, *, plain: bool = False) -> Neighbo
 
 
 def _beyond(edits: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(edit for edit in edits if edit not in others)
+    """The edits that others lack; other names are no difference."""
+    return tuple(edit for edit in edits if edit not in others and edit.partition(" ")[0] not in NEUTRAL)

@@ -39,6 +39,8 @@ def _passes() -> dict[str, ModuleType]:
 NAMES = ("symbols", "bodies", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "names")
 """The passes in the order in which they run; each is the module of that name."""
 
+NEUTRAL = frozenset({"names"})
+"""Passes whose edits change nothing that a failure may depend on, as far as anybody knows."""
 PLAINER = frozenset({"dtypes"})
 """Passes whose edits make a case plainer though its inputs may take more bytes."""
 

@@ -91,12 +91,12 @@ def test_other_endings_are_kept_as_cases_with_the_command_that_minifies_them(fol
 def test_the_nearest_passing_case_is_kept_and_told(folder: Path) -> None:
     last = json.loads((folder / "lines").read_text().splitlines()[-1])
     ops = [node.target for node in load_graph(folder / last["passes"]).record.graph.nodes if node.op == "call_function"]
-    assert ops == ["aten.tanh.default"]
-    assert "aten.relu.default" in last["difference"]
+    assert ops == ["aten.neg.default", "aten.tanh.default"]
+    assert last["difference"] == "with neg in place of relu"
     assert {part["verdict"] for part in last["parts"]} == {"pass", "other"}
     told = (folder / "out" / "issue.md").read_text()
     assert re.search(r"Without relu\S* \(aten.relu.default\) it passes", told)
-    assert "The nearest case that passes: without relu" in told
+    assert "The nearest case that passes: with neg in place of relu" in told
 
 
 def test_each_query_keeps_what_the_command_printed(folder: Path) -> None:
