@@ -29,6 +29,8 @@ from . import allowlist
 from ._torch import HigherOrderOperator, OpOverload, OpOverloadPacket, higher_order_ops, op_schemas
 
 OPAQUE = "opaque:"
+_OF_A_CAPTURE = (f"{OPAQUE}torch._dynamo.compiled_autograd.", f"{OPAQUE}torch._dynamo.external_utils.")
+"""Steps of autograd in torch's own graph of a backward."""
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_NAMESPACES = ("aten", "prims")
 _RESOLVED: dict[str, Callable[..., Any]] = {}
@@ -65,6 +67,9 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
     """The function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is not registered."""
     if name.startswith(OPAQUE):
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
+        if name.startswith(_OF_A_CAPTURE):
+            why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
+            raise RefusedError(where, why, "what came of it later has its operators: replay its stage inference, where the run has that")
         raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable")
     if name in _RESOLVED:
         return _RESOLVED[name]
