@@ -2,7 +2,7 @@
 """Passes over the small case's other axes, one per file. A pass proposes edits and can apply one; the engine decides.
 
 An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass knows
-nothing of search order, caches, isolation or time. To add one: its file, and its line in PASSES (the order in which they run).
+nothing of search order, caches, isolation or time. To add one: its file, and its name in NAMES (the order in which they run).
 
 >>> PASSES["dims"].propose(Case(gm, inputs))
 [['dims 8 2', 'dims 768 2'], ['dims 2 1']]
