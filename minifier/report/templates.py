@@ -138,12 +138,8 @@ def form(x):
 
 
 def differs(eager, got):
-    if len(eager) != len(got):
-        return f"{len(got)} outputs instead of {len(eager)}"
-    for i, (e, g) in enumerate(zip(eager, got, strict=True)):
-        if form(e) != form(g):
-            return f"output {i} is {form(g)}, eager gives {form(e)}"
-    return ""
+    forms = [form(x) for x in eager], [form(x) for x in got]
+    return "" if forms[0] == forms[1] else f"outputs are {forms[1]}, eager gives {forms[0]}"
 """
 
 EXPECTED_ERROR = '''

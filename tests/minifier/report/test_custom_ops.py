@@ -1,0 +1,143 @@
+"""Custom operators in a repro: their own registration where it can be cut out, else a stand-in that is called one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphdbg.dumps.schema import GraphRecord, SequenceValue
+from graphdbg.minifier.report import verify
+from graphdbg.minifier.report.custom_ops import custom_targets, registered
+from graphdbg.minifier.report.op_sources import source_of
+from graphdbg.minifier.report.program import CannotExpressError
+from graphdbg.minifier.report.repro import candidates
+from graphdbg.toolkit.signature import Signature
+
+from .cases import call, case_of, node, record_of, relu_record, tensor
+
+NEVER = Signature("crash", "compile", "NeverError", "never", raw="never")
+
+MODULE = """
+import math
+import os.path
+import torch
+import msgspec
+from torch import Tensor
+
+FACTOR = 2.0
+SECRET = "not taken along"
+
+
+def twice(x):
+    return x * FACTOR * math.cos(0.0)
+
+
+def _register():
+    @torch.library.custom_op("report_tests::double", mutates_args=())
+    def double(x: Tensor) -> Tensor:
+        return twice(x)
+
+    @double.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    @torch.library.custom_op("report_tests::foreign", mutates_args=())
+    def foreign(x: Tensor) -> Tensor:
+        return x * len(msgspec.json.encode([]))
+
+
+_register()
+"""
+
+
+@pytest.fixture(scope="module")
+def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """A user's module that registers two operators."""
+    folder = tmp_path_factory.mktemp("ops")
+    (folder / "report_test_ops.py").write_text(MODULE)
+    sys.path.insert(0, str(folder))
+    yield importlib.import_module("report_test_ops")
+    sys.path.remove(str(folder))
+
+
+def using(name: str, *args: object, value: object = None, **kwargs: object) -> GraphRecord:
+    """A graph of one call of a custom operator."""
+    made = call("y", name, node("x"), *args, value=value or tensor(2, 3), **kwargs)
+    return record_of({"x": tensor(2, 3)}, [made], ["y"])
+
+
+def test_the_registration_is_taken_with_what_it_uses(ops: ModuleType) -> None:
+    found = source_of("report_tests::double")
+    assert found is not None
+    assert found.imports == ("from torch import Tensor", "import math")
+    assert [one.splitlines()[0] for one in found.statements] == [
+        "FACTOR = 2.0", "def twice(x):", '@torch.library.custom_op("report_tests::double", mutates_args=())',
+        "@double.register_fake",
+    ]  # fmt: skip
+    text = next(candidates(case_of(using("report_tests.double.default"), NEVER))).text
+    assert "STAND-IN" not in text
+    assert "SECRET" not in text
+    assert "import report_test_ops" not in text
+    compile(text, "repro.py", "exec")
+
+
+def test_what_needs_another_package_is_stood_in_for(ops: ModuleType) -> None:
+    assert source_of("report_tests::foreign") is None
+    assert source_of("report_tests::nobody") is None
+    text = next(candidates(case_of(using("report_tests.foreign.default"), NEVER))).text
+    assert "STAND-IN: torch.ops.report_tests.foreign" in text.split('"""')[1]
+    assert (
+        'torch.library.define("report_tests::foreign", "(Tensor x) -> Tensor")' in text
+    )  # the schema that this process knows
+
+
+def test_a_stand_in_from_the_record_alone() -> None:
+    found = registered(using("nolib.scale.default", 0.5, None, [1, 2], flag=True))
+    assert found is not None
+    assert found.stands_in
+    define = '"(Tensor a0, float a1, Tensor? a2, SymInt[] a3, *, bool flag) -> Tensor"'
+    assert define in found.block
+    assert "return made_up(torch.empty_like(a0))" in found.block
+
+
+def test_sizes_come_from_the_arguments_where_they_are_theirs() -> None:
+    found = registered(using("nolib.rows.default", value=tensor(2, 7, dtype="int64")))
+    assert found is not None
+    assert "torch.empty((a0.size(0), 7,), dtype=torch.int64, device=a0.device)".replace(",)", ")") in found.block
+    with pytest.raises(CannotExpressError, match="size of what the operator"):
+        registered(using("nolib.rows.default", value=tensor("u0", dtype="int64")))  # type: ignore[arg-type]
+
+
+def test_lists_and_writes() -> None:
+    pair = SequenceValue("list", [tensor(2, 3), tensor(2, 3)])
+    listed = registered(using("nolib.split.default", value=pair))
+    assert listed is not None
+    assert "-> Tensor[]" in listed.block
+    put = call("put", "nolib.put.default", node("x"))
+    written = registered(record_of({"x": tensor(2)}, [put], ["x"]))
+    assert written is not None
+    assert '"(Tensor(w0!) a0) -> ()"' in written.block
+    inside = call("y", "higher_order.auto_functionalized_v2", {"function": "nolib.into.default"}, x=node("x"),
+                  _out_base_index=0, _all_bases=[node("x")], value=SequenceValue("tuple", [tensor(2)]))  # fmt: skip
+    functional = registered(record_of({"x": tensor(2)}, [inside], ["y"]))
+    assert functional is not None
+    assert '"(*, Tensor x, Tensor(w1!) out) -> ()"' in functional.block
+
+
+def test_torch_s_own_operators_are_none() -> None:
+    assert custom_targets(relu_record()) == {}
+    assert registered(relu_record()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["report_tests.double.default", "nolib.scale.default"])
+def test_they_run_with_torch_alone(ops: ModuleType, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "repro.py"
+    path.write_text(next(candidates(case_of(using(name), NEVER, rung="nop"))).text)
+    trial = verify.run_once(path)
+    assert trial.code == verify.GONE, trial.output
