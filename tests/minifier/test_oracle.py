@@ -33,7 +33,7 @@ class Coming:
 
 
 class Server:
-    """Answers every query with what it was given."""
+    """Answers every query with what it was given; the last one again and again where it died, since that is asked again."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -44,7 +44,7 @@ class Server:
 
     def call(self, function: str, payload: dict[str, Any], limit_s: float, **_: Any) -> Answer:
         self.limits.append(limit_s)
-        return self.answers.pop(0)
+        return self.answers[0] if [one.status for one in self.answers] == ["lost"] else self.answers.pop(0)
 
 
 def done(signature: Signature | None, **more: Any) -> Answer:
