@@ -32,6 +32,7 @@ from ..toolkit.signature import Signature, from_answer
 from . import made_up
 from .asking import RUNNING, TASKS, Asking, Servers
 from .options import HANG_LIMIT_S, Options
+from .passes import EAGER
 from .places import place_of
 from .problem import Answer, Candidate, DoesNotFailError, Verdict
 
@@ -299,7 +300,7 @@ class Oracle:
 
     def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
         """The edits that one pass proposes, in rounds."""
-        if self.made_up and name not in made_up.PASSES:
+        if (self.made_up and name not in made_up.PASSES) or (self._dies_in_eager and name in EAGER):
             return []
         return self.ask("propose", candidate, **{"pass": name})["rounds"]
 

@@ -39,6 +39,8 @@ def _passes() -> dict[str, ModuleType]:
 NAMES = ("symbols", "bodies", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "names")
 """The passes in the order in which they run; each is the module of that name."""
 
+EAGER = frozenset({"bodies", "dtypes", "operators"})
+"""Passes that run the case to see what they may propose, so of no use where that kills the process."""
 NEUTRAL = frozenset({"names"})
 """Passes whose edits change nothing that a failure may depend on, as far as anybody knows."""
 PLAINER = frozenset({"dtypes"})

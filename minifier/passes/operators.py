@@ -1,6 +1,6 @@
 # pyright: basic
 """Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go, and
-numbers in arguments become 1, 0 or 2.
+numbers in arguments become 1 or 2.
 
 Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
 
@@ -25,9 +25,9 @@ from .forms import forms
 
 MOST_NODES = 10
 """Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
-NUMBERS = (1, 0, 2)
+NUMBERS = (1, 2)
 """What numbers in arguments become, plainest first; these stay as they are."""
-_PLAIN = (-1, *NUMBERS)
+_PLAIN = (-1, 0, *NUMBERS)
 
 _KINDS: list[tuple[str, str, tuple[int, ...], str]] = [
     ("neg", "one tensor, each element by itself, or as if", (0,), """

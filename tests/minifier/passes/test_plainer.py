@@ -12,8 +12,8 @@ from graphdbg.minifier.problem import Answer, Candidate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from abstract import Abstract, run  # noqa: E402
-from generated import needs, transformer  # noqa: E402
+from abstract import Abstract, run
+from generated import needs, transformer
 
 
 class Wider(Abstract):

@@ -10,7 +10,7 @@ import torch
 NUMBER, MODE = "049", "grad"
 RUNGS = ("inductor",)
 SAYS = "nan in compare|integers"
-CORE, MOST = ("div", "amax"), 4
+CORE, MOST = ("div|add", "amax"), 4
 MATCH = "NaN or infinite|BUG: output"
 
 
