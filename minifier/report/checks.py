@@ -35,7 +35,7 @@ PART = "PART = "
 def constant_block(case: Case) -> str:
     """Module-level names that the checks use."""
     failure = case.failure
-    if failure.kind == "accuracy" and failure.detail not in ("signed zero", "rounding") and not only_floats(case.record):
+    if failure.kind == "accuracy" and failure.detail not in ("signed zero", "rounding") and not only_floats(case):
         loosest, half = tolerance(case.record)
         return f"TOLERANCE, ELEMENT_EPS = {loosest!r}, {24 if half else 256}"
     if failure.kind in ("crash", "missing_error"):
@@ -116,7 +116,7 @@ def check_blocks(case: Case, entry: str = "torch.compile") -> Iterator[str]:
         if has_float_dtype(case.record) or detail == "rounding":
             exact = f"exactly({wide})"
             yield (subtle.ROUNDED_MODE if detail == "rounding" else templates.FLOAT64_MODE).strip()
-        if test is templates.WRONG and only_floats(case.record):
+        if test is templates.WRONG and only_floats(case):
             loosest, half = tolerance(case.record)
             text = templates.MAIN_WRONG.strip().replace("@TOLERANCE@", repr(loosest)).replace("@EXACT@", exact)
             yield text.replace("@ELEMENT_EPS@", "24" if half else "256")
@@ -181,15 +181,19 @@ def _on_cuda(record: GraphRecord) -> bool:
     )
 
 
-def only_floats(record: GraphRecord) -> bool:
-    """Whether all outputs are known to be floating or complex tensors, gradients not counted: those are always."""
+def only_floats(case: Case) -> bool:
+    """Whether all that is compared is known to be floating or complex tensors."""
+    record = case.record
+    if case.failure.detail == "integers" or (case.grad and _wants_grad(record)):
+        return False
     values = {node.name: node.value for node in record.graph.nodes}
     outputs = [node for node in record.graph.nodes if node.op == "output"]
-    listed = cast("Any", outputs[0].args[0]) if outputs and outputs[0].args else None
-    items = listed.get("tuple") if isinstance(listed, dict) else listed
-    if not isinstance(items, list) or _wants_grad(record):
+    listed: Any = outputs[0].args[0] if outputs and outputs[0].args else None
+    items: Any = cast("dict[str, Any]", listed).get("tuple") if isinstance(listed, dict) else listed
+    if not isinstance(items, list):
         return False
-    found = [values.get(item.get("node", "")) if isinstance(item, dict) else None for item in cast("list[Any]", items)]
+    tagged = [cast("dict[str, Any]", item) if isinstance(item, dict) else {} for item in cast("list[Any]", items)]
+    found = [values.get(str(item.get("node", ""))) for item in tagged]
     return bool(found) and all(isinstance(one, TensorValue) and _floating(one.dtype) for one in found)
 
 
