@@ -61,7 +61,7 @@ def test_a_compile_error_and_its_layer(tmp_path: Path, seed: Path | None) -> Non
 
 @pytest.mark.slow
 def test_a_missing_op_or_device_is_no_bug(tmp_path: Path) -> None:
-    for target, value in (("nolib.noop.default", tensor(2)), ("aten.relu.default", tensor(2, device="cuda:99"))):
+    for target, value in (("aten.no_such_op.default", tensor(2)), ("aten.relu.default", tensor(2, device="cuda:99"))):
         record = record_of({"x": value}, [call("y", target, node("x"))], ["y"])
         trial = verify.run_once(laid(tmp_path, scripts(record, ACCURACY)["torch.compile"]))
         assert trial.code == verify.UNSURE, trial.output
