@@ -213,7 +213,7 @@ _BENCHMARK = "\ndef get_args():"
 
 
 def code_lines(text: str) -> list[str]:
-    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels are numbered in order of appearance."""
+    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels are numbered."""
     kernels: dict[str, str] = {}
     lines = []
     for line in text.partition(_BENCHMARK)[0].splitlines():

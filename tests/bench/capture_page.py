@@ -22,10 +22,10 @@ A ✓ says of every graph of that program at that stage:
 * it was recorded, and no error of the recorder was counted;
 * a fresh process loads it, with stored values for every tensor that it is given;
 * run eagerly there, its results are the same bits (with the same dtypes, shapes and strides) as those of the *live* graph: the
-  very graph that the compiler was given, run node by node in the recording process, on the real inputs of its first execution, under
-  seed 0. Results are its outputs, the gradients of its leaves where it still requires them, and the inputs that it wrote to;
-* replayed on the rung `inductor`, entered at its stage, the verdict is good and the fidelity line says "same": Inductor made the same
-  post-grad graphs and the same code as in the recorded run.
+  very graph that the compiler was given, run node by node in the recording process, on the real inputs of its first execution,
+  under seed 0. Results are its outputs, the gradients of its leaves where it still requires them, and the inputs that it wrote;
+* replayed on the rung `inductor`, entered at its stage, the verdict is good and the fidelity line says "same": Inductor made the
+  same post-grad graphs and the same code as in the recorded run.
 
 A graph that does not run by itself (before or after the passes, a joint graph) is given what the graphs of its compile were
 given that do run. The column `api` holds graphs of `joint_graph`, `inference_graph` and `save_graph`, with no recorded run behind

@@ -41,8 +41,8 @@ STAGES_OF = {
 @dataclass(frozen=True)
 class Program:
     """`mode`: "train", "infer", "joint_graph" | "inference_graph" of toolkit.capture, or "save_graph" for what torch.compile does
-    not let through to a compiler: traced by torch.fx; "backward": nothing is compiled, and the backward recorded. `ranks` above 1: run by torchrun. `known`: why a row does not
-    hold, in the words of the page. `imports`: a module that a replay has to
+    not let through to a compiler: traced by torch.fx; "backward": nothing is compiled, and the backward recorded. `ranks`: above
+    1, run by torchrun. `known`: why a row does not hold, in the words of the page. `imports`: a module that a replay has to
     import first, for the custom operators it registers."""
 
     name: str
@@ -102,14 +102,14 @@ GROUPS, AUTOGRAD = "process groups", "compiled autograd"
 MODEL, TRANSFORM, CUSTOM, API = "model", "transform", "custom op", "captured by function"
 OPS = "capture_hops"
 TANGENT = (
-    "torch's own fault, which the replay reports as it must: a branch that Inductor compiled writes into the gradient it is given "
-    "(in the program, the tensor passed to backward() is changed)"
+    "torch's own fault, which the replay reports as it must: a branch that Inductor compiled writes into the gradient it is "
+    "given (in the program, the tensor passed to backward() is changed)"
 )
 QUANTISED = "saved and loaded with its values, but no compiler takes it: torch has no fake quantised tensors"
 SPARSE = "saved, loaded and run to the same bits; Dynamo hands no sparse tensor to a compiler, and Inductor takes none"
 SUBCLASS = (
-    "graphs from before AOTAutograd are refused, because tensor subclasses and their placements have no saved form; those after it, "
-    "where subclasses are taken apart, hold"
+    "graphs from before AOTAutograd are refused, because tensor subclasses and their placements have no saved form; those after "
+    "it, where subclasses are taken apart, hold"
 )
 
 ROWS = [

@@ -33,7 +33,7 @@ def randperm() -> Made:
 
 def quantised_ops() -> Made:
     """Quantise and dequantise as PT2 export writes them, around a product."""
-    import torch.ao.quantization.fx._decomposed  # noqa: F401  registers the operators
+    import torch.ao.quantization.fx._decomposed  # registers the operators
 
     ops = torch.ops.quantized_decomposed
 
