@@ -1,3 +1,4 @@
+# pyright: basic
 """Private names of torch that the minifier needs, each with the public alternative that was missing. Checked: 2.11.0, 2.13.0."""
 
 from __future__ import annotations
