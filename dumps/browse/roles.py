@@ -88,10 +88,9 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
     if not isinstance(made_for, list) or len(cast("list[Any]", made_for)) != len(items):
         return []
     texts = [_string(recorded, item) for item in cast("list[Any]", made_for)]
-    sources: dict[str, str] = {}
+    sources = _sources(recorded) if any(_is_named(item) for item in recorded.inputs.values()) else {}
     if any(item.source.startswith(_OF_DYNAMO) for item in recorded.inputs.values()):
         # of Dynamo's graph: a position counts its inputs, and a backward does not have them all
-        sources = _sources(recorded)
         for number in _PLACE.findall(" ".join(text or "" for text in texts)):
             sources.setdefault(f"PlainAOTInput(idx={number})", f"primals_{int(number) + 1}")
     return [
@@ -101,13 +100,18 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
     ]
 
 
+def _is_named(item: InputRecord) -> bool:
+    """Whether the source is a name of the user's program: of Dynamo's, or an argument of an exported one."""
+    return item.source.startswith(_OF_DYNAMO) or (item.role == "user" and item.source.isidentifier())
+
+
 def _sources(recorded: Recorded) -> dict[str, str]:
     """Text of the descriptor of each input that the user's program names -> that name."""
     items = list(recorded.inputs.values())
     following = [*(item.name for item in items[1:]), ""]
     found: dict[str, str] = {}
     for item, after in zip(items, following, strict=True):
-        if item.source.startswith(_OF_DYNAMO):
+        if _is_named(item):
             tree = _parsed(_text(recorded, recorded.node(item.name, after)))
             if tree is not None:
                 found[ast.unparse(tree)] = input_source(item.source, item.role)

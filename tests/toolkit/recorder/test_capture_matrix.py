@@ -20,6 +20,7 @@ def test_there_are_sixty_programs_each_with_a_sentence() -> None:
     assert all(program.about for program in ROWS)
 
 
+@pytest.mark.slow
 def test_a_few_rows(tmp_path: Path) -> None:
     rows = {row.program.name: row for row in matrix([PROGRAMS[name] for name in FEW], tmp_path / "runs")}
     assert [name for name, row in rows.items() if not row.whole] == ["sparse"], list(table(list(rows.values())))
