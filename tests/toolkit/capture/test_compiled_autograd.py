@@ -92,6 +92,7 @@ def test_lines_of_the_forward_are_told_under_anomaly_mode() -> None:
 def test_inputs_are_named_for_what_they_are() -> None:
     with capturing() as captures:
         train(hooked_models.mlp)
+    assert captures[1].reason.endswith("finds a gradient this time")
     described = captures[1].inputs_described  # other tests' modules may be alive: then the class comes first
     roles = {item.name: (item.role, item.source.removeprefix("Sequential.")) for item in described}
     assert roles["grad_output"][0] == "tangent"

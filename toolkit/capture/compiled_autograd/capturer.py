@@ -277,6 +277,9 @@ def _outputs(tape: Tape, names: Names, returned: Any) -> tuple[list[Any], list[s
 
 def _other_sizes(structure: Any, before: Any, now: Any) -> str:
     for number, ((old, _), (new, _)) in enumerate(zip(before, now, strict=True)):
+        if old != new and len(old) != len(new):  # of a node that accumulates: the parameter's, and the gradient's that is there
+            found = "a" if len(new) > len(old) else "no"
+            return f"{structure[number][0]} (NodeCall {number + 1}) finds {found} gradient this time"
         if old != new:
             return f"{structure[number][0]} (NodeCall {number + 1}) is fed with {_text(new)} instead of {_text(old)}"
     return "the same sizes with other parameters or dtypes"
