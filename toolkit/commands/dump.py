@@ -73,7 +73,7 @@ def dump(
         signals: list[int] = []
         code = launch.run(words, options.environment(), told=signals.append, watcher=Watcher(run.path.absolute(), seen))
         try:
-            _tell(run, words, code, seen)
+            _tell(run, words, code, seen, options)
             if steps:
                 after_failure.follow(run.path, steps, on_failure_time, signals, imports)
         except (GraphdbgError, OSError) as error:  # the exit code stays the command's own
@@ -89,7 +89,7 @@ def _options(*, when: str, held_limit: str, max_disk: str, stages: str, **plain:
     ))  # fmt: skip
 
 
-def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None) -> None:
+def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None, options: Options) -> None:
     traces = summary.read_traces(seen) if seen is not None else []
     try:
         _complete(run)
@@ -101,7 +101,7 @@ def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None) -> Non
     if code > 128:
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     lost = Counter(str(trace["lost"]) for trace in traces if "lost" in trace)
-    for line in summary.lines(run.path.absolute(), errors=lost, reason=_why_empty(words, traces)):
+    for line in summary.lines(run.path.absolute(), errors=lost, reason=_why_empty(words, traces, options)):
         say(line)
 
 
@@ -144,10 +144,12 @@ def _complete(run: RunWriter) -> None:
         write_file(run.path / RUN_FILE, encode(run.record))
 
 
-def _why_empty(words: list[str], traces: list[dict[str, Any]]) -> str:
+def _why_empty(words: list[str], traces: list[dict[str, Any]], options: Options) -> str:
     disabled = next((str(trace["disabled"]) for trace in traces if trace.get("disabled")), "")
     if disabled:
         return f"{disabled} is set; unset it."
+    if traces and options.compiled_autograd:
+        return "torch was imported, but nothing was compiled and no backward was recorded; call loss.backward()."
     if traces:
         return "torch was imported, but nothing was compiled; wrap the model in torch.compile(model)."
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":

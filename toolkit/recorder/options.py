@@ -64,12 +64,21 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         return {"GRAPHDBG": run, "GRAPHDBG_OPTIONS": msgspec.json.encode(options).decode()}
 
 
+def check_backwards(options: Options) -> None:
+    """Raises UsageError where backwards are asked for and their stage is not."""
+    if options.compiled_autograd and options.stages and "compiled_autograd" not in options.stages:
+        stages = ",".join([*options.stages, "compiled_autograd"])
+        why = "its graphs are of the stage compiled_autograd, which --stages leaves out"
+        raise UsageError("--compiled-autograd would record nothing", why, f"give --stages {stages}")
+
+
 def checked(options: Options) -> Options:
     """The options with an absolute run path; raises UsageError for an unknown stage or inputs policy."""
     check_inputs(options.inputs)
     check_limits(options)
     options.when = check_when(options.when)
     options.stages = check_stages(options.stages)
+    check_backwards(options)
     options.run = str(Path(options.run).absolute())
     return options
 

@@ -92,7 +92,7 @@ def test_lines_of_the_forward_are_told_under_anomaly_mode() -> None:
 def test_inputs_are_named_for_what_they_are() -> None:
     with capturing() as captures:
         train(hooked_models.mlp)
-    assert captures[1].reason.endswith("finds a gradient this time")
+    assert captures[1].reason.partition(";")[0].endswith("finds a gradient this time")
     described = captures[1].inputs_described  # other tests' modules may be alive: then the class comes first
     roles = {item.name: (item.role, item.source.removeprefix("Sequential.")) for item in described}
     assert roles["grad_output"][0] == "tangent"
@@ -421,9 +421,9 @@ def test_graphs_with_nothing_in_common_get_no_symbols() -> None:
             (x.sin().cos() if twice else x.sin().exp()).sum().backward()
         return captures[0].module
 
-    assert with_symbols(captured(3, True), captured(4, False)) is None
-    assert with_symbols(captured(3, True), captured(3, True)) is None
-    assert with_symbols(captured(3, True), captured(4, True)) is not None
+    assert "have different operators" in str(with_symbols(captured(3, True), captured(4, False)))
+    assert with_symbols(captured(3, True), captured(3, True)) == "no size of an input differs"
+    assert not isinstance(with_symbols(captured(3, True), captured(4, True)), str)
     sizes = Sizes()
     assert sizes.expression((7, 9), new=True).of([sizes.symbols[0][1]]) == 9
     for pair in ((21, 27), (49, 81), (8, 10), (98, 162)):

@@ -81,3 +81,12 @@ def test_without_the_flag_nothing_of_it_is_recorded(runner):
 
     done = runner.dump("without", "--", str(SCRIPTS / "eager_backward.py"))
     assert done.code == 0 and done.graphs() == set()
+
+
+def test_a_stage_that_is_left_out_is_told_at_once():
+    from graphdbg.dumps.errors import UsageError
+    from graphdbg.toolkit.recorder.options import Options, checked
+
+    with pytest.raises(UsageError, match="--compiled-autograd would record nothing"):
+        checked(Options(run="r", stages=["forward"], compiled_autograd=True))
+    assert checked(Options(run="r", stages=["forward", "compiled_autograd"], compiled_autograd=True)).compiled_autograd

@@ -249,9 +249,13 @@ class Capturer:
             self.left_out[f"it could not be written down ({tape.error})"] += 1
             return
         reason, before = run.new.reason, self._last.get(run.new.alike)
-        if before is not None and run.error is None and (common := with_symbols(before, gm)) is not None:
-            self._symbolic.add(run.new.alike)
-            gm, reason = common, f"{reason}; what differs is a symbol now"
+        if before is not None and run.error is None:
+            common = with_symbols(before, gm)
+            if isinstance(common, str):
+                reason += f"; sizes stay numbers: {common}"
+            else:
+                self._symbolic.add(run.new.alike)
+                gm, reason = common, f"{reason}; what differs is a symbol now"
         self._last[run.new.alike] = gm
         self.made(Backward(
             run.number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources, look.told.nodes,

@@ -6,7 +6,7 @@ two, a sum with a number); the numbers in arguments that changed become the same
 tensors: every value must get the recorded shape at both recorded sizes and no symbol may become a number, else there is no such
 graph. Two points do not prove an expression; what Inductor compiles from it is guarded by it.
 
->>> gm = with_symbols(first.module, second.module)      # hints are the second's sizes; None where it does not work
+>>> gm = with_symbols(first.module, second.module)      # hints are the second's sizes; a text where it does not work
 """
 
 from __future__ import annotations
@@ -72,18 +72,20 @@ class Sizes:
         return Expression(1, (len(self.symbols) - 1,))
 
 
-def with_symbols(first: fx.GraphModule, second: fx.GraphModule) -> fx.GraphModule | None:
-    """The second graph with symbols for what differs from the first; None where the two are not one graph."""
+def with_symbols(first: fx.GraphModule, second: fx.GraphModule) -> fx.GraphModule | str:
+    """The second graph with symbols for what differs from the first, or why the two have no such graph."""
     try:
         return _Common(first, second).graph()
-    except _NoSymbols:
-        return None
-    except Exception:  # noqa: BLE001 - an operator that does not take symbols: the graph stays as it is
-        return None
+    except _NoSymbols as reason:
+        return str(reason)
+    except Exception as error:  # noqa: BLE001 - an operator that does not take symbols: the graph stays as it is, and it is said
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:120]}"
 
 
 class _Common:
     def __init__(self, first: fx.GraphModule, second: fx.GraphModule) -> None:
+        if len(first.graph.nodes) != len(second.graph.nodes):
+            raise _NoSymbols("the two have different operators")
         self.pairs = list(zip(first.graph.nodes, second.graph.nodes, strict=True))
         self.root = second
         self.sizes = Sizes()
@@ -122,7 +124,7 @@ class _Common:
 
     def _node(self, one: fx.Node, other: fx.Node) -> None:
         if one.op != other.op or (one.op != "placeholder" and one.target is not other.target and one.target != other.target):
-            raise _NoSymbols(f"{one.name} and {other.name} are different operators")
+            raise _NoSymbols(f"{one.name} and {other.name} have different operators")
         if one.op == "placeholder":
             self._placeholder(one, other)
             return
