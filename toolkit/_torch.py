@@ -34,6 +34,7 @@ CHECKED = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 """Versions of torch on which every stage of a recorded run was replayed to the same numbers and code, on the CPU."""
 
 tree_leaves = pytree.tree_leaves
+tree_map = pytree.tree_map
 
 _WARM_MODULES = (
     "torch._inductor.compile_fx", "torch._inductor.codegen.common", "torch._inductor.fx_passes.joint_graph",

@@ -380,6 +380,13 @@ def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphMo
     return traced
 
 
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """What Inductor takes apart before it compiles. Not public. Checked: 2.13.0."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()
+
+
 def _writes(gm: fx.GraphModule) -> int:
     return sum(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in gm.graph.nodes)
 
