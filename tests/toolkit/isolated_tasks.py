@@ -27,6 +27,12 @@ def nap(payload: Payload) -> float:
     return payload["seconds"]
 
 
+def doze(payload: Payload) -> None:
+    """Prints and then takes some time."""
+    print(payload["log"], flush=True)
+    time.sleep(payload["seconds"])
+
+
 def fail(payload: Payload) -> None:
     """Raises."""
     raise ValueError(payload["text"])

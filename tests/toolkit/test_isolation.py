@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -244,3 +245,11 @@ def test_a_fork_of_the_client_does_not_end_its_parents_server(server: ForkServer
         os._exit(0)
     os.waitpid(pid, 0)
     assert server.call("isolated_tasks:echo", {"alive": True}, limit_s=30).value == {"alive": True}
+
+
+def test_children_side_by_side_end_in_any_order(server: ForkServer) -> None:
+    """One that ends while others hold its pipe must not have the server look at a later child's twice."""
+    with ThreadPoolExecutor(4) as pool:
+        naps = [{"seconds": number * 7 % 13 / 100, "log": f"{number}"} for number in range(80)]
+        answers = list(pool.map(lambda one: server.call("isolated_tasks:doze", one, limit_s=30), naps))
+    assert [(answer.status, answer.output.strip()) for answer in answers] == [("done", one["log"]) for one in naps]

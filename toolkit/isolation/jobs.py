@@ -143,13 +143,15 @@ class Job:
                 path.unlink()
 
     def reap(self) -> Answer | None:
-        """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs."""
+        """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs.
+
+        The pipe stays open: the server has to stop watching it first.
+        """
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
         self.kill()  # before the zombie is collected, so that the group's number cannot be another's yet
         _, status, usage = os.wait4(self.pid, 0)
         self.read()
-        os.close(self.pipe)
         answer = self._answer(os.waitstatus_to_exitcode(status))
         answer.seconds = time.monotonic() - self.began
         answer.peak_bytes = usage.ru_maxrss * 1024

@@ -214,6 +214,7 @@ class Server:
         del self.jobs[job.pid]
         with contextlib.suppress(KeyError, ValueError):
             self.selector.unregister(job.pipe)
+        os.close(job.pipe)  # only now: a pipe that other children still hold is watched on by its number, which the next one gets
         if answer.id != _SEED_QUERY:
             self._send(answer)
             return
