@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...dumps.schema import GraphRecord, InputsRecord
+from ..flaky import Rate
 from .custom_ops import Registered
 from .values import Read
 
@@ -54,6 +55,8 @@ class Case:
     only_compiled: bool = False
     ops: Registered | None = None
     """Registrations of custom operators that stand in the program itself."""
+    rate: Rate | None = None
+    """How often it failed where that is known."""
 
     @property
     def grad(self) -> bool:

@@ -97,21 +97,33 @@ def _chain(body: Sequence[ast.stmt], line: int) -> list[list[ast.stmt]]:
 
 
 def _registers(statement: ast.stmt, own: str, name: str) -> bool:
-    """Whether a statement registers something for the operator: `own.register_fake(...)`, or `register_fake("name", ...)`."""
+    """Whether a statement registers something for the operator: `own.register_fake(...)`, `register_fake("name", ...)`, or a
+    lowering or decomposition for `torch.ops.namespace.name`, by itself or in a list.
+    """
     heads = getattr(statement, "decorator_list", [])
     heads = [*heads, *([statement.value] if isinstance(statement, ast.Expr) else [])]
     for head in heads:
         called = head.func if isinstance(head, ast.Call) else head
         arguments = head.args[:1] if isinstance(head, ast.Call) else []
-        if not isinstance(called, ast.Attribute) or not (called.attr.startswith("register_") or called.attr == "impl"):
+        word = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        if not (word.startswith("register_") or (word == "impl" and isinstance(called, ast.Attribute))):
             continue
-        if isinstance(called.value, ast.Name) and called.value.id == own:
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == own:
             return True
-        if any(isinstance(one, ast.Constant) and one.value == name for one in arguments):
-            return True
-        if any(isinstance(one, ast.Name) and one.id == own for one in arguments):
+        listed = [item for one in arguments for item in (one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one])]
+        if any(_means(one, own, name) for one in listed):
             return True
     return False
+
+
+def _means(argument: ast.expr, own: str, name: str) -> bool:
+    """Whether an argument is the operator: its name as text, the variable of its function, `torch.ops.namespace.name`."""
+    if isinstance(argument, ast.Constant):
+        return argument.value == name
+    if isinstance(argument, ast.Name):
+        return argument.id == own
+    path = "torch.ops." + name.replace("::", ".")
+    return isinstance(argument, ast.Attribute) and ast.unparse(argument).removesuffix(".default") == path
 
 
 def _free(statement: ast.stmt) -> set[str]:
