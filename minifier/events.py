@@ -43,6 +43,7 @@ WORDS = {
     "bodies": "smaller graphs inside higher-order operators",
     "dtypes": "plainer dtypes",
     "operators": "simpler operators and numbers",
+    "program": "entering through torch.compile, as a plain program",
     "names": "plain names",
     "inputs": "one input in place of several",
     "together": "smaller shapes, simpler values, plainer strides at once",

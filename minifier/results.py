@@ -194,6 +194,10 @@ def edit_words(edit: str) -> str:
             return f"{node} without its argument {name}"
         case ["operators", node, name, value]:
             return f"the argument {name} of {node} made {value}"
+        case ["program", "enter"]:
+            return "the graph entered through torch.compile"
+        case ["program", *_]:
+            return "the graph entered through torch.compile, with functions of torch"
         case ["names", _]:
             return "other names"
         case ["inputs", gone, into]:

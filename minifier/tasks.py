@@ -147,7 +147,8 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     live.save_graph(
         gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs, ambient=spec.ambient
     )
-    return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec)}
+    told = {"recorded_at": record.stage} if spec.stage != record.stage else {}
+    return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | told}
 
 
 def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:

@@ -103,7 +103,7 @@ def emit_report(
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
     known = casefile.read(saved.path)
     case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
-                imports=tuple(imports), needs_imports=needed, only_compiled=known is not None and known.only_compiled)
+                imports=tuple(imports), needs_imports=needed, recorded_at=known.recorded_at if known else "", only_compiled=known is not None and known.only_compiled)
     found: Found | None = None
     try:
         found = search(case, saved, times, redactor, narrate, starter)
@@ -170,7 +170,7 @@ def _facts(case: Case, report: Report, found: Found | None) -> issue.Facts:
         kind=failure.kind,
         symptom=f"{sentence}. {head}".rstrip(". ") + ".",
         layer=report.layer or case.rung,
-        stage=case.record.stage,
+        stage=case.recorded_at or case.record.stage,
         entry=report.entry,
         nodes=report.nodes,
         original_nodes=report.original_nodes,

@@ -53,6 +53,8 @@ class Case:
     imports: tuple[str, ...] = ()
     needs_imports: bool = False
     only_compiled: bool = False
+    recorded_at: str = ""
+    """The stage of the graph that it was reduced from, where that is not the record's own."""
     ops: Registered | None = None
     """Registrations of custom operators that stand in the program itself."""
     rate: Rate | None = None

@@ -44,6 +44,11 @@ class CaseFile(msgspec.Struct, kw_only=True):
     spec: dict[str, Any] = {}
 
     @property
+    def recorded_at(self) -> str:
+        """The stage that it was recorded at, where it is entered at another one now."""
+        return str(self.spec.get("recorded_at", ""))
+
+    @property
     def only_compiled(self) -> bool:
         """Whether eager could not run it where it was minified, so that it was compiled and never run."""
         return bool(self.spec.get("only_compiled"))
