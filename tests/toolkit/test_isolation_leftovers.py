@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,20 @@ def test_time_that_the_machine_spends_on_others_is_not_a_childs() -> None:
     before = stalls.seconds([os.getpid()], 1.0)
     assert before <= stalls.seconds([os.getpid()], 2.0) <= before + 1.0
     assert jobs._MOST_STALLED > 1
+
+
+def test_a_folder_that_is_being_made_is_not_taken_for_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many threads make folders, and each removes what is left over first: nobody loses the one that it works in."""
+    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
+
+    def work(number: int) -> int:
+        lost = 0
+        for _ in range(60):
+            with folders.owned("graphdbg-verify-") as folder:
+                (folder / "work").mkdir()
+                lost += not (folder / "work").is_dir()
+        return lost
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(work, range(6))) == 0
+    assert list(tmp_path.iterdir()) == []

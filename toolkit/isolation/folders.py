@@ -36,11 +36,36 @@ def make(prefix: str) -> tuple[Path, int]:
 
 
 def hold(folder: Path) -> int:
-    """Says that this process works in the folder, as long as the returned descriptor is open; children of a fork say so too."""
-    handle = os.open(folder / _ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
-    with contextlib.suppress(OSError):  # a file system without locks: then nothing is ever taken for left over
-        fcntl.flock(handle, fcntl.LOCK_SH)
-    return handle
+    """Says that this process works in the folder, as long as the returned descriptor is open; children of a fork say so too.
+
+    The file is held before it gets its name: one that is there and free is never seen, not even for a moment.
+    """
+    path = folder / _ALIVE
+    while True:
+        made = None
+        try:
+            handle = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            handle, made = tempfile.mkstemp(prefix=f"{_ALIVE}-", dir=folder)
+        with contextlib.suppress(OSError):  # a file system without locks: then nothing is ever taken for left over
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        if made is None or _named(Path(made), path):
+            return handle
+        os.close(handle)
+
+
+def _named(made: Path, path: Path) -> bool:
+    """Gives a file its name; False where another was quicker."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        made.replace(path)
+        return True
+    finally:
+        made.unlink(missing_ok=True)
+    return True
 
 
 @contextmanager
