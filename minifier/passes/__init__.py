@@ -36,10 +36,11 @@ def _passes() -> dict[str, ModuleType]:
     return {name: import_module(f".{name}", __name__) for name in NAMES}
 
 
-NAMES = ("symbols", "bodies", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "names")
+NAMES = ("symbols", "bodies", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "program",
+         "names")  # fmt: skip
 """The passes in the order in which they run; each is the module of that name."""
 
-EAGER = frozenset({"bodies", "dtypes", "operators"})
+EAGER = frozenset({"bodies", "dtypes", "operators", "program"})
 """Passes that run the case to see what they may propose, so of no use where that kills the process."""
 NEUTRAL = frozenset({"names"})
 """Passes whose edits change nothing that a failure may depend on, as far as anybody knows."""

@@ -1,0 +1,136 @@
+# pyright: basic
+"""Program: the case becomes what Dynamo would have made of a plain program, so that `torch.compile` shows it from the top: the
+graph of an inner stage enters the whole stack, and aten calls become the functions of torch that give the very same calls.
+
+What a compiler was told at the inner stage (what is saved, how a backward is laid out) is lost by that, and with it perhaps the
+failure: asked is with the functions, then without. Must not change a size, a value or an input; never proposed for what would
+then run other code: both halves of a joint graph, tokens, collectives, Triton kernels, Inductor's own random numbers.
+
+>>> propose(case)
+[['program torch relu mul_1'], ['program enter']]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import torch
+from torch import fx
+
+from ...toolkit.carried import bound_by, fake_of, symbols_in, target_name
+from ...toolkit.copying import clone_inputs, copy_graph
+from ...toolkit.eager import GraphRunError, run_graph
+from ...toolkit.plain_calls import is_same, plain_of, rewrite
+from ...toolkit.spec import FULL_STAGES, ReplaySpec, is_opaque
+from ...toolkit.surroundings import in_force
+from . import Case
+from .symbolic import renewed
+
+STAGE = "dynamo"
+MOST = 64
+"""Calls that are looked at; in a larger case the rest stay as they are."""
+KEPT_META = frozenset({"stack_trace", "nn_module_stack", "val", "example_value", "tensor_meta", "unbacked_bindings"})
+"""What nodes remember: the rest was noted by compiler passes that now run again."""
+BOUND = (
+    "with_effects", "triton_kernel_wrapper", "auto_functionalized", "rngprims.", "run_and_save_rng_state", "run_with_rng_state",
+    "graphsafe_run_with_rng_state", "_c10d_functional", "c10d", "prims.inductor_",
+)  # fmt: skip
+"""Calls that belong to the stage that they were recorded at (how their names begin)."""
+
+
+def propose(case: Case) -> list[list[str]]:
+    """One edit that does both, then entering from the top alone."""
+    inner = case.spec.stage != STAGE
+    if inner and not _may_enter(case):
+        return []
+    names = _spelled(case)
+    rounds = [[" ".join(("program", "torch", *names))]] if names else []
+    return [*rounds, ["program enter"]] if inner else rounds
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case at Dynamo's stage; with "torch" the named nodes call functions of torch. Raises ValueError where one cannot."""
+    _, how, *names = edit.split(" ")
+    if how not in ("torch", "enter"):
+        raise ValueError(f"there is no edit {edit!r}")
+    entered = case if case.spec.stage == STAGE else _entered(case)
+    if not names:
+        return entered
+    gm = copy_graph(entered.gm)
+    nodes = {node.name: node for node in gm.graph.nodes}
+    for name in names:
+        plain = plain_of(nodes[name]) if name in nodes else None
+        if plain is None:
+            raise ValueError(f"there is no node {name} with a plain form")
+        rewrite(nodes[name], plain)
+    gm.recompile()
+    return Case(gm, entered.inputs, entered.spec)
+
+
+def _entered(case: Case) -> Case:
+    """The graph as Dynamo hands it to a backend: flat outputs, no gradients but those that it computes itself."""
+    spec = _spec(case)
+    gm = copy_graph(case.gm)
+    for node in gm.graph.nodes:
+        node.meta = {key: value for key, value in node.meta.items() if key in KEPT_META}
+    if case.spec.stage in FULL_STAGES:
+        return Case(gm, case.inputs, spec)
+    output = gm.graph.output_node()
+    returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
+    output.args = (tuple(one for one in returned if one is not None),)
+    gm.recompile()
+    inputs = [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in case.inputs]
+    with in_force(spec):
+        return renewed(Case(case.gm, inputs, spec), gm, inputs)
+
+
+def _spec(case: Case) -> ReplaySpec:
+    """Grad mode and autocast of an inner stage are in its graph already."""
+    if case.spec.stage in FULL_STAGES:
+        return msgspec.structs.replace(case.spec, stage=STAGE, compile_kwargs={})
+    wants = any(one.requires_grad for one in case.gm.parameters())
+    ambient = msgspec.structs.replace(
+        case.spec.ambient, grad=not wants, inference_mode=False, autocast={}, autocast_cache=True
+    )
+    return msgspec.structs.replace(case.spec, stage=STAGE, compile_kwargs={}, ambient=ambient)
+
+
+def _may_enter(case: Case) -> bool:
+    """Whether from the top it would be the same program."""
+    kwargs = case.spec.compile_kwargs
+    if is_opaque(kwargs) or (case.spec.training_joint and kwargs["num_fwd_outputs"]):
+        return False
+    bound = {name for node in case.gm.graph.find_nodes(op="placeholder") for name in bound_by(fake_of(node))}
+    if any(symbols_in(fake_of(node)) - bound for node in case.gm.graph.nodes):
+        return False
+    parts = [part for part in case.gm.modules() if isinstance(part, fx.GraphModule)]
+    return not any(_name(node).startswith(BOUND) for part in parts for node in part.graph.nodes)
+
+
+def _name(node: fx.Node) -> str:
+    return str(node.target) if hasattr(node.target, "_schema") else target_name(node)
+
+
+def _spelled(case: Case) -> list[str]:
+    """The nodes whose call has a plain form that gives the same aten calls, by the values that they have here."""
+    wanted = [node for node in case.gm.graph.nodes if plain_of(node) is not None][:MOST]
+    if not wanted:
+        return []
+    found: list[str] = []
+    values: dict[fx.Node, Any] = {}
+
+    def look(node: fx.Node, value: Any) -> Any:
+        values[node] = value
+        if node in wanted:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+            if is_same(node.target, args, kwargs):
+                found.append(node.name)
+        return value
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            run_graph(case.gm, clone_inputs(case.inputs), hook=look)
+    except (GraphRunError, RuntimeError):
+        return []
+    return found
