@@ -33,15 +33,13 @@ def looped(text: str, rate: Rate | None) -> str:
     before, behind = text.split(end)
     before = _with_import(_with_import(before, "os"), "subprocess")
     before = before.replace("\nSeen on torch ", f"\n{sentence(rate)}\nSeen on torch ", 1)
-    gap = "\n\n" if behind.lstrip("\n").startswith(("def ", "@", "class ")) else ""
+    gap = "\n" if behind.lstrip("\n").startswith(("def ", "@", "class ")) else ""
     return f"{before}{end}{LOOP.replace('@RUNS@', str(rate.repeats()))}{gap}\n{behind.lstrip(chr(10))}"
 
 
 def sentence(rate: Rate) -> str:
     """How flaky it is and what the program does about it."""
-    return (
-        f"Flaky: {rate} runs failed where it was found. This program makes fresh ones until one does, {rate.repeats()} at most."
-    )
+    return f"Flaky: {rate} runs failed where it was found. This program makes fresh ones until one does, {rate.repeats()} at most."
 
 
 def _with_import(text: str, module: str) -> str:

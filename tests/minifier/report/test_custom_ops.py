@@ -52,6 +52,25 @@ def _register():
 
 
 _register()
+
+
+@torch.library.custom_op("report_tests::lowered", mutates_args=())
+def lowered(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+def register_lowering(ops):
+    return lambda function: function
+
+
+@register_lowering([torch.ops.report_tests.double, torch.ops.report_tests.lowered.default])
+def _(x):
+    return x
+
+
+@register_lowering(torch.ops.report_tests.foreign)
+def _(x):
+    return SECRET
 """
 
 
@@ -84,6 +103,15 @@ def test_the_registration_is_taken_with_what_it_uses(ops: ModuleType) -> None:
     assert "SECRET" not in text
     assert "import report_test_ops" not in text
     compile(text, "repro.py", "exec")
+
+
+def test_its_lowering_is_taken_along(ops: ModuleType) -> None:
+    found = source_of("report_tests::lowered")
+    assert found is not None
+    assert [one.splitlines()[0] for one in found.statements] == [
+        '@torch.library.custom_op("report_tests::lowered", mutates_args=())', "def register_lowering(ops):",
+        "@register_lowering([torch.ops.report_tests.double, torch.ops.report_tests.lowered.default])",
+    ]  # fmt: skip
 
 
 def test_what_needs_another_package_is_stood_in_for(ops: ModuleType) -> None:

@@ -1,0 +1,77 @@
+"""A repro of a flaky failure runs itself until it shows: its exit code, what it says, and that nothing is added to a sure one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphdbg.minifier.flaky import Rate
+from graphdbg.minifier.report.templates import HOOK
+from graphdbg.minifier.report.until_shown import looped, sentence
+
+PROGRAM = f'''"""A repro.
+
+Shows: something
+Seen on torch 2.13.
+"""
+
+import math
+import sys
+
+try:
+    import time
+finally:
+    {HOOK}
+
+BODY
+'''
+COUNTING = """from pathlib import Path
+runs = Path(__file__).with_suffix(".runs")
+runs.write_text(runs.read_text() + "." if runs.exists() else ".")
+sys.exit(CODE if len(runs.read_text()) == SHOWN_AT else 0)"""
+
+
+def run(folder: Path, body: str) -> tuple[int, str]:
+    program = folder / "repro.py"
+    program.write_text(looped(PROGRAM.replace("BODY", body), Rate(5, 8)))
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shown_at", "code", "ends", "runs", "says"),
+    [
+        (3, 1, 1, 3, "BUG: shown by run 3 of 11"),
+        (99, 1, 0, 11, "not shown by run 11 of 11"),
+        (2, 2, 2, 11, "not shown"),
+    ],
+)
+def test_fresh_processes_until_one_shows_it(
+    shown_at: int, code: int, ends: int, runs: int, says: str, tmp_path: Path
+) -> None:
+    body = COUNTING.replace("SHOWN_AT", str(shown_at)).replace("CODE", str(code))
+    ended, out = run(tmp_path, body)
+    assert ended == ends
+    assert says in out
+    assert len((tmp_path / "repro.runs").read_text()) == runs
+
+
+def test_each_run_is_without_caches(tmp_path: Path) -> None:
+    assert run(tmp_path, "sys.exit(int(os.environ['TORCHINDUCTOR_FORCE_DISABLE_CACHES']))")[0] == 1
+
+
+def test_the_head_tells_how_flaky_it_is() -> None:
+    lines = looped(PROGRAM, Rate(5, 8)).splitlines()
+    assert lines[3] == sentence(Rate(5, 8))
+    assert "5 of 8 runs failed" in lines[3]
+    assert lines[6:10] == ["", "import math", "import os", "import subprocess"] or lines[7:11] == [
+        "import math", "import os", "import subprocess", "import sys",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [None, Rate(3, 3)])
+def test_a_sure_failure_needs_no_loop(rate: Rate | None) -> None:
+    assert looped(PROGRAM, rate) == PROGRAM
