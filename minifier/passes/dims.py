@@ -2,7 +2,8 @@
 """Dims: distinct sizes give way to smaller ones, in the shapes of inputs and in size arguments.
 
 Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not proposed.
-First everything to 2, then to 1, which changes broadcasting; what resists is halved.
+First everything to 2, then to 1, which changes broadcasting; what resists is halved. Then the same with the sizes of windows
+(kernels, strides, paddings, results) as further sizes: an image cannot become smaller than the window that moves over it.
 
 >>> propose(case)
 [['dims 8 2', 'dims 768 2'], ['dims 8 1', 'dims 768 1']]
@@ -24,6 +25,9 @@ from .symbolic import renewed
 
 SMALL = (2, 1)
 MOST_SIZES = 24
+WINDOWS = "windows"
+"""Ends an edit that holds for the sizes of windows too."""
+_WINDOW_ARGUMENTS = frozenset({"kernel_size", "stride", "padding", "dilation", "output_size", "output_padding"})
 _SIZE_METHODS = frozenset({
     "view", "reshape", "expand", "split", "chunk", "unflatten", "new_zeros", "new_empty", "new_full", "repeat"
 })  # fmt: skip
@@ -34,7 +38,8 @@ def propose(case: Case) -> list[list[str]]:
     sizes = _sizes(case)
     rounds: list[list[str]] = []
     smaller = [[f"dims {size} {small}" for size in sizes if size > small] for small in SMALL]
-    for edits in [*smaller, [f"dims {size} {size // 2}" for size in sizes if size > 4]]:
+    halves = [f"dims {size} {size // 2}" for size in sizes if size > 4]
+    for edits in [*smaller, halves, *_with_windows(case, sizes)]:
         if not edits:
             continue
         together = _valid(case, edits)
@@ -42,6 +47,30 @@ def propose(case: Case) -> list[list[str]]:
         if valid:
             rounds.append(valid)
     return rounds
+
+
+def _with_windows(case: Case, sizes: list[int]) -> list[list[str]]:
+    """The same rounds for the sizes of windows too; smallest first, so that a halved size is not halved again."""
+    windows = {size for node in case.gm.graph.nodes for size in _window_sizes(node) if size > 1}
+    if not windows:
+        return []
+    every = sorted({*sizes, *windows})[:MOST_SIZES]
+    rounds = [[f"dims {size} {small} {WINDOWS}" for size in every if size > small] for small in SMALL]
+    return [*rounds, [f"dims {size} {size // 2} {WINDOWS}" for size in every]]
+
+
+def _window_sizes(node: fx.Node) -> list[int]:
+    """Sizes of windows in an operator's arguments; in those of a plain function, which names no types, all numbers in a list."""
+    if node.op != "call_function":
+        return []
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        listed = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, (list, tuple))]
+        return [size for one in listed for size in one if type(size) is int]
+    names = [argument.name for argument in schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    found = [given[name] for name in _WINDOW_ARGUMENTS if name in given]
+    return [size for one in found for size in (one if isinstance(one, (list, tuple)) else [one]) if type(size) is int]
 
 
 def _sizes(case: Case) -> list[int]:
@@ -68,8 +97,8 @@ def _valid(case: Case, edits: list[str]) -> bool:
 
 def apply(case: Case, edit: str) -> Case:
     """The case with one size replaced everywhere. Inputs are cut, not made anew; indices wrap round."""
-    _, old_text, new_text = edit.split(" ")
-    old, new = int(old_text), int(new_text)
+    _, old_text, new_text, *more = edit.split(" ")
+    old, new, windows = int(old_text), int(new_text), WINDOWS in more
 
     found = _all_sizes(case)
 
@@ -90,7 +119,7 @@ def apply(case: Case, edit: str) -> Case:
     gm = copy_graph(case.gm)
     for node in gm.graph.nodes:
         if node.op in ("call_function", "call_method"):
-            _resize_arguments(node, substitute)
+            _resize_arguments(node, substitute, windows=windows)
     gm.recompile()
     return renewed(case, gm, inputs)
 
@@ -118,8 +147,9 @@ def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tens
     return out.requires_grad_(value.requires_grad)
 
 
-def _resize_arguments(node: fx.Node, substitute: Any) -> None:
-    """Replaces sizes where the operator's schema declares a size (SymInt), or anywhere in a method that takes sizes."""
+def _resize_arguments(node: fx.Node, substitute: Any, *, windows: bool) -> None:
+    """Replaces sizes where the operator's schema declares a size (SymInt), or anywhere in a method that takes sizes; those of
+    `windows` too."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         if node.op == "call_function" or node.target in _SIZE_METHODS:
@@ -127,6 +157,7 @@ def _resize_arguments(node: fx.Node, substitute: Any) -> None:
             node.kwargs = map_aggregate(node.kwargs, lambda value: _size(value, substitute))
         return
     sized = {argument.name for argument in schema.arguments if "SymInt" in argument.real_type.str()}
+    sized |= _WINDOW_ARGUMENTS if windows else frozenset()
     names = [argument.name for argument in schema.arguments]
     node.args = tuple(
         map_aggregate(value, lambda part: _size(part, substitute)) if name in sized else value

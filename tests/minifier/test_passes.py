@@ -52,6 +52,20 @@ def test_dims_that_eager_refuses_are_not_proposed() -> None:
         applied("dims", given, edits)
 
 
+def test_dims_take_the_windows_along_that_keep_an_image_large() -> None:
+    given = case(lambda x: torch.ops.aten.max_pool2d_with_indices(x, [16, 8])[1], torch.randn(1, 1, 16, 16))
+    rounds = PASSES["dims"].propose(given)
+    assert rounds == [
+        ["dims 8 2 windows", "dims 16 2 windows"], ["dims 8 1 windows", "dims 16 1 windows"],
+        ["dims 8 4 windows", "dims 16 8 windows"],
+    ]  # fmt: skip
+    assert "[2, 2]" in applied("dims", given, rounds[0]).gm.code
+    half = applied("dims", given, rounds[-1])
+    assert shapes(half) == [(1, 1, 8, 8)]
+    assert "[8, 4]" in half.gm.code
+    assert PASSES["dims"].propose(case(lambda x: x.relu(), torch.ones(1))) == []
+
+
 def test_dims_keep_indices_in_range_and_stride_order() -> None:
     table, index = torch.randn(100, 8).t().contiguous().t(), torch.tensor([3, 99, 7])
     given = case(lambda table, index: torch.nn.functional.embedding(index, table), table, index)
