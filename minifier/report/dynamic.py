@@ -50,10 +50,13 @@ class Sizing:
         return f"{listed} dynamic (mark_dynamic), as recorded."
 
     def lines(self, names: list[str]) -> list[str]:
-        """Statements of `compiled(*inputs)` that mark its dimensions."""
+        """Statements that mark dimensions of `inputs`, one for each input."""
+        dims: dict[str, list[int]] = {}
+        for mark in self.marks:
+            dims.setdefault(mark.name, []).append(mark.dim)
         return [
-            f"torch._dynamo.mark_dynamic(inputs[{names.index(mark.name)}], {mark.dim})  # {mark.name}"
-            for mark in self.marks
+            f"torch._dynamo.mark_dynamic(inputs[{names.index(name)}], {found[0] if len(found) == 1 else tuple(found)})  # {name}"
+            for name, found in dims.items()
         ]
 
 

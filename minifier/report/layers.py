@@ -1,4 +1,4 @@
-"""Which layer of torch.compile is the first to fail on a repro: its own `main()`, run once under each stock backend.
+"""Which layer of torch.compile is the first to fail on a repro: the program itself, run once under each stock backend.
 
 One fresh process for all backends but Inductor's (whose answer is the verification itself). Only for a repro that enters through
 plain `torch.compile`; one that enters behind AOTAutograd has its layer by construction.
@@ -29,7 +29,10 @@ for backend in sys.argv[3:]:
     torch.compile = compile
     torch._dynamo.reset()
     try:
-        codes[backend] = runpy.run_path(program)["main"]()
+        runpy.run_path(program, run_name="__main__")
+        codes[backend] = 0
+    except SystemExit as end:
+        codes[backend] = 1 if isinstance(end.code, str) else end.code or 0
     except Exception:
         codes[backend] = 2
 open(answer, "w").write(json.dumps(codes))

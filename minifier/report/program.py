@@ -29,7 +29,7 @@ _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
     "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
-_WORDS = """torch sys math operator json subprocess traceback resource time graph compiled configure make_inputs run main child
+_WORDS = """torch sys math operator subprocess traceback resource time graph compiled make_inputs run f bf16 f16 f32 f8 l O I
     resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow tuple list"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _WITH_TORCH = frozenset({"torch._inductor.inductor_prims"})
@@ -61,6 +61,65 @@ def program_of(record: GraphRecord, name: str = "graph") -> Program:
     source = function.text(record.graph, name)
     source = "\n\n\n".join([*function.above.values(), source])
     return Program(source, function.parameters, function.constants, _imports(source) | function.imports)
+
+
+def widened(program: Program) -> tuple[str, str | None]:
+    """The source with the floating dtypes that it names as parameters, and the arguments that make them float64.
+
+    `def graph(x, f16=torch.float16)` is one function for both: called plainly it casts as recorded, with `f16=torch.float64` it
+    computes all in float64. (source, None) where functions beside the graph name such a dtype, which its parameters do not reach.
+    """
+    above, found, graph = program.source.rpartition("def graph(")
+    if not found or _FLOAT.search(above) or _CAST.search(above):
+        return program.source, None
+    used: dict[str, str] = {}
+
+    def named(dtype: str) -> str:
+        used[_SHORT.get(dtype, "f8")] = dtype
+        return _SHORT.get(dtype, "f8")
+
+    if len({one[1] for one in _FLOAT.finditer(graph) if one[1] not in _SHORT}) > 1:
+        return program.source, None
+    graph = _CAST.sub(lambda one: f".to({named(_METHODS[one[1]])})", graph)
+    graph = _FLOAT.sub(lambda one: named(one[1]), graph)
+    parameters = ", ".join(f"{short}=torch.{dtype}" for short, dtype in sorted(used.items()))
+    line, colon, rest = graph.partition("):\n")
+    head = f"def graph({line.rstrip()}{'' if line.rstrip().endswith(',') or not line else ','} {parameters}):\n"
+    whole = head if "\n" in line or len(head) <= _WIDTH else "\n".join(broken(head.rstrip())) + "\n"
+    return above + whole + rest, "".join(f", {short}=torch.float64" for short in sorted(used)) if colon else None
+
+
+_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+_METHODS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
+_FLOAT = re.compile(r"\btorch\.(bfloat16|float16|float32|float8_\w+)\b")
+_CAST = re.compile(r"\.(float|half|bfloat16)\(\)")
+
+
+def broken(line: str, width: int = _WIDTH) -> list[str]:
+    """A line of a program as several where it is too long: broken behind commas that lie in brackets and in no text."""
+    if len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    pieces, start, depth, quote, skip = [], 0, 0, "", False
+    for at, letter in enumerate(line):
+        if quote:
+            skip, quote = letter == "\\" and not skip, "" if letter == quote and not skip else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth and line[at + 1 : at + 2] == " ":
+            pieces, start = [*pieces, line[start : at + 1]], at + 2
+    rows = [""]
+    for piece in [*pieces, line[start:]]:
+        joined = f"{rows[-1]} {piece}" if rows[-1] else piece
+        if len(joined) > width and rows[-1]:
+            rows.append(f"{indent}    {piece}")
+        else:
+            rows[-1] = joined
+    return rows
 
 
 def quoted(value: bool | float | str | None) -> str:
@@ -144,7 +203,7 @@ class _Function:
             self.parameters = parameters
             parameters = [*parameters, *self.constants]
         self.names = outer
-        return "\n".join([*_header(name, parameters), *(f"    {line}" for line in lines)])
+        return "\n".join([*_header(name, parameters), *(row for line in lines for row in broken(f"    {line}"))])
 
     def _name(self, node: NodeRecord) -> str:
         name = identifier(node.name, f"node {node.name[:60]}")

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...dumps.hints import numbers
-from . import custom_ops, dynamic, only_compiled, templates
+from . import custom_ops, dynamic, only_compiled, templates, until_shown
 from .case import Case
-from .checks import PART, check_blocks, constant_block
+from .checks import PART, against_float64, checks, filled, has_float_dtype, is_random, told_apart
 from .dynamic import Sizing
 from .environment import package_version
 from .groups import group_lines
-from .program import CannotExpressError, Program, dotted, program_of, quoted
+from .program import CannotExpressError, Program, broken, dotted, program_of, quoted, widened
 from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs, random_lines
 from .values import Source, Way, sidecar_bytes, slots_of, source_of
 
@@ -38,6 +38,8 @@ BACKENDS = {
 """The stock backend that a rung stands for, as far as torch has one."""
 
 _WIDTH = 100
+_MOST_LINES = 60
+"""Of a program with its inputs written out; a longer one has them all in the file beside it."""
 
 SENTENCES = {
     "crash": "torch.compile fails", "accuracy": "torch.compile gives a wrong result", "nan": "torch.compile gives NaN",
@@ -151,47 +153,36 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
     hints = numbers(record, case.inputs)
     slots = slots_of(record, case.inputs, program.constants, grad=case.grad)
     source = source_of(slots, way, case.read, hints)
+    names, marks = [slot.name for slot in slots], sizing.lines([slot.name for slot in slots]) if sizing else []
+    inputs, sidecar = _inputs(case, source, names, marks)
     settings, notes = config_lines(record.config)
-    ambient = ambient_lines(case)
+    text, wide = program.source, ""
+    if against_float64(case.failure) and has_float_dtype(record):
+        text, wide = widened(program)
+    compiled, inner = _compiled(case, entry, sizing)
+    checked = checks(case, compiled, inner=entry != "torch.compile", wide=wide)
+    functions = [text, inputs, inner, *checked.functions]
+    before = [*settings, *random_lines(case), *ambient_lines(case), *group_lines(record)[0]]
     blocks = [
-        constant_block(case),
         case.ops.block if case.ops else "",
-        _configure([*settings, *random_lines(case), *ambient, *group_lines(record)[0]]),
-        program.source,
-        _inputs(source, [slot.name for slot in slots]),
-        templates.STORED.strip() if source.file else "",
-        _compiled(case, entry, sizing, [slot.name for slot in slots]),
-        *check_blocks(case, entry),
+        *(function for function in functions if function),
+        "\n".join([*told_apart(case.failure), *before, *checked.body]),
     ]
-    body = _configured("\n\n\n".join(block for block in blocks if block), case.failure.kind)
-    ending = 'if __name__ == "__main__":\n'
-    if "def child(" in body:
-        ending += '    if sys.argv[1:] == ["child"]:\n        sys.exit(child())\n'
-    elif case.failure.kind in ("signal", "hang"):
-        ending += '    if sys.argv[1:] == ["child"]:\n        configure()\n'
-        ending += "        run(compiled, make_inputs())\n        sys.exit(0)\n"
-    ending += "    sys.exit(main())\n"
+    body = "\n\n\n".join(block for block in blocks if block)
     gap = ["", ""] if body.startswith(("def ", "@", "class ")) else [""]
-    text = "\n".join(
-        [
-            _docstring(case, entry, source, notes, sizing),
-            _imports(body, program, case.imports, case.ops.imports if case.ops else ()),
-            *gap,
-            body,
-            "",
-            "",
-            ending,
-        ]
-    )
-    return Script(text, sidecar_bytes(source.file) if source.file else None, entry, way, source.seeded, tuple(notes),
-                  case=case, sizing=sizing)  # fmt: skip
+    head = _docstring(case, entry, sidecar is not None, notes, sizing)
+    imported = _imports(body, program, case.imports, case.ops.imports if case.ops else ())
+    whole = until_shown.looped("\n".join([head, imported, *gap, body, ""]), case.rate)
+    if way == "literal" and whole.count("\n") > _MOST_LINES and not case.ops:
+        return replace(script_of(case, program, entry, "stored", sizing), way=way)
+    return Script(whole, sidecar, entry, way, source.seeded, tuple(notes), case=case, sizing=sizing)
 
 
-def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str], sizing: Sizing | None) -> str:
+def _docstring(case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], sizing: Sizing | None) -> str:
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or package_version("torch") or "of unknown version"
     shown = _plain(case.telling or failure.kind, 160)
-    where = "" if entry == "torch.compile" else f" (entered through {entry})"
+    where = "" if entry == "torch.compile" else f" (by {entry})"
     lines = [
         f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {record.stage}, rung {case.rung}{where}.",
         "",
@@ -199,8 +190,8 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str], s
         f"Shows: {_plain(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         f"Seen on torch {_plain(torch, 40)}. {_plain(case.made, 200)}".rstrip(),
     ]
-    if source.file:
-        lines.append("Needs repro.safetensors (recorded input values) beside it.")
+    if sidecar:
+        lines[-1] += " Needs repro.safetensors (recorded inputs) beside it."
     if case.only_compiled:
         lines.append("Only compiles: where it was found, eager cannot run this graph. Nothing is run.")
     if failure.stage == "eager":
@@ -210,7 +201,8 @@ def _docstring(case: Case, entry: Entry, source: Source, notes: Sequence[str], s
     lines += [_plain(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *group_lines(record)[1])]
     lines += [f"Left out: {_plain(note, 160)}" for note in notes]
     lines += ["Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
-    return '"""' + "\n".join(lines) + '\n"""\n'
+    wrapped = [part for line in lines for part in (textwrap.wrap(line, _WIDTH + 18, break_on_hyphens=False) or [""])]
+    return '"""' + "\n".join(wrapped) + '"""\n'
 
 
 def _sizes_told(case: Case, sizing: Sizing | None) -> list[str]:
@@ -238,16 +230,13 @@ def _imports(body: str, program: Program, own: Sequence[str], of_ops: Sequence[s
 
     A torch that does not start must not exit with 1.
     """
-    used = [name for name in ("json", "math", "operator", "resource", "subprocess") if re.search(rf"\b{name}\.", body)]
-    used += ["sys", *(["time"] if "time." in body else []), "traceback"]
+    used = ("math", "operator", "resource", "subprocess", "time", "traceback")
+    plain = {"import sys", *(f"import {name}" for name in used if re.search(rf"\b{name}\.", body))}
+    plain |= {one for one in of_ops if _root(one) not in ("torch", "numpy")}
+    plain |= {"from pathlib import Path"} if "Path(" in body else set()
     modules = {*program.imports, *(one for one in CONFIG_MODULES.values() if f"{one}." in body)}
-    plain = {f"import {name}" for name in used} | {one for one in of_ops if _root(one) not in ("torch", "numpy")}
     inside = {"import torch", *(f"import {module}" for module in modules)} | {one for one in of_ops if one not in plain}
-    if "Path(" in body:
-        plain.add("from pathlib import Path")
-    if "TorchDispatchMode" in body:
-        inside.add("from torch.utils._python_dispatch import TorchDispatchMode")
-        inside.add("from torch.utils._pytree import tree_map")
+    inside |= {statement for word, statement in only_compiled.IMPORTS.items() if re.search(rf"\b{re.escape(word)}", body)}
     lines = [*sorted(plain, key=_order), "", "try:", *(f"    {one}" for one in sorted(inside, key=_order))]
     lines += [f"    import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in own]
     return "\n".join([*lines, "finally:", f"    {templates.HOOK}"])
@@ -263,60 +252,62 @@ def _order(statement: str) -> tuple[bool, str]:
     return statement.startswith("from"), statement.split()[1]
 
 
-def _configure(lines: Sequence[str]) -> str:
-    return "\n".join(["def configure():", *(f"    {line}" for line in lines or ["pass"])])
+def _inputs(case: Case, source: Source, names: Sequence[str], marks: Sequence[str]) -> tuple[str, bytes | None]:
+    """The function that makes the inputs, and the file beside the program that it reads.
 
-
-def _configured(text: str, kind: str) -> str:
-    """The settings where they are made, in a program that makes them in one place; the function that makes them in any other."""
-    found = re.search(r"^def configure\(\):\n((?:    .*\n)+)\n\n", text, re.MULTILINE)
-    calls = list(re.finditer(r"^( *)configure\(\)\n", text, re.MULTILINE))
-    if found is None or len(calls) != 1 or kind in ("signal", "hang"):
-        return text
-    lines = [] if found[1] == "    pass\n" else textwrap.dedent(found[1]).splitlines()
-    settings = "".join(f"{calls[0][1]}{line}\n" for line in lines)
-    return (text[: calls[0].start()] + settings + text[calls[0].end() :]).replace(found[0], "", 1)
-
-
-def _inputs(source: Source, names: Sequence[str]) -> str:
+    It seeds what it draws and what the graph draws after it, so that every run starts alike.
+    """
     lines = ["def make_inputs():"]
-    if source.seeded:
+    if source.seeded or is_random(case.record):
         lines.append("    torch.manual_seed(0)")
-    if source.file:
-        lines.append("    stored = load()")
-    lines += [f"    {statement}" for statement in source.statements]
-    short = f"    return [{', '.join(source.expressions)}]"
+    sidecar = sidecar_bytes(source.file) if source.file else None
+    if sidecar is not None:
+        begin, spans = 8 + int.from_bytes(sidecar[:8], "little"), {}
+        for name, data in source.file.items():
+            spans[name], begin = (begin, begin + len(data)), begin + len(data)
+        lines.append('    data = Path(__file__).with_suffix(".safetensors").read_bytes()')
+        if len(spans) == 1:
+            span = "{}:{}".format(*next(iter(spans.values())))
+            lines.append(f'    stored = {{"0": torch.frombuffer(bytearray(data[{span}]), dtype=torch.uint8)}}')
+        else:
+            lines += broken(f"    spans = {spans}".replace("'", '"'))
+            each = "torch.frombuffer(bytearray(data[a:b]), dtype=torch.uint8)"
+            lines.append(f"    stored = {{name: {each} for name, (a, b) in spans.items()}}")
+    for statement in source.statements:
+        lines += broken(f"    {statement}")
+    into = "inputs =" if marks else "return"
+    short = f"    {into} [{', '.join(source.expressions)}]"
     if len(short) <= _WIDTH:
-        return "\n".join([*lines, short])
-    lines.append("    return [")
-    lines += [f"        {text},  # {name}" for text, name in zip(source.expressions, names, strict=True)]
-    return "\n".join([*lines, "    ]"])
+        lines.append(short)
+    else:
+        lines.append(f"    {into} [")
+        for text, name in zip(source.expressions, names, strict=True):
+            row = f"        {text},  # {name}"
+            lines += [row] if len(row) <= _WIDTH + 20 else broken(f"        {text},")
+        lines.append("    ]")
+    return "\n".join([*lines, *(f"    {mark}" for mark in marks), *(["    return inputs"] if marks else [])]), sidecar
 
 
-def _compiled(case: Case, entry: Entry, sizing: Sizing | None, names: list[str]) -> str:
-    if entry == "torch.compile":
-        backend = BACKENDS.get(case.rung)
-        if backend is None:
-            raise CannotExpressError(
-                f"no repro can be written for the rung {case.rung!r}", "stock torch has no backend of that name"
-            )
-        options = ["fullgraph=True", f"dynamic={bool(case.record.symbols)}"]
-        if sizing is not None:
-            options[1:] = [] if sizing.marks else ["dynamic=False"]
-        marks = "".join(f"    {line}\n" for line in sizing.lines(names)) if sizing is not None else ""
+def _compiled(case: Case, entry: Entry, sizing: Sizing | None) -> tuple[str, str]:
+    """The compiled function as an expression, and the function that it names, if it does."""
+    if entry != "torch.compile":
+        tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
+        text = (only_compiled if case.only_compiled else templates).COMPILED_INNER
+        return "compiled", filled(text, TRACING=tracing, KWARGS=inner_kwargs(case.record.compile_kwargs))
+    backend = BACKENDS.get(case.rung)
+    if backend is None:
+        raise CannotExpressError(
+            f"no repro can be written for the rung {case.rung!r}", "stock torch has no backend of that name"
+        )
+    options = ["fullgraph=True", f"dynamic={bool(case.record.symbols)}"]
+    if sizing is not None:
+        options[1:] = [] if sizing.marks else ["dynamic=False"]
+    if backend != "inductor":
+        options.insert(0, f"backend={quoted(backend)}")
+    if case.only_compiled:
         if backend != "inductor":
-            options.insert(0, f"backend={quoted(backend)}")
-        if case.only_compiled:
-            if backend != "inductor":
-                raise CannotExpressError(
-                    "no repro can be written for a graph that cannot be run", f"the rung is {case.rung}"
-                )
-            return only_compiled.COMPILED.strip().replace("@MARKS@", marks).replace("@OPTIONS@", ", ".join(options))
-        return templates.COMPILED.strip().replace("@MARKS@", marks).replace("@OPTIONS@", ", ".join(options))
-    tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
-    return (
-        (only_compiled if case.only_compiled else templates)
-        .COMPILED_INNER.strip()
-        .replace("@TRACING@", tracing)
-        .replace("@KWARGS@", inner_kwargs(case.record.compile_kwargs))
-    )
+            raise CannotExpressError(
+                "no repro can be written for a graph that cannot be run", f"the rung is {case.rung}"
+            )
+        options.insert(0, "backend=backend")
+    return f"torch.compile(graph, {', '.join(options)})", ""

@@ -226,6 +226,8 @@ class _Writer:
             self.files[stored.storage] = str(len(self.files))
             self.source.file[self.files[stored.storage]] = data
         text = f'stored["{self.files[stored.storage]}"].view(torch.{value.dtype})'
+        if stride == contiguous(shape) and not offset and prod(shape) * ITEM_SIZES[value.dtype] == len(data):
+            return (f"{text}.view({', '.join(map(str, shape))})" if len(shape) != 1 else text) + device
         return self._view(text, shape, stride, offset) + device
 
     def _view(self, base: str, shape: list[int], stride: list[int], offset: int) -> str:

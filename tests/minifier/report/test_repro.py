@@ -44,7 +44,7 @@ def first(record: GraphRecord, failure: Signature = ACCURACY, **more: object) ->
 @pytest.mark.parametrize("stage", ["forward", "dynamo"])
 def test_programs_are_short_and_clean(kind: str, stage: str, tmp_path: Path) -> None:
     for number, script in enumerate(candidates(case_of(relu_record(stage=stage), FAILURES[kind]))):
-        assert len(script.text.splitlines()) < (120 if kind == "rounding" else 100)
+        assert len(script.text.splitlines()) <= 60
         path = tmp_path / f"repro{number}.py"
         path.write_text(script.text)
         compile(script.text, str(path), "exec")

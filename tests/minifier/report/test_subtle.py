@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.minifier.report.checks import check_blocks, constant_block
+from graphdbg.minifier.report.checks import checks, told_apart
 from graphdbg.toolkit.signature import Signature
 
 from .cases import call, case_of, node, record_of, relu_record, tensor
@@ -24,11 +25,15 @@ def exit_code(failure: Signature, graph: Callable[..., Any], compiled: Callable[
     """What the program of that failure exits with."""
     case = case_of(record or relu_record(), failure)
     room: dict[str, Any] = {
-        "torch": torch, "TorchDispatchMode": TorchDispatchMode, "tree_map": tree_map, "graph": graph, "compiled": compiled,
-        "make_inputs": lambda: [value.clone() for value in values], "configure": lambda: None,
+        "torch": torch, "TorchDispatchMode": TorchDispatchMode, "tree_map_only": tree_map_only, "graph": graph, "sys": sys,
+        "compiled": compiled, "make_inputs": lambda: [value.clone() for value in values],
     }  # fmt: skip
-    exec("\n".join([constant_block(case), *check_blocks(case)]), room)
-    return room["main"]()
+    checked = checks(case, wide=None)
+    try:
+        exec("\n".join([*told_apart(failure), *checked.functions, *checked.body]), room)
+    except SystemExit as end:
+        return 1 if isinstance(end.code, str) else int(end.code or 0)
+    return 0
 
 
 X = torch.linspace(0.5, 2.5, 7)
