@@ -41,6 +41,7 @@ WORDS = {
     "strides": "plainer strides",
     "symbols": "symbolic sizes made numbers",
     "bodies": "smaller graphs inside higher-order operators",
+    "operands": "what nobody reads of higher-order operators",
     "dtypes": "plainer dtypes",
     "operators": "simpler operators and numbers",
     "program": "entering through torch.compile, as a plain program",

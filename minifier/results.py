@@ -174,6 +174,18 @@ def edit_words(edit: str) -> str:
     match edit.split(" "):
         case ["switches", "config", room, name]:
             return f"the setting {room}.{name} at its default"
+        case ["switches", "static" | "grad" | "inference" as what]:
+            return {"static": "fixed sizes", "grad": "gradients off", "inference": "inference mode off"}[what]
+        case ["switches", "autocast", *devices]:
+            return " ".join(["autocast off", *(["for", *devices] if devices else [])])
+        case ["switches", "regions", kind]:
+            return f"the regions of another {kind} mode left out"
+        case ["switches", "dtype", old, new]:
+            return f"autocast to {new} in place of {old}"
+        case ["switches", "state", name]:
+            return f"{name} at its default"
+        case ["operands", node, *_]:
+            return f"{node} without what nobody reads"
         case ["dims", old, new]:
             return f"sizes of {old} made {new}"
         case ["values", number, kind]:
