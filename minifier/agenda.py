@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .passes import NAMES as PASS_NAMES
+
 FIRST = "switches"
 """What holds for the whole case; nothing comes before it while it is ahead."""
 REDUCTION = frozenset({"hint", "windows", "chunks", "atoms", "blocks", "polish"})
-LAST = {"explain": REDUCTION}
+LAST = {"explain": REDUCTION, "needs": REDUCTION | {"explain", "outputs", "together", *PASS_NAMES}}
 """A step -> those that must be over before it."""
 
 

@@ -28,7 +28,7 @@ CONTROL_FILE = "control.jsonl"
 OF_STEPS = ("disable", "enable", "raise")
 """Orders that name a step."""
 WHATS = ("pause", "resume", "skip", *OF_STEPS, "cancel", "restart")
-STEPS = tuple(dict.fromkeys([*(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES]))
+STEPS = tuple(dict.fromkeys([*(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, "needs"]))
 """The steps that can be disabled, enabled and raised."""
 
 

@@ -122,6 +122,7 @@ class Engine:
         self._learnt: Counter[Candidate] = Counter()
         self._doubted: Candidate | None = None
         self._doubts = 0
+        self._inspecting = False
 
     # -- questions that search functions ask
 
@@ -162,6 +163,14 @@ class Engine:
                     break
                 low = mark
         return high
+
+    def inspect(self, candidates: Sequence[Candidate]) -> list[Answer]:
+        """Answers to all of them, `jobs` at a time. They change nothing: none becomes the best case or an other failure."""
+        self._inspecting, step = True, self.jobs
+        try:
+            return [answer for at in range(0, len(candidates), step) for answer in self._wave([*candidates[at : at + step]])]
+        finally:
+            self._inspecting = False
 
     def known(self, candidate: Candidate) -> bool:
         """Whether the candidate was asked already (asking again costs nothing)."""
@@ -327,7 +336,7 @@ class Engine:
 
     def _enough(self, candidate: Candidate) -> bool:
         """Whether what was asked beside this one, behind it, need not be waited for."""
-        return self.fails(candidate) and self.budget.left(self.queries) is None
+        return self.fails(candidate) and self.budget.left(self.queries) is None and not self._inspecting
 
     def _beside(self, new: list[Candidate], executor: Executor) -> None:
         """Asks all at the same time, takes the answers in order. None runs on behind the first that fails, or where that ends
@@ -419,8 +428,9 @@ class Engine:
             self._learnt[candidate] += 1
             self.queries += 1
             self.recalled += recalled
-            self.verdicts[answer.verdict] += 1
-            if answer.verdict in (Verdict.OTHER, Verdict.TIMEOUT):
+            if not self._inspecting:
+                self.verdicts[answer.verdict] += 1
+            if answer.verdict in (Verdict.OTHER, Verdict.TIMEOUT) and not self._inspecting:
                 self._others.note(candidate, answer)
             if answer.verdict not in UNSURE or run + 1 >= self.repeats:
                 self._answers[candidate] = answer
@@ -432,7 +442,8 @@ class Engine:
         if candidate not in self._answers:
             self.budget.check(self.queries)
             raise Stopped("the budget ended")
-        self._watch_monotony(candidate, self._answers[candidate])
+        if not self._inspecting:
+            self._watch_monotony(candidate, self._answers[candidate])
 
     def _look_into_doubt(self) -> None:
         """Asks a pass that contradicts a failure again. Raises FlakyError where it fails now."""
@@ -462,8 +473,8 @@ class Engine:
 
     def _improves(self, candidate: Candidate, answer: Answer) -> bool:
         """Smaller, or as small with more edits (an edit makes a case plainer even where it does not make it smaller)."""
-        if self.best is None:
-            return True
+        if self.best is None or self._inspecting:
+            return not self._inspecting
         old = self._answers[self.best].size
         return answer.size < old or (answer.size == old and len(candidate.edits) > len(self.best.edits))
 

@@ -21,8 +21,10 @@ VERSION = 1
 DETAIL = 2000
 """Characters of an answer's text that are told."""
 
-PURPOSES = ("sanity", "search", "verification")
-"""What a query is for: does the original fail, does a candidate, does the saved result."""
+PURPOSES = ("sanity", "search", "explanation", "verification")
+"""What a query is for: does the original fail, does a candidate, what is each part needed for, does the saved result."""
+EXPLAINING = "needs"
+"""The step whose queries are no part of the search."""
 
 WORDS = {
     "sanity": "checking that it fails",
@@ -50,6 +52,7 @@ WORDS = {
     "together": "smaller shapes, simpler values, plainer strides at once",
     "axes": "smaller shapes, simpler values, plainer strides",
     "explain": "checking that each part is needed",
+    "needs": "asking what each part that is left is needed for",
     "measuring": "measuring how often it fails",
     "verification": "checking the saved case in fresh processes",
     "report": "writing repro.py and issue.md, and trying the repro",

@@ -22,6 +22,11 @@ MOST = 6
 """Atoms of a case that are explained by queries of their own; larger cases say what the search happened to ask."""
 SAMPLES = 4
 """Cuts of a larger case that are tried."""
+TELLING = (
+    "probes size", "dims", "probes constant", "symbols", "probes operator", "operators", "dtypes", "probes transposed", "strides",
+    "values", "probes fill", "probes cut", "switches",
+)
+"""Changes, from the one that tells most about a failure that it ends: a size one larger, to a setting at its default."""
 NEAR = 3
 """Changes away at which a passing case still says something about the failing one."""
 
@@ -98,7 +103,7 @@ def _plain(engine: Engine, case: Candidate) -> Answer | None:
 
 
 def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
-    """The passing case with the fewest changes to `case`, at most NEAR: the one that was asked last among equals.
+    """The passing case with the fewest changes to `case`, at most NEAR: the most telling (TELLING), then the last among equals.
 
     Where there is none, the one nearest to the same atoms before their shapes, values and outputs were changed.
     """
@@ -107,16 +112,22 @@ def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
 
 
 def _nearest(engine: Engine, case: Candidate, *, plain: bool = False) -> Neighbour | None:
-    best: tuple[int, Neighbour] | None = None
+    best: tuple[tuple[int, int], Neighbour] | None = None
     for candidate, answer in engine.answered():
         if answer.verdict is not Verdict.PASS or candidate.bypass != case.bypass:
             continue
         changed = tuple(sorted(candidate.keep ^ case.keep))
         edits = (*_beyond(candidate.edits, case.edits), *_beyond(case.edits, candidate.edits))
         distance = len(changed) + len(edits)
-        if 0 < distance <= NEAR and (best is None or distance <= best[0]):
-            best = distance, Neighbour(candidate, answer, changed, edits, plain)
+        order = distance, max((_place(edit) for edit in edits), default=TELLING.index("probes cut"))
+        if 0 < distance <= NEAR and (best is None or order <= best[0]):
+            best = order, Neighbour(candidate, answer, changed, edits, plain)
     return best and best[1]
+
+
+def _place(edit: str) -> int:
+    """How telling it is that a case passes with this edit."""
+    return next((place for place, name in enumerate(TELLING) if f"{edit} ".startswith(f"{name} ")), TELLING.index("values"))
 
 
 def _beyond(edits: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:

@@ -40,7 +40,8 @@ class Minified:
     how many fresh children failed the same way at the end. `others`: failures with another signature that were seen and
     rejected. `stopped`: why the search ended early, or None. `also`: those others, written as cases. `passing`: the folder of
     the nearest case that passes, `difference` what makes it pass. `parts`: each node that is left, and what happened without it.
-    `asked`: queries by what they were for.
+    `asked`: queries by what they were for. `needs`: a row for each part of a small case (see `needs.Needs.told`). `unneeded`:
+    what the original had and the case has not. `neighbour`: "path", "difference" and "diff" (from the case) of `passing`.
     """
 
     queries: int
@@ -61,6 +62,9 @@ class Minified:
     difference: str = ""
     parts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     asked: dict[str, int] = field(default_factory=dict[str, int])
+    needs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    unneeded: list[str] = field(default_factory=list[str])
+    neighbour: dict[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def _live(self) -> tuple[fx.GraphModule, list[Any]]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import shlex
 import shutil
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ from ..toolkit.signature import Signature
 from .explain import Neighbour, neighbour, parts
 from .flaky import Rate
 from .minified import Also, Minified
+from .needs import Needs, unneeded
 from .options import Options
+from .passes import NEUTRAL
 from .problem import Answer, Candidate
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ class Results:
         original = {"nodes": whole.nodes, "input_bytes": whole.input_bytes, "failing": rate.failing, "runs": rate.runs}
         self._describe(self.case, self.subject.signature, spec, original=original)
 
-    def write_rest(self, minified: Minified, engine: Engine, *, brief: bool) -> None:
+    def write_rest(self, minified: Minified, engine: Engine, needs: Needs | None = None, *, brief: bool = False) -> None:
         """Other failures and the passing neighbour as cases; what each part is needed for. Notes what could not be written."""
         merged = _merged(minified.others)
         if brief:
@@ -79,19 +82,26 @@ class Results:
         best = engine.best
         if best is None:
             return
-        minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in parts(engine, best)]
+        found = parts(engine, best)
+        minified.parts = [{**asdict(part), "name": self.subject.name(part.atom)} for part in found]
+        minified.unneeded = unneeded(best.edits)
+        if needs is not None:
+            minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in found])
         near = neighbour(engine, best)
         if near is not None:
-            self._write_passing(near, minified)
+            self._write_passing(near, minified, needs, [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL])
         self._tell(minified)
 
     def _tell(self, minified: Minified) -> None:
         """Adds to the case what is known of it now; a report tells it."""
         path = self.case / CASE_FILE
-        told = needed(minified.parts)
+        told = [] if minified.needs else needed(minified.parts)
         told += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
         told += [f"met on the way and not followed ({also.count} times): {also.signature}" for also in minified.also]
-        data = {**msgspec.json.decode(path.read_bytes()), "told": told, "verified": minified.verified}
+        data = {
+            **msgspec.json.decode(path.read_bytes()), "told": told, "verified": minified.verified, "needs": minified.needs,
+            "unneeded": minified.unneeded, "neighbour": minified.neighbour,
+        }  # fmt: skip
         write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
     def _write_other(self, number: int, other: Other, notes: list[str]) -> Also:
@@ -114,18 +124,41 @@ class Results:
         also.path, also.command = path, shlex.join(words)
         return also
 
-    def _write_passing(self, near: Neighbour, minified: Minified) -> None:
+    def _write_passing(self, near: Neighbour, minified: Minified, needs: Needs | None, renaming: Sequence[str]) -> None:
         path = self.out / PASSES
+        missing = [edit for edit in renaming if edit not in near.candidate.edits]
         try:
-            spec = self.subject.emit(near.candidate, path)
+            spec = self._emit_renamed(near.candidate, missing, path)
         except GraphdbgError as error:
             minified.notes.append(f"the passing neighbour was not saved: {error}")
             return
-        minified.passing, minified.difference = path, self._difference(near)
+        minified.passing, minified.difference = path, self._difference(near, needs)
         self._describe(path, None, spec, passes=True, difference=minified.difference)
+        minified.neighbour = {"path": str(path), "difference": minified.difference, "diff": self._diff(path)}
 
-    def _difference(self, near: Neighbour) -> str:
+    def _emit_renamed(self, candidate: Candidate, renaming: list[str], path: Path) -> Any:
+        """Writes a case with its nodes called as those of the failing case; with their own names where that cannot be."""
+        if renaming:
+            try:
+                return self.subject.emit(replace(candidate, edits=(*candidate.edits, *renaming)), path)
+            except GraphdbgError:
+                shutil.rmtree(path, ignore_errors=True)
+        return self.subject.emit(candidate, path)
+
+    def _diff(self, path: Path) -> str:
+        """The lines in which the two cases differ; empty where one of them is no graph."""
+        from ..dumps.store import load_graph
+        from .report.beside import difference
+
+        try:
+            return difference(load_graph(self.case), load_graph(path))
+        except (GraphdbgError, OSError):
+            return ""
+
+    def _difference(self, near: Neighbour, needs: Needs | None) -> str:
         """What differs from the failing case, in words."""
+        if needs is not None and len(near.edits) == 1 and not near.dropped and (told := needs.changed(near.edits[0])):
+            return told
         gone = [atom for atom in near.dropped if atom not in near.candidate.keep]
         more = [atom for atom in near.dropped if atom in near.candidate.keep]
         told = [f"without {_listed([self.subject.name(atom) for atom in gone])}"] if gone else []

@@ -23,12 +23,14 @@ from ..toolkit.signature import Signature
 from .atoms_file import write_atoms
 from .budget import Budget, Cancelled, Restarted, Skipped
 from .engine import TURNS, Engine, FlakyError, Step
-from .events import Asked, Asking, Best, Follow, Stepped
+from .events import EXPLAINING, Asked, Asking, Best, Follow, Stepped
+from .explain import MOST as MOST_EXPLAINED
 from .explain import certify
 from .flaky import CALIBRATION, Rate
 from .found import Event, Interrupted, Result
 from .journal import Journal
 from .minified import Minified
+from .needs import Needs, base_of, of_rows
 from .options import Options
 from .passes import NAMES as PASS_NAMES
 from .passes import PLAINER
@@ -129,13 +131,15 @@ class Session:
         """The passes that still have something to propose."""
         self.rate = Rate(0, 0)
         self.of_saved = Rate(0, 0)
+        self.needs: tuple[Candidate, Needs] | None = None
+        """What was asked about which finished case."""
         self.cut = ""
         """Why the verification ended early, where the user ended it."""
 
     @property
     def queries(self) -> int:
         """Queries that are no part of the search."""
-        return self.asked["sanity"] + self.asked["verification"]
+        return self.asked["sanity"] + self.asked["explanation"] + self.asked["verification"]
 
     def run(self, pool: Executor) -> Minified:
         """All of it. Raises DoesNotFailError, and Interrupted with the best case so far on disk."""
@@ -156,7 +160,7 @@ class Session:
             self.tell(Stepped(name, engine.queries))
 
         def asking(number: int, candidate: Candidate) -> None:
-            self.tell(Asking(number, "search", engine.step, candidate.text()))
+            self.tell(Asking(number, _purpose(engine.step), engine.step, candidate.text()))
 
         def again(candidate: Candidate, answer: Answer) -> None:
             self.tell(Best(engine.queries, candidate.text(), *answer.size, len(engine.history)))
@@ -292,11 +296,14 @@ class Session:
 
     def _steps(self) -> list[tuple[str, Step]]:
         axes: list[tuple[str, Step]] = [(name, self._axis(name)) for name in PASS_NAMES]
-        return [*TIERS, ("explain", certify), ("outputs", self._outputs), ("together", self._together), *axes]
+        small: list[tuple[str, Step]] = [("explain", certify), ("outputs", self._outputs), ("together", self._together)]
+        return [*TIERS, *small, *axes, (EXPLAINING, self._needs)]
 
     def _event(self, event: Event) -> None:
-        answer, text = event.answer, event.candidate.text()
-        self.tell(Asked(event.queries, "search", event.step, text, answer, event.improved, event.recalled))
+        answer, text, purpose = event.answer, event.candidate.text(), _purpose(event.step)
+        if purpose == "explanation":
+            self.asked[purpose] += 1
+        self.tell(Asked(event.queries, purpose, event.step, text, answer, event.improved, event.recalled))
         if event.improved:
             self._keep_best(self.engine)
             self.tell(Best(event.queries, text, answer.nodes, answer.input_bytes, event.number))
@@ -361,6 +368,22 @@ class Session:
             return state
 
         return step
+
+    def _needs(self, engine: Engine, state: Candidate) -> Candidate:
+        """Asks what each part of a small case is needed for; the case stays as it is."""
+        case = engine.best
+        if case is None or len(case.keep) > MOST_EXPLAINED:
+            return state
+        try:
+            needs = of_rows(self.subject.propose("probes", base_of(case)), case)
+        except EnvironmentLackError as error:
+            self.notes.append(f"nothing was asked about the parts that are left: {error}")
+            return state
+        signature = self.subject.signature
+        needs.kind, needs.stage = (signature.kind, signature.stage) if signature else ("", "")
+        self.needs = case, needs
+        needs.ask(engine)
+        return state
 
     # -- the result
 
@@ -444,7 +467,8 @@ class Session:
             path=self.results.case, verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
             original=self.whole.size, asked={**self.asked, "search": engine.queries - self.queries},
         )  # fmt: skip
-        self.results.write_rest(minified, engine, brief=brief)
+        needs = self.needs[1] if self.needs and self.needs[0] == engine.best else None
+        self.results.write_rest(minified, engine, needs, brief=brief)
         return minified
 
     def _same_atoms(self) -> None:
@@ -456,3 +480,8 @@ class Session:
         elif known != digest:
             why = "the graph is cut into other parts now than when it was written"
             raise UsageError(f"cannot resume from {self.journal.path}", why, "start anew with another -o")
+
+
+def _purpose(step: str) -> str:
+    """What a query of the engine's is for."""
+    return "explanation" if step == EXPLAINING else "search"

@@ -35,7 +35,7 @@ from ..toolkit.values import input_bytes
 from .asking import RUNNING
 from .fxproblem import loose_outputs
 from .measuring import judged
-from .passes import PASSES, Case
+from .passes import Case, pass_of
 from .passes.names import RENAMED
 from .passes.switches import early
 from .passes.symbolic import Renewing
@@ -118,7 +118,7 @@ def propose(payload: dict[str, Any]) -> dict[str, Any]:
     import_modules(payload["imports"])
     gm, inputs, spec = _load(payload)
     with in_force(spec), _mode(payload, gm, inputs):
-        return {"rounds": PASSES[payload["pass"]].propose(Case(gm, inputs, spec))}
+        return {"rounds": pass_of(payload["pass"]).propose(Case(gm, inputs, spec))}
 
 
 def together(payload: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpe
     for edit in candidate.edits:
         try:
             with in_force(spec), _mode(payload, module, inputs):
-                case = PASSES[edit.partition(" ")[0]].apply(case, edit)
+                case = pass_of(edit.partition(" ")[0]).apply(case, edit)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
             raise Invalid(f"{edit}: {error}") from error
         spec = case.spec

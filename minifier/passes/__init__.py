@@ -36,11 +36,20 @@ def _passes() -> dict[str, ModuleType]:
     return {name: import_module(f".{name}", __name__) for name in NAMES}
 
 
+def pass_of(name: str) -> ModuleType:
+    """The module that proposes and applies the edits of that name; raises KeyError where there is none."""
+    from importlib import import_module
+
+    return import_module(f".{name}", __name__) if name in EXPLAINING else _passes()[name]
+
+
 NAMES = ("symbols", "bodies", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "program",
          "names")  # fmt: skip
 """The passes in the order in which they run; each is the module of that name."""
 
-EAGER = frozenset({"bodies", "dtypes", "operators", "program"})
+EXPLAINING = ("probes",)
+"""Modules whose edits are asked about the finished case and never kept; no passes of the search."""
+EAGER = frozenset({"bodies", "dtypes", "operators", "program", *EXPLAINING})
 """Passes that run the case to see what they may propose, so of no use where that kills the process."""
 NEUTRAL = frozenset({"names"})
 """Passes whose edits change nothing that a failure may depend on, as far as anybody knows."""

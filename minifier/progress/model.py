@@ -101,7 +101,7 @@ class State:
         """A guess: a search halves what is left, then come the other axes and the verification."""
         if self.step == "verification":
             left = float(max(0, VERIFY - self.asked["verification"]))
-        elif self.step in ("together", "axes", "outputs", *PASS_NAMES) and self.step != "switches":
+        elif self.step in ("together", "axes", "outputs", "needs", *PASS_NAMES) and self.step != "switches":
             left = AXES / 2 + VERIFY
         elif self.step in ("polish", "explain"):
             left = 2 + AXES + VERIFY

@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from ...dumps.errors import GraphdbgError
+from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case
 from ..results import ALSO, PASSES, WITHOUT
 from .model import byte_text
@@ -99,6 +100,7 @@ def _from_event(found: Outcome, done: dict[str, Any]) -> None:
         words = WITHOUT.get(str(part.get("verdict")))
         if words:
             found.needed.append(f"without {part.get('name')} it {words}")
+    found.needed = needs_sentences(done.get("needs") or []) or found.needed
     found.nearest, found.rate = str(done.get("difference") or ""), str(done.get("report_rate") or "")
     found.notes = [str(note) for note in cast("list[Any]", done.get("notes") or [])]
 
@@ -117,7 +119,7 @@ def _from_case(found: Outcome) -> None:
     if case.original is not None:
         found.original = case.original.nodes, case.original.input_bytes
     found.nearest = next((told.removeprefix(NEAREST) for told in case.told if told.startswith(NEAREST)), "")
-    found.needed = [told for told in case.told if told.startswith("without ")]
+    found.needed = needs_sentences(case.needs) or [told for told in case.told if told.startswith("without ")]
 
 
 def _file(path: Path) -> Path | None:

@@ -21,7 +21,7 @@ from ..events import words as step_words
 from ..passes import NAMES as PASS_NAMES
 from ..search.tiers import TIERS
 
-ORDER = ("sanity", *(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, "verification")
+ORDER = ("sanity", *(name for name, _ in TIERS), "explain", "outputs", "together", *PASS_NAMES, "needs", "verification")
 """The steps of a search in their order, as far as they are known before it says so itself."""
 UNTOLD = "nodes"
 """The step of queries of which nobody wrote the step."""
@@ -306,7 +306,7 @@ class Story:
         """A guess of the seconds that are left: a search halves what is left, then come the other axes and the verification."""
         if self.step == "verification":
             left = float(max(0, VERIFY - self.asked["verification"]))
-        elif self.step in ("together", "outputs", *PASS_NAMES) and self.step != "switches":
+        elif self.step in ("together", "outputs", "needs", *PASS_NAMES) and self.step != "switches":
             left = AXES / 2 + VERIFY
         elif self.step in ("polish", "explain"):
             left = 2.0 + AXES + VERIFY

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..minified import Minified
+from ..needs import sentences as needs_sentences
 from ..results import needed
 from .model import byte_text, counted
 
@@ -27,7 +28,8 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
             for other in result.also
         ],
         "passes": str(result.passing) if result.passing else None, "difference": result.difference or None,
-        "parts": result.parts, **report,
+        "parts": result.parts, "needs": result.needs, "unneeded": result.unneeded, "neighbour": result.neighbour or None,
+        **report,
     }  # fmt: skip
 
 
@@ -42,7 +44,7 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
         lines.append(f"verified: the saved case fails the same way in {shown} of {times} fresh processes")
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
-    lines += needed(result.parts)
+    lines += needs_sentences(result.needs) or needed(result.parts)
     if result.passing:
         lines.append(f"nearest case that passes: {result.passing} ({result.difference})")
     for other in result.also:

@@ -22,6 +22,7 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.process import FILE as PROCESS_FILE
 from ...dumps.process import Liveness, ProcessRecord, liveness
 from ...dumps.reading import read_record
+from ..events import EXPLAINING
 from .story import UNTOLD, Story
 
 EVENTS_FILE, JOURNAL_FILE, CONTROL_FILE = "events.jsonl", "journal.jsonl", "control.jsonl"
@@ -204,12 +205,13 @@ def _from_journal(line: dict[str, Any], story: Story) -> Iterator[dict[str, Any]
     elif "verdict" in line and "case" in line:
         text = str(line["case"])
         purpose = "sanity" if text == "original" else "verification" if text.startswith("verify ") else "search"
+        purpose = "explanation" if '"probes ' in text else purpose
         # What the original did is judged once its runs are compared; the journal has it from before that.
         judged = "same" if purpose == "sanity" and line["verdict"] == "other" else line["verdict"]
         size = line.get("nodes"), line.get("input_bytes")
         best = story.best or story.original
         improved = purpose == "search" and judged == "same" and (not best[0] or size < best)
-        step = purpose if purpose != "search" else _step_of(text)
+        step = EXPLAINING if purpose == "explanation" else purpose if purpose != "search" else _step_of(text)
         if step != story.step:
             yield {"event": "step", "step": step}
         yield {**line, "event": "query", "purpose": purpose, "step": step, "verdict": judged, "improved": improved}

@@ -116,7 +116,7 @@ def emit_report(
         report.layer = layers.sentence(found.layers, rung)
         narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
     facts = _facts(case, report, found)
-    facts.told = known.told if known else []
+    facts.tell(known)
     write_file(report.issue, issue.render(facts, redactor).encode())
     if with_artifacts:
         _pack(saved, report, redactor)

@@ -71,7 +71,8 @@ def write_report(
         layer="as the command says", stage=saved.record.stage, entry="the command", nodes=report.nodes,
         original_nodes=report.original_nodes, input_bytes=input_bytes(saved.record), program=text, rate=report.rate,
         verified=report.verified, log=signature.raw, versions=environment.versions_text(),
-        user_lines=issue.user_lines(saved.record), told=known.told if known else [],
+        user_lines=issue.user_lines(saved.record),
     )  # fmt: skip
+    facts.tell(known)
     write_file(out / "issue.md", issue.render(facts, Redactor()).encode())
     return report

@@ -31,7 +31,8 @@ class Original(msgspec.Struct):
 class CaseFile(msgspec.Struct, kw_only=True):
     """The failure of a case (None: it passes), and where it came from; `original` None: not reduced.
 
-    `told`: sentences about what it needs. `verified`: how many of how many runs of it failed.
+    `told`: sentences about what it needs; `needs`, `unneeded`, `neighbour`: the same as data (see minified.Minified).
+    `verified`: how many of how many runs of it failed.
     """
 
     signature: Signature | None = None
@@ -40,6 +41,9 @@ class CaseFile(msgspec.Struct, kw_only=True):
     seed: int = 0
     original: Original | None = None
     told: list[str] = []
+    needs: list[dict[str, Any]] = []
+    unneeded: list[str] = []
+    neighbour: dict[str, str] = {}
     verified: tuple[int, int] = (0, 0)
     spec: dict[str, Any] = {}
 

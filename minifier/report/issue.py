@@ -11,9 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord
+from ..needs import NEEDED, UNKNOWN
+from ..needs import facts as tried_words
+from .casefile import CaseFile
 
 PRIVACY = (
     "Before you publish this: it holds parts of your program (the operations of a graph, source lines from stack traces, "
@@ -29,6 +33,8 @@ _GCC_CONTEXT = re.compile(
 _GCC_EXCERPT = re.compile(r"^\s*\d* \|")
 _LOG_HEAD, _LOG_TAIL = 25, 60
 _WIDEST = 400
+MOST_ROWS = 12
+NEAREST = "the nearest case that passes: "
 
 EXPECTED = {
     "crash": ("it compiles and runs, as in eager mode", "an exception"),
@@ -66,6 +72,14 @@ class Facts:
     notes: list[str] = field(default_factory=list[str])
     told: list[str] = field(default_factory=list[str])
     """What the case needs, and what makes it pass."""
+    needs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    unneeded: list[str] = field(default_factory=list[str])
+    neighbour: dict[str, str] = field(default_factory=dict[str, str])
+
+    def tell(self, known: CaseFile | None) -> None:
+        """Takes over what a minification has found out about the case."""
+        if known is not None:
+            self.told, self.needs, self.unneeded, self.neighbour = known.told, known.needs, known.unneeded, known.neighbour
 
 
 def render(facts: Facts, redactor: Redactor) -> str:
@@ -80,6 +94,7 @@ def render(facts: Facts, redactor: Redactor) -> str:
         codes = "exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell"
         program, fence = redactor.text(facts.program).rstrip(), _fence(facts.program)
         parts.append(f"`repro.py` ({codes}):\n\n{fence}python\n{program}\n{fence}")
+    parts += [redactor.text(part) for part in _explained(facts)]
     if facts.user_lines:
         lines = "\n".join(redactor.text(line) for line in facts.user_lines)
         parts.append(f"The operations come from these lines:\n\n```\n{lines}\n```")
@@ -111,9 +126,48 @@ def _description(facts: Facts) -> str:
     ]  # fmt: skip
     if facts.program:
         lines.append(f"- {shown} in {facts.rate}, each with its own compile cache.")
-    lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in facts.told]
+    beside = NEAREST if facts.neighbour.get("diff") else "\n"
+    lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in facts.told if not told.startswith(beside)]
     lines += [f"- Note: {note}" for note in facts.notes]
     return "\n".join(lines)
+
+
+def _explained(facts: Facts) -> list[str]:
+    """What each part of the case is needed for, what is gone, and the nearest case that passes beside this one."""
+    parts: list[str] = []
+    rows = [row for row in facts.needs if row["tried"]]
+    if rows:
+        shown = rows[:MOST_ROWS]
+        table = ["| left in the case | needed? | in its place, one change at a time |", "|---|---|---|"]
+        table += [f"| {_part(row)} | {_verdict(row)} | {_cell(tried_words(row))} |" for row in shown]
+        if len(rows) > len(shown):
+            table.append(f"| {len(rows) - len(shown)} more | | see `case/case.json` |")
+        parts.append("What each part is needed for:\n\n" + "\n".join(table))
+    silent: dict[str, list[str]] = {}
+    for row in facts.needs:
+        if not row["tried"]:
+            silent.setdefault(row["why"], []).append(_part(row))
+    lines = [f"- {why[:1].upper()}{why[1:]}: {', '.join(names)}." for why, names in silent.items()]
+    lines += [f"- Gone, and it still fails: {', '.join(facts.unneeded)}."] if facts.unneeded else []
+    parts += ["\n".join(lines)] if lines else []
+    if diff := facts.neighbour.get("diff"):
+        fence = _fence(diff)
+        parts.append(f"The nearest case that passes: {facts.neighbour['difference']}:\n\n{fence}diff\n{diff}\n{fence}")
+    return parts
+
+
+def _part(row: dict[str, Any]) -> str:
+    name, value = _cell(str(row["name"])), _cell(one_line(str(row["value"]), 60))
+    return f"`{name}` (`{value}`)" if row["what"] == "node" else f"`{name}` = `{value}`"
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    return {NEEDED: "**needed**", UNKNOWN: "cannot tell"}.get(row["verdict"], "replaceable")
+
+
+def _cell(text: str) -> str:
+    """Text that ends no cell of a table."""
+    return one_line(text, 300).replace("|", "\\|").replace("`", "'")
 
 
 def user_lines(record: GraphRecord, limit: int = 8) -> list[str]:

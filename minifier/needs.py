@@ -1,0 +1,252 @@
+"""What each part of a finished case is needed for: others are put in its place, one at a time, and judged as any candidate is.
+
+Knows no FX: what could be asked comes as rows from `passes.probes`. Must never change the case, nor claim more than was asked:
+"needed" only where something in its place passed and nothing failed the same way.
+
+>>> needs = Needs(base, read(rows))
+>>> needs.ask(engine, most=24)
+>>> needs.told(engine)[0]
+{'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict': 'pass', ...}], ...}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from .budget import Stopped
+from .passes import NEUTRAL
+from .problem import Answer, Candidate, Verdict
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .explain import Part
+
+MOST = 24
+"""Probes of one case that are queries of their own."""
+MOST_FLAKY = 8
+"""The same where each that passes is asked several times, or takes a time limit."""
+SLOW = ("hang", "slow", "memory")
+"""Kinds of failure whose every query takes long."""
+NOT_RUN = "not asked: it fails before anything is run"
+OTHER_REFERENCE = "another dtype is compared with another tolerance, so that a pass says nothing"
+KINDS = ("setting", "dim", "dtype", "values", "strides", "constant", "node")
+"""The order in which parts are told: what surprises first."""
+LEFT_OUT, LEFT_OUT_BEFORE = "left out", "left out, before shapes and values were changed"
+IN_PLACE = " in its place"
+NEEDED, REPLACEABLE, UNKNOWN = "needed", "replaceable", "unknown"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One question. `soon`: "0" and "1" are asked in this order, "2" is told where it is known, "-" cannot be asked."""
+
+    soon: str
+    edit: str
+    what: str
+    name: str
+    value: str
+    tried: str
+
+    @property
+    def part(self) -> tuple[str, str, str]:
+        """What it is about."""
+        return self.what, self.name, self.value
+
+
+@dataclass
+class Needs:
+    """The questions about one case. `base` is the case before its nodes were renamed, `names` what they are called now."""
+
+    base: Candidate
+    probes: list[Probe] = field(default_factory=list[Probe])
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    left_out: str = ""
+    """Why what was not asked was not."""
+    kind: str = ""
+    stage: str = ""
+
+    def candidate(self, probe: Probe) -> Candidate:
+        """The case with one part changed."""
+        return replace(self.base, edits=(*self.base.edits, probe.edit))
+
+    def changed(self, edit: str) -> str:
+        """An edit of a probe in words; empty where it is none."""
+        probe = next((probe for probe in self.probes if probe.edit == edit), None)
+        if probe is None:
+            return ""
+        name = probe.name.format_map(_Names(self.names))
+        if probe.what == "node" and probe.tried.endswith(IN_PLACE):
+            return f"with {probe.tried.removesuffix(IN_PLACE)} in place of {name}"
+        return f"without {name}" if probe.what == "node" else f"with {name} = {probe.tried} in place of {probe.value}"
+
+    def ask(self, engine: Engine, most: int = MOST) -> None:
+        """Asks what is not known yet, the most telling first, as far as the budget goes. Raises what the user's orders raise."""
+        most = min(most, MOST_FLAKY) if engine.repeats > 1 or self.kind in SLOW else most
+        try:
+            for soon in ("0", "1"):
+                wanted = self._wanted(engine, soon)
+                if len(wanted) > most:
+                    self.left_out = f"not asked: more than {len(wanted)} questions, {most} were left"
+                engine.inspect(wanted[:most])
+                most -= len(wanted[:most])
+        except Stopped as stop:
+            self.left_out = f"not asked: {stop}"
+            if type(stop) is not Stopped:
+                raise
+
+    def _wanted(self, engine: Engine, soon: str) -> list[Candidate]:
+        """What is to be asked now: of a part that is replaceable already, nothing more."""
+        replaceable = self._replaceable(engine)
+        found = [
+            self.candidate(probe) for probe in self.probes
+            if probe.soon == soon and not self._pointless(probe) and not _within(probe.part, replaceable)
+        ]  # fmt: skip
+        return [one for one in dict.fromkeys(found) if not engine.known(one)]
+
+    def _replaceable(self, engine: Engine) -> set[tuple[str, str, str]]:
+        return {probe.part for probe in self.probes if probe.edit and engine.fails(self.candidate(probe))}
+
+    def _pointless(self, probe: Probe) -> bool:
+        """Values, where the compiler fails and has seen none."""
+        return probe.what == "values" and self.stage == "compile"
+
+    def told(self, engine: Engine, parts: Sequence[tuple[Part, Sequence[str]]] = ()) -> list[dict[str, Any]]:
+        """A row for each part: what, name, value, verdict, tried (value, verdict, signature), signature, why.
+
+        `parts`: the nodes of the case's atoms by name, with what is known of their cuts.
+        """
+        groups: dict[tuple[str, str, str], list[Probe]] = {}
+        for probe in self.probes:
+            groups.setdefault(probe.part, []).append(probe)
+        asked = {part for part, probes in groups.items() if any(probe.edit and engine.known(self.candidate(probe)) for probe in probes)}
+        groups = {part: probes for part, probes in groups.items() if part in asked or not _within(part, set(groups) - {part})}
+        cuts = {name: part for part, nodes in parts for name in nodes[:1]}
+        rows = [self._row(engine, probes, cuts) for probes in groups.values()]
+        order = (NEEDED, REPLACEABLE, UNKNOWN)
+        return sorted(rows, key=lambda row: (order.index(row["verdict"]), KINDS.index(row["what"])))
+
+    def _row(self, engine: Engine, probes: list[Probe], cuts: Mapping[str, Part]) -> dict[str, Any]:
+        first = probes[0]
+        tried: list[dict[str, Any]] = []
+        for probe in probes:
+            answer = engine.answer(self.candidate(probe)) if probe.edit else None
+            if answer is not None and probe.tried not in [one["value"] for one in tried]:
+                tried.append({"value": probe.tried, **_answered(answer)})
+        if first.what == "node":
+            node = first.name.strip("{}")
+            part = cuts.get(node)
+            asked = any(one["value"] == LEFT_OUT for one in tried)
+            if part is not None and part.verdict in ("same", "pass", "other") and not asked:
+                tried.append({"value": LEFT_OUT_BEFORE, "verdict": part.verdict, "signature": part.signature})
+            tried += [
+                {"value": f"{edit.split(' ')[1]}, as it was", "verdict": "same", "signature": ""} for edit in self.base.edits
+                if edit.startswith(f"operators {node} to ")
+            ]  # fmt: skip
+        verdict, why = self._verdict(first, tried)
+        signature = next((one["signature"] for one in tried if one["signature"]), "")
+        name = first.name.format_map(_Names(self.names))
+        return {
+            "what": first.what, "name": name, "value": first.value, "verdict": verdict, "tried": tried, "signature": signature,
+            "why": why,
+        }  # fmt: skip
+
+    def _verdict(self, probe: Probe, tried: list[dict[str, Any]]) -> tuple[str, str]:
+        found = {one["verdict"] for one in tried}
+        if Verdict.SAME.value in found:
+            return REPLACEABLE, ""
+        if Verdict.PASS.value in found:
+            confounded = probe.what == "dtype" and self.kind in ("accuracy", "nan")
+            return (UNKNOWN, OTHER_REFERENCE) if confounded else (NEEDED, "")
+        if tried:
+            return UNKNOWN, "nothing in its place could be compared"
+        if probe.soon == "-":
+            return UNKNOWN, "tied: eager refuses to have it alone changed"
+        return UNKNOWN, NOT_RUN if self._pointless(probe) else self.left_out or "not asked"
+
+
+def _within(part: tuple[str, str, str], others: set[tuple[str, str, str]]) -> bool:
+    """Whether a part is one of the others, or all that it is about, dimensions of one size, is about in one of them."""
+    what, name, value = part
+    return any(
+        (what, value) == (other[0], other[2]) and set(name.split(", ")) <= set(other[1].split(", ")) for other in others
+    )
+
+
+class _Names(dict[str, str]):
+    """Names of nodes as they are called now; those that kept theirs as they are."""
+
+    def __missing__(self, key: str) -> str:
+        return key
+
+
+def _answered(answer: Answer) -> dict[str, Any]:
+    return {"verdict": answer.verdict.value, "signature": answer.signature if answer.verdict is Verdict.OTHER else ""}
+
+
+def of_rows(rows: Sequence[Sequence[str]], case: Candidate) -> Needs:
+    """What `passes.probes` proposed for `base_of(case)`, as questions."""
+    base = base_of(case)
+    if not rows:
+        return Needs(base)
+    (_, *names), *rest = rows
+    renamed = dict(zip(names[::2], names[1::2], strict=True)) if base != case else {}
+    return Needs(base, [Probe(*row) for row in rest], renamed)
+
+
+def base_of(case: Candidate) -> Candidate:
+    """The case before its nodes were renamed: what the passes were asked about, so that their answers count here."""
+    return replace(case, edits=tuple(edit for edit in case.edits if edit.partition(" ")[0] not in NEUTRAL))
+
+
+def unneeded(edits: Sequence[str]) -> list[str]:
+    """What the original had and the case has not, by the edits that were kept."""
+    words = {
+        "switches static": "dynamic sizes", "symbols": "dynamic sizes", "switches grad": "gradients",
+        "switches autocast": "autocast", "switches regions": "mode switches", "dims": "the original sizes",
+        "values": "recorded values", "strides": "recorded strides", "bodies inline": "operators that hold graphs",
+        "inputs": "inputs that differ",
+    }  # fmt: skip
+    found = [next((told for begin, told in words.items() if f"{edit} ".startswith(f"{begin} ")), "") for edit in edits]
+    settings = [edit.split(" ") for edit in edits if edit.startswith("switches config")]
+    found += ["all non-default settings" if len(words) == 2 else f"{words[2]}.{words[3]}" for words in settings]
+    found += [edit.split(" ")[1] for edit in edits if edit.startswith("dtypes ")]
+    return [told for told in dict.fromkeys(found) if told]
+
+
+WORDS: dict[str, str] = {
+    "same": "fails the same way", "pass": "passes", "other": "fails in another way", "invalid": "cannot be judged",
+    "timeout": "runs out of time",
+}  # fmt: skip
+
+
+def facts(row: Mapping[str, Any]) -> str:
+    """What was tried in the place of a part, in words: "9, 16: fails the same way; 4: passes"."""
+    told: dict[str, list[str]] = {}
+    for one in row["tried"]:
+        text = WORDS.get(one["verdict"], "") + (f" ({one['signature']})" if one["signature"] else "")
+        told.setdefault(text, []).append(str(one["value"]))
+    said = "; ".join(f"{', '.join(values)}: {text}" for text, values in told.items())
+    return "; ".join(part for part in (said, row.get("why", "")) if part)
+
+
+def part_words(row: Mapping[str, Any]) -> str:
+    """A part by name: "x.shape[0] = 8"."""
+    return f"{row['name']} ({row['value']})" if row["what"] == "node" else f"{row['name']} = {row['value']}"
+
+
+def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """At most three lines for a terminal: what is needed, what is not, what cannot be told."""
+    heads = {NEEDED: "needed", REPLACEABLE: "replaceable (another in its place fails, too)", UNKNOWN: "cannot tell"}
+    lines: list[str] = []
+    for verdict, head in heads.items():
+        found = [row for row in rows if row["verdict"] == verdict]
+        if verdict == UNKNOWN:
+            told = [f"{part_words(row)} [{facts(row)}]" for row in found if row["tried"]]
+            rest = [part_words(row) for row in found if not row["tried"]]
+            told += [f"{', '.join(rest)}: nothing was asked"] if rest else []
+        else:
+            told = [f"{part_words(row)} [{facts(row)}]" for row in found]
+        lines += [f"{head}: {'; '.join(told)}"] if told else []
+    return lines

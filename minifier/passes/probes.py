@@ -1,0 +1,220 @@
+# pyright: basic
+"""Probes: one part of a finished case is changed, to see whether it still fails. No pass of the search: nothing of it is kept.
+
+Sizes grow and shrink, one input dimension alone or all that must move together; arguments, values, layouts and operators become
+others. What eager refuses alone is "tied". Where another pass has an edit for it, that is the probe: its answer may be known.
+
+>>> propose(case)[1]
+['0', 'probes size 8 9 0.0,1.0', 'dim', '{x}.shape[0], {y}.shape[0]', '8', '9']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from ...toolkit.copying import copy_graph
+from ...toolkit.eager import GraphRunError, run_graph
+from ...toolkit.subspec import candidate_spec
+from . import Case
+from .dims import _resize_arguments
+from .operators import _drop
+from .probing import rows
+from .symbolic import renewed
+
+SMALL_NUMBER = 4
+"""Up to this a number in the arguments of a plain function may be a dimension, or anything else."""
+
+
+def propose(case: Case) -> list[list[str]]:
+    """A row "names" with the canonical names (old, new, old, new, ...); then a row per probe: how soon it is worth a query
+    ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in braces, value,
+    value tried.
+    """
+    return rows(case, apply)
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with one part changed. Raises ValueError where there is no such part."""
+    _, what, *words = edit.split(" ")
+    return {
+        "size": _size, "constant": _constant, "operator": _operator, "cut": _cut, "fill": _fill, "transposed": _transposed,
+    }[what](case, *words)  # fmt: skip
+
+
+def _size(case: Case, old_text: str, new_text: str, places: str) -> Case:
+    """Dimensions of inputs ("0.1": input 0, dimension 1) get another size; of more than one, size arguments of it too."""
+    old, new = int(old_text), int(new_text)
+    wanted = [tuple(map(int, place.split("."))) for place in places.split(",")]
+    inputs = []
+    for position, value in enumerate(case.inputs):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            inputs.append(value)
+            continue
+        shape = [new if (position, dim) in wanted else size for dim, size in enumerate(value.shape)]
+        inputs.append(_resized(value, shape, old, new))
+    gm = copy_graph(case.gm)
+    if len(wanted) > 1 and old > 1:
+        for node in gm.graph.nodes:
+            told = old > SMALL_NUMBER or hasattr(node.target, "_schema")
+            if told and node.op in ("call_function", "call_method"):
+                _resize_arguments(node, lambda size: new if size == old else size, windows=False)
+    gm.recompile()
+    return renewed(case, gm, inputs)
+
+
+def _resized(value: torch.Tensor, shape: Sequence[int], old: int, new: int) -> torch.Tensor:
+    """Cut or repeated along each dimension, dimensions in their order in memory; whole numbers below `old` stay below `new`."""
+    flat = value.detach()
+    for dim, size in enumerate(shape):
+        if size != flat.shape[dim]:
+            flat = flat.index_select(dim, torch.arange(size, device=flat.device) % max(1, flat.shape[dim]))
+    whole = not flat.is_floating_point() and not flat.is_complex() and flat.dtype is not torch.bool
+    outside = whole and flat.numel() > 0 and new <= int(flat.max()) < old
+    if outside:
+        flat = flat % new
+    return _laid(flat, value, shape) if outside or list(shape) != list(value.shape) else value
+
+
+def _laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    strides, step = [0] * like.dim(), 1
+    for dim in sorted(range(like.dim()), key=lambda dim: (like.stride(dim), -dim)):
+        strides[dim] = 0 if like.stride(dim) == 0 and like.shape[dim] > 1 else step
+        step *= shape[dim] if strides[dim] else 1
+    out = torch.empty_strided(tuple(shape), strides, dtype=like.dtype, device=like.device)
+    return out.copy_(flat).requires_grad_(like.requires_grad)
+
+
+def _node(gm: fx.GraphModule, name: str) -> fx.Node:
+    node = next((node for node in gm.graph.nodes if node.name == name), None)
+    if node is None:
+        raise ValueError(f"there is no node {name}")
+    return node
+
+
+def _constant(case: Case, name: str, place: str, text: str) -> Case:
+    """The `place`-th number of a node's arguments (in order, keywords last) becomes another."""
+    gm = copy_graph(case.gm)
+    node, count = _node(gm, name), -1
+
+    def changed(value: Any) -> Any:
+        nonlocal count
+        if type(value) not in (int, float, bool):
+            return value
+        count += 1
+        return value if count != int(place) else text == "True" if type(value) is bool else type(value)(text)
+
+    node.args, node.kwargs = map_aggregate(node.args, changed), map_aggregate(node.kwargs, changed)
+    gm.recompile()
+    return renewed(case, gm, case.inputs)
+
+
+def _operator(case: Case, name: str, other: str, *sources: str) -> Case:
+    """Another operator in a node's place: of those inputs of the node, or ("same") of the arguments that it has."""
+    gm = copy_graph(case.gm)
+    node = _node(gm, name)
+    read = node.all_input_nodes
+    overloads: Any = getattr(torch.ops.aten, other, None)
+    if sources == ("same",):
+        schema: Any = getattr(node.target, "_schema", None)
+        node.target = getattr(torch, other) if schema is None else getattr(overloads, schema.overload_name or "default")
+    else:
+        aten = hasattr(node.target, "_schema")
+        node.target = getattr(overloads, "Tensor" if len(sources) > 1 else "default") if aten else getattr(torch, other)
+        node.args, node.kwargs = tuple(read[int(source)] for source in sources), {}
+    node.op = "call_function"
+    for key in ("original_aten", "torch_fn", "source_fn_stack", "fwd_source_fn_stack"):
+        node.meta.pop(key, None)
+    return _without_unread(case, gm, list(case.inputs), _inputs(gm), read)
+
+
+def _cut(case: Case, name: str) -> Case:
+    """A node's value becomes an input; one that only the outputs read goes, and what it read is returned instead."""
+    gm = copy_graph(case.gm)
+    node, names = _node(gm, name), _inputs(gm)
+    output = gm.graph.output_node()
+    read = node.all_input_nodes
+    inputs = list(case.inputs)
+    if set(node.users) == {output}:
+        flat = [one for one in output.all_input_nodes if one is not node]
+        flat += [one for one in read if one.op.startswith("call_") and one not in flat]
+        if not flat:
+            raise ValueError("nothing would be left")
+        output.args = (tuple(flat),)
+        if "user_visible_output_idxs" in output.meta:
+            output.meta["user_visible_output_idxs"] = list(range(len(flat)))
+    else:
+        value = _value(case, name)
+        last = gm.graph.find_nodes(op="placeholder")
+        with gm.graph.inserting_after(last[-1]) if last else gm.graph.inserting_before(next(iter(gm.graph.nodes))):
+            made = gm.graph.placeholder(f"{name}_given")
+        made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        inputs.append(value)
+        names.append(made.name)
+    gm.graph.erase_node(node)
+    return _without_unread(case, gm, inputs, names, read)
+
+
+def _value(case: Case, name: str) -> torch.Tensor:
+    """What eager gives at a node."""
+    found: list[Any] = []
+
+    def look(node: fx.Node, value: Any) -> Any:
+        found.extend([value.detach().clone()] if node.name == name and isinstance(value, torch.Tensor) else [])
+        return value
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            run_graph(case.gm, [one.clone() if isinstance(one, torch.Tensor) else one for one in case.inputs], hook=look)
+    except GraphRunError as error:
+        raise ValueError(str(error)) from error
+    if not found:
+        raise ValueError(f"{name} is no tensor")
+    return found[0]
+
+
+def _without_unread(case: Case, gm: fx.GraphModule, inputs: list[Any], names: list[str], read: list[fx.Node]) -> Case:
+    """What was read and is not any more goes. Every value that is left has the form that it had."""
+    _drop(gm, read)
+    gm.graph.lint()
+    gm.recompile()
+    left = set(_inputs(gm))
+    spec = case.spec if left == set(_inputs(case.gm)) else candidate_spec(case.spec, names, gm)
+    return Case(gm, [value for name, value in zip(names, inputs, strict=True) if name in left], spec)
+
+
+def _inputs(gm: fx.GraphModule) -> list[str]:
+    return [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+
+
+def _fill(case: Case, position: str, kind: str) -> Case:
+    """Another value in the whole of one input; shape, strides, dtype and device stay."""
+    place = int(position)
+    old = case.inputs[place]
+    size, plain = tuple(old.shape), old.detach()
+    counted = torch.arange(plain.numel(), device=plain.device).reshape(size)
+    made = {
+        "zeros": lambda: torch.zeros_like(plain),
+        "arange": lambda: counted / max(1, plain.numel()),
+        "randn1": lambda: torch.randn(size, generator=torch.Generator().manual_seed(1 + place)),
+        "next": lambda: (plain + 1) % (plain.max() + 1) if plain.dtype is not torch.bool else ~plain,
+    }[kind]()
+    new = torch.empty_strided(size, old.stride(), dtype=old.dtype, device=old.device)
+    new.copy_(made.to(old.dtype))
+    inputs = list(case.inputs)
+    inputs[place] = new.requires_grad_(old.requires_grad)
+    return Case(case.gm, inputs, case.spec)
+
+
+def _transposed(case: Case, position: str) -> Case:
+    """One input in the opposite order of dimensions in memory."""
+    inputs, place = list(case.inputs), int(position)
+    old = inputs[place]
+    order = list(reversed(range(old.dim())))
+    inputs[place] = old.detach().permute(order).contiguous().permute(order).requires_grad_(old.requires_grad)
+    return renewed(case, case.gm, inputs)

@@ -1,0 +1,307 @@
+# pyright: basic
+"""What is worth asking of a finished case: for each part that is left a few others in its place, as rows of `probes.propose`.
+
+Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times, so only
+for small cases.
+
+>>> rows(case, apply)[1]
+['0', 'switches config inductor cpp.simdlen', 'setting', 'inductor.cpp.simdlen', '1', 'its default']
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from ...toolkit.atoms import COMPUTE
+from ...toolkit.carried import fake_of, target_name
+from ...toolkit.copying import clone_inputs
+from ...toolkit.values import shares_memory
+from . import PASSES, Case, dtypes, names, operators, strides, switches, symbols
+from .forms import forms
+from .values import KINDS as FILLS
+
+SOON, LATER, NEVER, TIED = "0", "1", "2", "-"
+KINDS = ("setting", "dim", "node", "dtype", "constant", "values", "strides")
+MOST_PARTS = 8
+"""Of one kind."""
+OTHER_DTYPES = {
+    "float32": ("float64", "bfloat16"), "float64": ("float32", "bfloat16"), "float16": ("float32", "bfloat16"),
+    "bfloat16": ("float32", "float16"), "int64": ("int32",), "int32": ("int64",), "uint8": ("int64", "int32"),
+    "int8": ("int64", "int32"), "int16": ("int64", "int32"), "complex64": ("complex128",), "complex128": ("complex64",),
+}  # fmt: skip
+MOST_COMPARED = 100_000
+"""Elements."""
+UNARY, BINARY = ("neg", "sigmoid", "abs"), ("add", "sub", "mul")
+LIKE = {"sum": "amax", "mean": "sum", "amax": "sum", "amin": "sum", "prod": "sum", "eq": "lt", "lt": "eq", "cumsum": "cumprod"}
+"""An operator that takes the same arguments."""
+
+Apply = Callable[[Case, str], Case]
+
+
+@dataclass
+class _Part:
+    """One part of the case, and what could be in its place: (edit, words), the most telling first."""
+
+    kind: str
+    name: str
+    value: str
+    tries: list[tuple[str, str]]
+    known: list[tuple[str, str]]
+    """What is not worth a query of its own, but may have been asked."""
+    later: bool = False
+    """Whether it is only worth asking where a part that holds it is no answer."""
+
+
+def rows(case: Case, apply: Apply) -> list[list[str]]:
+    """See `probes.propose`."""
+    asked = _Asking(case, apply)
+    parts = [
+        *asked.settings(), *asked.dims(), *asked.nodes(), *asked.dtypes(), *asked.constants(), *asked.values(), *asked.strides(),
+    ]  # fmt: skip
+    found: list[tuple[Any, list[str]]] = []
+    places: Counter[str] = Counter()
+    for part in parts:
+        places[part.kind] += 1
+        if places[part.kind] > MOST_PARTS:
+            continue
+        about = [part.kind, part.name, part.value]
+        for number, (edit, tried) in enumerate(part.tries[:3]):
+            soon = SOON if number == 0 and not part.later else LATER
+            found.append(((soon, number, places[part.kind], KINDS.index(part.kind)), [soon, edit, *about, tried]))
+        found += [((NEVER,), [NEVER, edit, *about, tried]) for edit, tried in part.known]
+        found += [] if part.tries else [((TIED,), [TIED, "", *about, ""])]
+    return [["names", *_renamed(case)], *(row for _, row in sorted(found, key=lambda one: one[0]))]
+
+
+def _renamed(case: Case) -> list[str]:
+    """Each node's name and its canonical one, in turn."""
+    other = names.apply(case, "names canonical").gm
+    pairs = dict(other.meta[names.RENAMED])
+    before, after = ([node.name for node in gm.graph.nodes if node.op != "placeholder"] for gm in (case.gm, other))
+    pairs.update(zip(before, after, strict=True))
+    return [name for pair in pairs.items() for name in pair]
+
+
+class _Asking:
+    """What is known of one case."""
+
+    def __init__(self, case: Case, apply: Apply) -> None:
+        self.case, self.apply = case, apply
+        self.runs = True
+        self.runs = self.takes("")
+        self.nodes_ = [node for node in case.gm.graph.nodes if node.op in COMPUTE and node.target is not operator.getitem]
+        places = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
+        self.inputs = [
+            (position, node.name, value) for position, (node, value) in enumerate(zip(places, case.inputs, strict=True))
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
+        ]  # fmt: skip
+        self.shared = {
+            one for one, _, value in self.inputs for other, _, more in self.inputs if other != one and shares_memory(value, more)
+        }
+
+    def takes(self, edit: str) -> bool:
+        """Whether eager takes the case with an edit; that it can be made, where eager does not take the case itself."""
+        try:
+            case = self.applied(edit) if edit else self.case
+            if self.runs:
+                with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                    fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
+        except Exception:  # noqa: BLE001  whatever is raised, this cannot be asked
+            return False
+        return True
+
+    def applied(self, edit: str) -> Case:
+        """The case with an edit of ours or of another pass."""
+        name = edit.partition(" ")[0]
+        return self.apply(self.case, edit) if name == "probes" else PASSES[name].apply(self.case, edit)
+
+    def taken(self, tries: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of the tries that eager takes."""
+        return [(edit, words) for edit, words in dict.fromkeys(tries) if self.takes(edit)]
+
+    def settings(self) -> Iterator[_Part]:
+        """Non-default settings, symbolic sizes, gradients, autocast."""
+        for (edit,) in ([edit] for edits in symbols.propose(self.case) for edit in edits):
+            name = edit.split(" ")[1]
+            where = [
+                f"{{{node.name}}}.shape[{dim}]" for node in self.case.gm.graph.nodes if node.op == "placeholder"
+                for dim, size in enumerate(getattr(fake_of(node), "shape", ())) if str(size) == name
+            ]  # fmt: skip
+            yield _Part("setting", ", ".join(where[:3]) or name, "dynamic", [(edit, "a fixed number")], [])
+        offered = {edit for edits in switches.propose(self.case) for edit in edits}
+        words = {"static": "dynamic sizes", "grad": "gradients", "autocast": "autocast", "modes": "mode switches in the graph"}
+        for what, told in words.items():
+            if f"switches {what}" in offered:
+                yield _Part("setting", told, "on", [(f"switches {what}", "off")], [])
+        for room, values in self.case.spec.config.items():
+            for name, value in values.items():
+                yield _Part("setting", f"{room}.{name}", repr(value), [(f"switches config {room} {name}", "its default")], [])
+
+    def dims(self) -> Iterator[_Part]:
+        """All dimensions of one size together; then those that can change alone, and the others of that size."""
+        sizes: dict[int, list[tuple[str, str]]] = {}
+        for position, name, value in self.inputs:
+            for dim, size in enumerate(value.shape):
+                sizes.setdefault(size, []).append((f"{position}.{dim}", f"{{{name}}}.shape[{dim}]"))
+        for size, places in list(sizes.items())[:MOST_PARTS]:
+            known = {small: (f"dims {size} {small}", str(small)) for small in (size // 2, 2, 1) if 0 < small < size}
+            yield self._dim(size, places, list(known.values()))
+            alone = [self._dim(size, [place], later=True) for place in places[:MOST_PARTS]] if len(places) > 1 else []
+            free = [part for part in alone if part.tries]
+            yield from free
+            tied = [place for place, part in zip(places, alone, strict=False) if not part.tries]
+            if free and len(tied) > 1:
+                yield self._dim(size, tied, later=True)
+
+    def _dim(self, size: int, places: list[tuple[str, str]], known: Any = (), *, later: bool = False) -> _Part:
+        told, where = ", ".join(told for _, told in places), ",".join(place for place, _ in places)
+        return _Part("dim", told, str(size), self._sizes(size, where), list(known), later)
+
+    def _sizes(self, size: int, places: str) -> list[tuple[str, str]]:
+        others = [other for other in dict.fromkeys((size + 1, size - 1, size + 2 if size < 2 else 2 * size)) if other > 0]
+        return self.taken([(f"probes size {size} {other} {places}", str(other)) for other in others])
+
+    def nodes(self) -> Iterator[_Part]:
+        """Operators: others in their place, of the same form; their values as inputs."""
+        known = forms(self.case) if self.runs else None
+        for node in self.nodes_:
+            offered = [] if known is None else list(self._operators(node, known))
+            tries = [(edit, words) for edit, words in offered if self._alike(edit, known)][:2]
+            cut = self.cut(node)
+            yield _Part("node", f"{{{node.name}}}", _called(node), [*tries[:1], *cut, *tries[1:]], [])
+
+    def _alike(self, edit: str, known: Any) -> bool:
+        """Whether every value that is left has the form that it had."""
+        try:
+            found = forms(self.applied(edit))
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
+            return False
+        return found is not None and all(known.get(name) == kind for name, kind in found.items())
+
+    def _operators(self, node: fx.Node, known: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        own, read = operators._name(node), node.all_input_nodes
+        known_others = (own, *operators.SIMPLEST.get(own, ())[:1])
+        binary, unary = ([name for name in names if name not in known_others] for names in (BINARY, UNARY))
+        if own in operators.SIMPLEST:
+            other = operators.SIMPLEST[own][0]
+            yield f"operators {node.name} to {other}", f"{other} in its place"
+        if own in LIKE:
+            yield f"probes operator {node.name} {LIKE[own]} same", f"{LIKE[own]} in its place"
+        if len(read) > 1:
+            yield from ((f"probes operator {node.name} {other} 0 1", f"{other} in its place") for other in binary)
+        for place, one in enumerate(read):
+            if known.get(one.name) == known.get(node.name):
+                yield from ((f"probes operator {node.name} {other} {place}", f"{other} in its place") for other in unary)
+
+    def cut(self, node: fx.Node) -> list[tuple[str, str]]:
+        """The node left out: an input in its place, or, where only the outputs read it, what it read is returned."""
+        spec = self.case.spec
+        if len(self.nodes_) < 2 or spec.dynamic or spec.training_joint:
+            return []
+        return self.taken([(f"probes cut {node.name}", "left out")])
+
+    def dtypes(self) -> Iterator[_Part]:
+        """Each dtype, everywhere at once."""
+        for dtype in dict.fromkeys(str(one).removeprefix("torch.") for one in dtypes._dtypes(self.case.gm, self.case.inputs)):
+            if dtype not in OTHER_DTYPES:
+                continue
+            of = [f"{{{name}}}" for _, name, value in self.inputs if str(value.dtype) == f"torch.{dtype}"]
+            tries = self.taken([(f"dtypes {dtype} {other}", other) for other in OTHER_DTYPES[dtype]])
+            yield _Part("dtype", f"dtype of {', '.join(of[:4])}" if of else "dtype inside the graph", dtype, tries, [])
+
+    def constants(self) -> Iterator[_Part]:
+        """Numbers in arguments that are no sizes."""
+        for node in self.nodes_:
+            for place, (name, value, alone) in enumerate(_numbers(node)):
+                if not name or not math.isfinite(value):
+                    continue
+                if type(value) is bool:
+                    others: list[Any] = [not value]
+                elif type(value) is int:
+                    others = [value + 1, value - 1]
+                else:
+                    others = [1.5 * value or 1.5, -value or 0.5]
+                tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])
+                asked = alone and type(value) is not bool and value not in operators._PLAIN
+                plain = [type(value)(one) for one in operators.NUMBERS if asked]
+                known = [(f"operators {node.name} {name} {one}", str(one)) for one in plain]
+                yield _Part("constant", f"{{{node.name}}}.{name}", str(value), tries, known)
+
+    def values(self) -> Iterator[_Part]:
+        """What is in each input."""
+        for position, name, value in self.inputs:
+            if position in self.shared or not value.numel():
+                continue
+            if value.is_floating_point():
+                held = _held(value)
+                fills = [("values {} randn", "randn"), ("values {} ones", "ones"), ("probes fill {} arange", "arange"),
+                         ("probes fill {} randn1", "another seed")]  # fmt: skip
+                order = {"ones": (0, 2), "randn": (3, 1)}.get(held, (1, 0))
+                known = [] if held in FILLS else [0, 1]
+            else:
+                held, known = "as recorded", []
+                fills = [("probes fill {} zeros", "zeros"), ("probes fill {} next", "other numbers")]
+                order = (0, 1) if value.any() else (1,)
+            made = [(edit.format(position), words) for edit, words in fills]
+            tries = [made[one] for one in order if one not in known]
+            tries, known = tries or [made[0]], [one for one in known if tries]
+            yield _Part("values", f"values of {{{name}}}", held, tries, [made[one] for one in known])
+
+    def strides(self) -> Iterator[_Part]:
+        """Layouts in memory that are not plain; plain ones of matrices, turned."""
+        odd = {edit for edits in strides.propose(self.case) for edit in edits}
+        for position, name, value in self.inputs:
+            told = f"{tuple(value.stride())}" + (f" from {value.storage_offset()}" if value.storage_offset() else "")
+            if f"strides {position}" in odd:
+                tries = [(f"strides {position}", "contiguous")]
+            elif position not in self.shared and sum(size > 1 for size in value.shape) > 1:
+                tries = [(f"probes transposed {position}", "transposed")]
+            else:
+                continue
+            yield _Part("strides", f"{{{name}}}.stride()", told, self.taken(tries), [])
+
+
+def _called(node: fx.Node) -> str:
+    name = target_name(node)
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target)
+    return f"torch.{name}" if getattr(torch, name, None) is node.target else name
+
+
+def _held(value: torch.Tensor) -> str:
+    """What a floating-point input is filled with, as far as a seed or a constant tells."""
+    plain = value.detach()
+    if bool((plain == 1).all()):
+        return "ones"
+    if value.numel() > MOST_COMPARED:
+        return "as recorded"
+    seeded = (FILLS["randn"](value.shape, at).to(value.dtype) for at in range(len(KINDS) + MOST_PARTS))
+    return "randn" if any(torch.equal(plain.cpu(), one) for one in seeded) else "as recorded"
+
+
+def _numbers(node: fx.Node) -> list[tuple[str, Any, bool]]:
+    """Every number in a node's arguments in order, with its name (empty for a size), and whether it is no item of a list."""
+    schema = getattr(node.target, "_schema", None)
+    declared = {} if schema is None else {one.name: one for one in schema.arguments}
+    positional = list(declared)[: len(node.args)] if declared else [str(place) for place in range(len(node.args))]
+    found: list[tuple[str, Any, bool]] = []
+    for name, argument in [*zip(positional, node.args, strict=False), *node.kwargs.items()]:
+        inside: list[Any] = []
+        map_aggregate(argument, lambda value, inside=inside: inside.append(value) if type(value) in (int, float, bool) else None)
+        size = name in declared and "SymInt" in declared[name].real_type.str()
+        alone = type(argument) in (int, float, bool)
+        told = f"argument {name}" if not declared and name.isdecimal() else name
+        found += [
+            ("" if size else told if alone else f"{told}[{place}]", value, alone and bool(declared))
+            for place, value in enumerate(inside)
+        ]  # fmt: skip
+    return found

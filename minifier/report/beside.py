@@ -1,0 +1,76 @@
+"""Two cases beside each other: the lines of their plain programs, inputs and settings that differ, as a unified diff.
+
+Reads case folders; runs nothing and judges nothing. Without a plain form of a graph its own text, graph.py, stands for it.
+
+>>> print(difference(load_graph("small/case"), load_graph("small/passes")))     # doctest: +SKIP
+--- case (fails)
++++ passes (passes)
+@@ -1,2 +1,2 @@
+-x = torch.ones(8)
++x = torch.ones(9)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from math import prod
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.schema import TensorValue
+from ...dumps.store import SavedGraph
+from ...toolkit.spec import FULL_STAGES
+from .case import GRAD_STAGES
+from .program import Program, program_of
+from .values import SMALL_ELEMENTS, Slot, slots_of, source_of
+
+CONTEXT = 3
+_LONGEST = 160
+
+
+def difference(failing: SavedGraph, passing: SavedGraph, names: tuple[str, str] = ("case (fails)", "passes (passes)")) -> str:
+    """The diff from the one to the other; empty where their texts are the same."""
+    return "\n".join(difflib.unified_diff(lines(failing), lines(passing), *names, n=CONTEXT, lineterm=""))
+
+
+def lines(saved: SavedGraph) -> list[str]:
+    """A case as text: settings that are not the usual ones, inputs, the program."""
+    record = saved.record
+    found = [f"# {room}.{name} = {value!r}" for room, values in record.config.items() for name, value in values.items()]
+    if record.stage in FULL_STAGES:
+        ambient = record.ambient
+        found += [] if ambient.grad else ["# without gradients"]
+        found += [f"# autocast on {device}: {dtype}" for device, dtype in ambient.autocast.items()]
+    dynamic = [f"# dynamic: {symbol.name} = {symbol.hint}" for symbol in record.symbols if symbol.input or symbol.backed]
+    try:
+        program = program_of(record)
+        text = program.source.splitlines()
+    except GraphdbgError:
+        program, text = None, (saved.path / "graph.py").read_text(encoding="utf-8").splitlines()
+    return [*found, *dynamic, *_inputs(saved, program), *text]
+
+
+def _inputs(saved: SavedGraph, program: Program | None) -> list[str]:
+    """A line per input: how a program would make it; its form where there is no such way."""
+    record = saved.record
+    if program is None:
+        return []
+    slots = slots_of(record, saved.inputs_record, program.constants, grad=record.stage in GRAD_STAGES)
+    names = [*program.parameters, *program.constants][: len(slots)]
+    return [f"{name} = {_made(saved, slot)}" for name, slot in zip(names, slots, strict=False)]
+
+
+def _made(saved: SavedGraph, slot: Slot) -> str:
+    small = isinstance(slot.value, TensorValue) and _elements(slot.value.shape) <= SMALL_ELEMENTS
+    read = saved.tensors.get if saved.tensors_dir.is_dir() else None
+    hints = {symbol.name: symbol.hint for symbol in saved.record.symbols if symbol.hint is not None}
+    try:
+        source = source_of([slot], "literal" if small else "seeded", read, hints)
+    except GraphdbgError:
+        return f"... ({slot.value})"[:_LONGEST]
+    text = " ".join(source.expressions)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _elements(shape: Sequence[int | str]) -> int:
+    return prod(dim for dim in shape if isinstance(dim, int))
