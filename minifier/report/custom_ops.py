@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ...dumps.errors import EnvironmentLackError
 from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
 from ...dumps.torchside.allowlist import OP_HOMES
 from .op_sources import source_of
@@ -58,6 +59,20 @@ def registered(record: GraphRecord) -> Registered | None:
     if made_up:
         blocks += [HELPER.strip(), *made_up]
     return Registered("\n\n\n".join(dict.fromkeys(blocks)), tuple(sorted(imports)), tuple(told), bool(made_up))
+
+
+def refuse_others(record: GraphRecord) -> None:
+    """Raises what loading the graph would for each target but custom operators that are not registered here. Imports torch."""
+    from ...dumps.torchside.targets import resolve
+
+    for body in _bodies(record.graph):
+        for node in body.nodes:
+            for target in [*([node.target] if node.op == "call_function" else []), *_functions([node.args, node.kwargs])]:
+                try:
+                    resolve(target, f"node {node.name}")
+                except EnvironmentLackError:
+                    if not _custom(target):
+                        raise
 
 
 def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:
@@ -129,6 +144,17 @@ def _bodies(body: GraphBody) -> Iterator[GraphBody]:
     yield body
     for inner in body.subgraphs.values():
         yield from _bodies(inner)
+
+
+def _functions(arg: Any) -> Iterator[str]:
+    """The functions among the arguments of a node."""
+    items = cast("list[Any]", arg) if isinstance(arg, list) else []
+    for key, value in cast("dict[str, Any]", arg).items() if isinstance(arg, dict) else ():
+        if key == "function" and isinstance(value, str):
+            yield value
+        items.append(value)
+    for item in items:
+        yield from _functions(item)
 
 
 def _names(arg: Any) -> Iterator[str]:

@@ -10,9 +10,10 @@ from types import ModuleType
 
 import pytest
 
+from graphdbg.dumps.errors import RefusedError
 from graphdbg.dumps.schema import GraphRecord, SequenceValue
 from graphdbg.minifier.report import verify
-from graphdbg.minifier.report.custom_ops import custom_targets, registered
+from graphdbg.minifier.report.custom_ops import custom_targets, refuse_others, registered
 from graphdbg.minifier.report.op_sources import source_of
 from graphdbg.minifier.report.program import CannotExpressError
 from graphdbg.minifier.report.repro import candidates
@@ -169,3 +170,14 @@ def test_they_run_with_torch_alone(ops: ModuleType, name: str, tmp_path: Path) -
     path.write_text(next(candidates(case_of(using(name), NEVER, rung="nop"))).text)
     trial = verify.run_once(path)
     assert trial.code == verify.GONE, trial.output
+
+
+def test_a_case_of_an_operator_that_is_not_registered_is_reported_with_a_stand_in() -> None:
+    called = call("y", "report_lost.op.default", node("x"), value=tensor(4))
+    record = record_of({"x": tensor(4)}, [called], ["y"])
+    refuse_others(record)
+    assert "STAND-IN" in next(candidates(case_of(record, NEVER))).text
+    for target in ("os.system", "aten.from_file.default"):
+        called.target = target
+        with pytest.raises(RefusedError, match=r"may not be called|not on the list"):
+            refuse_others(record)
