@@ -11,7 +11,7 @@ Checkpointed and wrapped regions, graphs that are called, and the branch of a `c
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -28,18 +28,21 @@ BODY_AT = {
 """Operator -> the place of its graph among its arguments; the graph's inputs come behind it."""
 
 
-def inlinable(gm: fx.GraphModule) -> list[str]:
-    """The names of the nodes that `inlined` would replace."""
-    return [node.name for node in gm.graph.nodes if _body(gm, node) is not None or _is_cond(node)]
+def inlinable(gm: fx.GraphModule, only: Collection[str] = ()) -> list[str]:
+    """The names of the nodes that `inlined` would replace; `only` names operators, all without it."""
+    found = [node for node in gm.graph.nodes if _body(gm, node) is not None or _is_cond(node)]
+    return [node.name for node in found if not only or _name(node) in only]
 
 
-def inlined(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+def inlined(gm: fx.GraphModule, inputs: Sequence[Any], only: Collection[str] = ()) -> fx.GraphModule:
     """A copy without the operators that can be inlined; those inside their graphs too. `inputs` decide which branch is taken."""
     out = copy_graph(gm)
-    while inlinable(out):
+    while inlinable(out, only):
         taken = _predicates(out, inputs)
         node: Any
         for node in list(out.graph.nodes):
+            if only and _name(node) not in only:
+                continue
             if _is_cond(node):
                 branch = node.args[1] if taken[node.name] else node.args[2]
                 _replace(out, node, attribute(out, str(branch.target)), list(node.args[3]))

@@ -40,7 +40,7 @@ def propose(case: Case) -> list[list[str]]:
     rounds: list[list[str]] = []
     if len(inlinable(case.gm)) > 1 and _valid(case, _inlined(case)):
         rounds.append(["bodies inline"])
-    known = _forms(case)
+    known = bounded_forms(case)
     if known is None:
         return rounds
     nodes = [(path, node.name) for path in paths for node in _compute(case.gm, path)][:MOST]
@@ -64,7 +64,7 @@ def _bypassing(case: Case, path: str, name: str, known: dict[str, list[Any]]) ->
         except (RuntimeError, ValueError, TypeError, IndexError):
             continue
         worse = _returns_input(changed.gm, path) and not _returns_input(case.gm, path)
-        if not worse and _forms(changed) == known:
+        if not worse and bounded_forms(changed) == known:
             return edit, changed
     return "", case
 
@@ -94,7 +94,7 @@ def _inlined(case: Case) -> Case:
 
 
 def _valid(case: Case, changed: Case) -> bool:
-    known, found = _forms(case), _forms(changed)
+    known, found = bounded_forms(case), bounded_forms(changed)
     return known is not None and found is not None and known.get("output") == found.get("output")
 
 
@@ -142,6 +142,7 @@ def _bounded(gm: fx.GraphModule) -> Generator[None]:
             handle.remove()
 
 
-def _forms(case: Case) -> dict[str, list[Any]] | None:
+def bounded_forms(case: Case) -> dict[str, list[Any]] | None:
+    """What eager gives at each node, as `forms`; None, too, where a loop does not end any more."""
     with _bounded(case.gm):
         return forms(case)

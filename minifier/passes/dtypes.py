@@ -35,7 +35,7 @@ METHODS = {
     "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64", "int": "int32",
     "short": "int16", "char": "int8", "byte": "uint8", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
-_MODES = ("_enter_autocast", "_exit_autocast")
+_MODES = ("_enter_autocast", "_exit_autocast", "wrap_with_autocast")
 
 
 def propose(case: Case) -> list[list[str]]:

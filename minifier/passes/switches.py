@@ -1,26 +1,42 @@
 # pyright: basic
-"""Switches: what holds for the whole case is turned off where it is on: dynamic sizes, gradients, autocast, mode switches in the
-graph, search for the fastest kernels, CUDA graphs; at last every setting that is not as in a fresh process.
+"""Switches: what holds for the whole case is turned off where it is on: dynamic sizes, gradients, autocast, inference mode, the
+regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes its device's own
+dtype; at last every setting that is not as in a fresh process.
 
 >>> propose(case)
-[['switches static', 'switches grad'], ['switches config']]
+[['switches static', 'switches grad', 'switches regions autocast'], ['switches dtype float16 bfloat16'], ['switches config']]
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import torch
 from torch import fx
 
-from ...toolkit.carried import fake_of, is_symbolic, symbols_in
+from ...dumps.schema import Ambient
+from ...toolkit.carried import fake_of, is_symbolic, symbols_in, target_name
+from ...toolkit.copying import copy_graph
+from ...toolkit.inlining import inlinable, inlined
 from ...toolkit.spec import FULL_STAGES
+from ...toolkit.surroundings import in_force
 from . import Case, symbols
 from .symbolic import renewed, without_fakes
 
 SLOW = ("max_autotune", "triton.cudagraphs", "coordinate_descent_tuning", "epilogue_fusion_first", "benchmark_")
 """Settings of Inductor that cost time in every query; names, or how they begin."""
+REGIONS = {
+    "autocast": ("_enter_autocast", "_exit_autocast", "wrap_with_autocast"),
+    "grad": ("_set_grad_enabled", "wrap_with_set_grad_enabled"),
+    "inference": ("_enter_inference_mode", "_exit_inference_mode"),
+}
+"""Kind of region -> what begins it, ends it, or holds it as a graph."""
+AUTOCAST = {"cpu": "bfloat16", "cuda": "float16", "xpu": "float16"}
+"""What autocast computes in unless told otherwise, by the kind of device."""
+STATE = ("deterministic", "deterministic_warn_only", "matmul_precision", "cudnn_tf32", "default_dtype", "autocast_cache")
+"""Global state that can go back to what it is in a fresh process."""
 
 
 def early(case: Case) -> list[str]:
@@ -40,9 +56,12 @@ def propose(case: Case) -> list[list[str]]:
     first = [edit for edit in early(case) if edit != "switches static" or not symbols.propose(case)]
     if case.spec.stage in FULL_STAGES and case.spec.ambient.autocast:
         first.append("switches autocast")
-    if any(_is_mode(node) for node in case.gm.graph.nodes):
-        first.append("switches modes")
-    rounds = [first] if first else []
+    if case.spec.stage in FULL_STAGES and case.spec.ambient.inference_mode:
+        first.append("switches inference")
+    first += [f"switches regions {kind}" for kind, names in REGIONS.items() if _regions(case.gm, names)]
+    fresh = Ambient()
+    first += [f"switches state {name}" for name in STATE if getattr(case.spec.ambient, name) != getattr(fresh, name)]
+    rounds = [edits for edits in (first, list(_autocast_edits(case))) if edits]
     singly = [f"switches config {room} {name}" for room, values in case.spec.config.items() for name in values]
     if len(singly) > 1:
         rounds.append(["switches config"])
@@ -59,10 +78,18 @@ def apply(case: Case, edit: str) -> Case:
     elif what == "grad":
         spec = _ambient(spec, grad=False)
         inputs = [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in inputs]
-    elif what == "autocast":
-        spec = _ambient(spec, autocast={})
-    elif what == "modes":
-        return renewed(case, _without_modes(gm), inputs)
+    elif what == "autocast":  # all of it, or that of one kind of device
+        kept = {device: dtype for device, dtype in spec.ambient.autocast.items() if names and device not in names}
+        return _under(case, _ambient(spec, autocast=kept), gm)
+    elif what == "dtype":
+        autocast = {device: names[1] if dtype == names[0] else dtype for device, dtype in spec.ambient.autocast.items()}
+        return _under(case, _ambient(spec, autocast=autocast), _recast(gm, *(getattr(torch, name) for name in names)))
+    elif what == "inference":
+        spec = _ambient(spec, inference_mode=False, grad=False)
+    elif what == "state":
+        return _under(case, _ambient(spec, **{names[0]: getattr(Ambient(), names[0])}), gm)
+    elif what == "regions":
+        return renewed(case, _without_regions(gm, inputs, REGIONS[names[0]]), inputs)
     elif names:
         room, name = names
         kept = {key: value for key, value in spec.config[room].items() if key != name}
@@ -104,16 +131,49 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
     return [node for node in gm.graph.nodes if node.op == "placeholder"]
 
 
-def _is_mode(node: fx.Node) -> bool:
-    return node.op == "call_function" and getattr(node.target, "__name__", "") in (
-        "_set_grad_enabled", "_enter_autocast", "_exit_autocast",
-    )  # fmt: skip
+def _under(case: Case, spec: Any, gm: fx.GraphModule) -> Case:
+    """The case in another state, in which its values may have other dtypes."""
+    with in_force(spec):
+        return renewed(Case(case.gm, case.inputs, spec), gm, case.inputs)
 
 
-def _without_modes(gm: fx.GraphModule) -> fx.GraphModule:
-    out = without_fakes(gm)
+def _autocast_edits(case: Case) -> Iterator[str]:
+    """What makes autocast plainer where it stays."""
+    autocast = case.spec.ambient.autocast if case.spec.stage in FULL_STAGES else {}
+    there = {one.device.type for one in case.inputs if isinstance(one, torch.Tensor)}
+    if there:
+        yield from (f"switches autocast {device}" for device in autocast if device not in there)
+    used = [*autocast.items(), *((str(node.args[0]), _plain(node.args[1])) for node in _regions(case.gm, REGIONS["autocast"]))]
+    wanted = [(dtype, AUTOCAST[device]) for device, dtype in used if dtype and dtype != AUTOCAST.get(device, dtype)]
+    yield from dict.fromkeys(f"switches dtype {dtype} {usual}" for dtype, usual in wanted)
+
+
+def _plain(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else ""
+
+
+def _regions(gm: fx.GraphModule, names: tuple[str, ...]) -> list[fx.Node]:
+    """The nodes that begin a region, or hold one."""
+    nodes = [node for node in gm.graph.nodes if node.op == "call_function" and len(node.args) > 0]
+    return [node for node in nodes if target_name(node) in names and not isinstance(node.args[0], fx.Node)]
+
+
+def _recast(gm: fx.GraphModule, old: torch.dtype, new: torch.dtype) -> fx.GraphModule:
+    """Autocast regions of the graph with another dtype."""
+    out = copy_graph(gm)
+    for node in _regions(out, REGIONS["autocast"]):
+        if node.args[1] is old:
+            node.update_arg(1, new)
+    out.recompile()
+    return out
+
+
+def _without_regions(gm: fx.GraphModule, inputs: list[Any], names: tuple[str, ...]) -> fx.GraphModule:
+    """Their nodes stand in the graph as they are."""
+    wraps = [name for name in names if name.startswith("wrap_")]
+    out = inlined(without_fakes(gm), inputs, wraps) if wraps and inlinable(gm, wraps) else without_fakes(gm)
     for node in reversed(list(out.graph.nodes)):
-        if _is_mode(node):
+        if node.op == "call_function" and target_name(node) in names:
             out.graph.erase_node(node)
     out.recompile()
     return out

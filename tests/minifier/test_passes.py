@@ -137,7 +137,8 @@ def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
     off = PASSES["switches"]
     assert off.early(given) == ["switches static", "switches grad", "switches config inductor max_autotune"]
     first, everything, singly = off.propose(given)
-    assert first == [*off.early(given)[1:], "switches autocast", "switches modes"], "symbols go one by one"
+    regions = ["switches regions autocast", "switches regions grad"]
+    assert first == [*off.early(given)[1:], "switches autocast", *regions], "symbols go one by one"
     assert everything == ["switches config"]
     plain = given
     for edit in ["switches static", *first]:
@@ -174,7 +175,7 @@ def test_several_axes_at_once_leave_nothing_to_propose() -> None:
     given = Case(make_fx(f)(*inputs), inputs)
     edits, left = together(given)
     assert [edit.split()[0] for edit in edits] == ["dims"] * 3 + ["values"] * 2
-    assert left == ["operators", "inputs", "names"]  # both are one number now
+    assert left == ["operators", "inputs", "program", "names"]  # both are one number now
     for edit in edits:
         given = PASSES[edit.split()[0]].apply(given, edit)
     assert [one.shape for one in given.inputs] == [(1, 1), (1, 1)]
@@ -186,7 +187,10 @@ def test_what_is_plain_already_has_no_edits() -> None:
     from graphdbg.minifier.passes.together import together
 
     inputs = [torch.ones(1)]
-    assert together(Case(make_fx(lambda x: [x + 1])(*inputs), inputs)) == ([], ["names"])  # make_fx says x_1
+    given = Case(make_fx(lambda x: [x + 1])(*inputs), inputs)
+    assert together(given) == ([], ["program", "names"]), "it is entered behind Dynamo, and make_fx says x_1"
+    given = PASSES["program"].apply(given, PASSES["program"].propose(given)[0][0])
+    assert together(given) == ([], ["names"])
 
 
 def test_one_input_stands_in_for_those_that_are_alike() -> None:

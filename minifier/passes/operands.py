@@ -1,0 +1,245 @@
+# pyright: basic
+"""Operands: what a higher-order operator hands to its graphs and none of them reads goes, and so do results of its graphs that
+nobody reads; then the nodes and inputs that were there for them alone.
+
+Dropped is only what the operator does not fix: never a carried value of a loop, nor an operand of one branch alone. Sizes that
+symbols stand for stay. That an operand is not read says nothing of gradients, so each edit is asked like any other.
+
+>>> propose(case)
+[['operands cond reads y_1', 'operands cond returns 1']]
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from ...toolkit.carried import bound_by, fake_of, is_symbolic, target_name
+from ...toolkit.copying import attribute, copy_graph
+from ...toolkit.subspec import candidate_spec
+from . import Case
+from .bodies import bounded_forms
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How an operator takes its graphs: where they stand, the lists of operands in the order in which the graphs get them.
+
+    `rest`: operands stand singly from there on. `free` are lists of which any operand may go, `one` those that must keep one.
+    `returns`: results may go; `first`, those behind as many as the first list has.
+    """
+
+    graphs: tuple[int, ...]
+    lists: tuple[int, ...] = ()
+    rest: int | None = None
+    free: tuple[int, ...] = ()
+    one: tuple[int, ...] = ()
+    returns: bool = False
+    first: bool = False
+
+
+SHAPES = {
+    "cond": Shape((1, 2), (3,), free=(3,), returns=True),
+    "while_loop": Shape((0, 1), (2, 3), free=(3,)),
+    "scan": Shape((0,), (1, 2, 3), free=(3,), one=(2,), returns=True, first=True),
+    "map_impl": Shape((0,), (1, 2), free=(2,), one=(1,), returns=True),
+    "associative_scan": Shape((0,), (1, 1, 2), free=(2,)),
+    "wrap": Shape((0,), rest=1, returns=True),
+    "tag_activation_checkpoint": Shape((0,), rest=1, returns=True),
+    "wrap_activation_checkpoint": Shape((0,), rest=1, returns=True),
+    "wrap_with_set_grad_enabled": Shape((1,), rest=2, returns=True),
+    "wrap_with_autocast": Shape((4,), rest=5, returns=True),
+    "invoke_subgraph": Shape((0,), rest=2, returns=True),
+}
+"""Operator -> what may go. Operators whose graphs were paired with others (flex attention, autograd functions) are left alone."""
+
+
+def propose(case: Case) -> list[list[str]]:
+    """All that may go, in one round: the results from the last to the first, so that the others keep their numbers."""
+    edits = [edit for call in _calls(case.gm) for edit in call.edits(case)]
+    if not edits or (known := bounded_forms(case)) is None:
+        return []
+    fine: list[str] = []
+    for edit in edits:
+        try:
+            found = bounded_forms(apply(case, edit))
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            continue
+        if found is not None and found["output"] == known["output"]:
+            fine.append(edit)
+    return [fine] if fine else []
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case without one operand or result; inputs that nothing reads any more go, but for those that bind a symbol."""
+    _, name, what, which = edit.split(" ")
+    gm = copy_graph(case.gm)
+    call = next((call for call in _calls(gm) if call.node.name == name), None)
+    if call is None:
+        raise ValueError(f"there is no operator {name} with graphs")
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    if what == "returns":
+        call.drop_result(int(which))
+    else:
+        given = call.drop_operand(which)
+        owner = call.node.graph
+        inner = owner is not gm.graph
+        homes = owner.find_nodes(op="placeholder") if inner else _homes(gm) if case.spec.dynamic else []
+        _sweep(owner, given, set(homes))
+        owner.owning_module.recompile()  # type: ignore[union-attr]
+    gm.recompile()
+    left = {node.name for node in gm.graph.nodes}
+    inputs = [value for one, value in zip(names, case.inputs, strict=True) if one in left]
+    spec = candidate_spec(case.spec, names, gm) if len(inputs) < len(names) else case.spec
+    return Case(gm, inputs, spec)  # no value that stays has another form now
+
+
+@dataclass
+class _Call:
+    """One call of such an operator, and the others of the same graph (regions that are compiled once)."""
+
+    node: fx.Node
+    shape: Shape
+    graphs: list[fx.GraphModule]
+    calls: list[fx.Node]
+
+    def edits(self, case: Case) -> Iterator[str]:
+        """What nobody reads."""
+        node = self.node
+        for place, (inner, operand) in enumerate(zip(self.placeholders(0), self.operands(), strict=True)):
+            symbolic = case.spec.dynamic and isinstance(operand, fx.Node) and is_symbolic(fake_of(operand))
+            if not symbolic and self.may_drop(place):
+                yield f"operands {node.name} reads {inner.name}"
+        if not self.shape.returns:
+            return
+        returned = self.returned(0)
+        if not isinstance(returned, (tuple, list)) or any(user.target is not operator.getitem for user in node.users):
+            return
+        read: list[Any] = [user.args[1] for call in self.calls for user in call.users if user.users]
+        kept = len(self.list_of(self.shape.lists[0])) if self.shape.first else 0
+        unread = [place for place in range(kept, len(returned)) if place not in read]
+        for place in reversed(unread if len(unread) < len(returned) else unread[1:]):
+            yield f"operands {node.name} returns {place}"
+
+    def operands(self, call: fx.Node | None = None) -> list[Any]:
+        """In the order of the graphs' inputs."""
+        return [one for _, one in self._placed(call)]
+
+    def _placed(self, call: fx.Node | None = None) -> list[tuple[int, Any]]:
+        """(list that it stands in, or -1, operand)."""
+        node, shape = call or self.node, self.shape
+        if shape.rest is not None:
+            return [(-1, one) for one in node.args[shape.rest :]]
+        return [(place, one) for place in shape.lists for one in self.list_of(place, node)]
+
+    def list_of(self, place: int, call: fx.Node | None = None) -> list[Any]:
+        found: Any = (call or self.node).args[place] if place < len((call or self.node).args) else ()
+        return list(found) if isinstance(found, (tuple, list)) else []
+
+    def placeholders(self, number: int) -> list[fx.Node]:
+        return list(self.graphs[number].graph.find_nodes(op="placeholder"))
+
+    def returned(self, number: int) -> Any:
+        return self.graphs[number].graph.output_node().args[0]
+
+    def may_drop(self, place: int) -> bool:
+        """Whether no graph reads an input, and the operator can do without it."""
+        placed = self._placed()
+        home = placed[place][0]
+        alone = len(placed) == 1 if home < 0 else home in self.shape.one and len(self.list_of(home)) == 1
+        allowed = home < 0 or home in self.shape.free or home in self.shape.one
+        return allowed and not alone and not any(self.placeholders(at)[place].users for at in range(len(self.graphs)))
+
+    def drop_operand(self, name: str) -> list[fx.Node]:
+        """Returns what was given. Raises ValueError where the input of that name may not go."""
+        place = next((at for at, node in enumerate(self.placeholders(0)) if node.name == name), None)
+        if place is None or not self.may_drop(place):
+            raise ValueError(f"{self.node.name} needs its operand {name}")
+        home = self._placed()[place][0]
+        given = [one for call in self.calls if isinstance(one := self._placed(call)[place][1], fx.Node)]
+        for at, graph in enumerate(self.graphs):
+            graph.graph.erase_node(self.placeholders(at)[place])
+            graph.recompile()
+        for call in self.calls:
+            args: list[Any] = list(call.args)
+            if self.shape.rest is not None:
+                del args[self.shape.rest + place]
+            else:
+                before = sum(at == home for at, _ in self._placed(call)[:place])
+                args[home] = type(args[home])(one for at, one in enumerate(args[home]) if at != before)
+            call.args = tuple(args)
+        return list(dict.fromkeys(given))
+
+    def drop_result(self, place: int) -> None:
+        """Raises ValueError where that result is read, or the only one."""
+        if f"operands {self.node.name} returns {place}" not in self.edits(Case(self.graphs[0], [])):
+            raise ValueError(f"result {place} of {self.node.name} is needed")
+        for number, graph in enumerate(self.graphs):
+            returned, output = self.returned(number), graph.graph.output_node()
+            output.args = (type(returned)(one for at, one in enumerate(returned) if at != place),)
+            gone = [returned[place]] if isinstance(returned[place], fx.Node) else []
+            _sweep(graph.graph, gone, set(graph.graph.find_nodes(op="placeholder")))
+            graph.recompile()
+        for call in self.calls:
+            for user in list(call.users):
+                if user.args[1] == place:
+                    user.graph.erase_node(user)
+                elif user.args[1] > place:  # type: ignore[operator]
+                    user.args = (call, user.args[1] - 1)  # type: ignore[operator]
+            for key in ("val", "example_value"):
+                if isinstance(known := call.meta.get(key), (tuple, list)) and len(known) > place:
+                    call.meta[key] = type(known)(one for at, one in enumerate(known) if at != place)
+
+
+def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
+    """The calls whose graphs are theirs alone, or shared only as one region; those inside of graphs too, by unique names."""
+    seen: set[str] = set()
+    owners = [one for one in gm.modules() if isinstance(one, fx.GraphModule)]
+    regions = [(owner, node) for owner in owners for node in owner.graph.nodes if target_name(node) == "invoke_subgraph"]
+    for owner in owners:
+        for node in owner.graph.nodes:
+            call = _call(owner, node, regions) if node.op == "call_function" else None
+            names = set() if call is None else {one.name for one in call.calls}
+            if call is not None and not names & seen:
+                seen |= names
+                yield call
+
+
+def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModule, fx.Node]]) -> _Call | None:
+    shape = SHAPES.get(target_name(node))
+    if shape is None or len(node.args) <= max(shape.graphs):
+        return None
+    beside = [one for one in regions if one[1].args[1] == node.args[1]] if target_name(node) == "invoke_subgraph" else []
+    calls = [one for _, one in beside] or [node]
+    graphs = [_graph(owner, one.args[at]) for one in calls for at in shape.graphs]
+    own = {id(graph): graph for graph in graphs if graph is not None}
+    used = [one for one in owner.graph.nodes if one not in calls for read in one.all_input_nodes if id(_graph(owner, read)) in own]
+    twice = None in graphs or used or any(home is not owner for home, _ in beside) or (not beside and len(own) < len(graphs))
+    if twice or any(isinstance(value, fx.Node) for one in calls for value in one.kwargs.values()):
+        return None
+    call = _Call(node, shape, list(own.values()), calls)
+    fits = [len(call.placeholders(at)) for at in range(len(own))] + [len(call.operands(one)) for one in calls]
+    return call if len(set(fits)) == 1 else None
+
+
+def _graph(owner: fx.GraphModule, node: Any) -> fx.GraphModule | None:
+    found = attribute(owner, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
+    return found if isinstance(found, fx.GraphModule) else None
+
+
+def _homes(gm: fx.GraphModule) -> list[fx.Node]:
+    """Inputs that bind symbols."""
+    return [node for node in gm.graph.find_nodes(op="placeholder") if bound_by(fake_of(node))]
+
+
+def _sweep(graph: fx.Graph, nodes: list[fx.Node], kept: set[fx.Node]) -> None:
+    """Erases those of the nodes that nothing reads any more, and what only they read; never those of `kept`."""
+    for node in nodes:
+        if not node.users and node not in kept and (node.op in ("placeholder", "get_attr") or not node.is_impure()):
+            before = node.all_input_nodes
+            graph.erase_node(node)
+            _sweep(graph, before, kept)
