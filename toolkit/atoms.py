@@ -2,7 +2,8 @@
 """Atoms: what a minifier keeps or drops as one.
 
 An atom is one node, except: a multi-output op with its getitems; producers of values that cannot be inputs, with their
-users. Returning a placeholder or an attribute is an atom too. Symbolic numbers and mode switches are no atoms (see `carried`).
+users; all of a vmap, grad or jvp that Dynamo traced into. Returning a placeholder or an attribute is an atom too. Symbolic
+numbers and mode switches are no atoms (see `carried`).
 A write in place is an atom like any other: who reads after a dropped write reads the recorded value (see `cutting`).
 
 >>> atoms = Atoms.of(gm, record_values(gm, inputs))
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import operator
 import zlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,10 +186,31 @@ def _groups(compute: list[fx.Node], values: Values) -> dict[str, list[str]]:
         if opaque(tree):
             unite([node.name, *(user.name for user in node.users)])
     unite(node.name for node in compute if _switches_mode(node))
+    for region in _transforms(compute):
+        unite(region)
     groups: dict[str, list[str]] = {}
     for node in compute:
         groups.setdefault(find(node.name), []).append(node.name)
     return {name: members for members in groups.values() for name in members}
+
+
+_ENTERS = ("_increment_nesting", "_enter_dual_level", "_saved_tensors_hooks_disable")
+_LEAVES = ("_decrement_nesting", "_exit_dual_level", "_saved_tensors_hooks_enable")
+
+
+def _transforms(compute: list[fx.Node]) -> Iterator[list[str]]:
+    """The nodes of each vmap, grad or jvp that Dynamo traced into: from the outermost level's beginning to its end."""
+    inside: list[str] = []
+    depth = 0
+    for node in compute:
+        name = target_text(node)
+        depth += name.endswith(_ENTERS)
+        if depth:
+            inside.append(node.name)
+        depth -= name.endswith(_LEAVES)
+        if not depth and inside:
+            yield inside
+            inside = []
 
 
 def _switches_mode(node: fx.Node) -> bool:

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ..dumps.torchside._torch import inside_transform, is_wrapped
 from .copying import clone_inputs
 from .eager import is_random
 from .spill import write_storage
@@ -67,6 +68,8 @@ class Recorder(fx.Interpreter):
         self._alive: list[Any] = []
         self._versions: dict[int, int] = {}
         self._attributes: dict[str, Any] = {}
+        self._later: list[tuple[str, int, Any]] = []
+        """Values that are not held yet: made inside of a vmap or grad, they are when that is over."""
         self.running: fx.Node | None = None
         """The node whose own work is being done."""
 
@@ -111,7 +114,11 @@ class Recorder(fx.Interpreter):
             version = self._version_of(n.name)
             self.values.produced[n.name] = version
             if n.op not in ("placeholder", "get_attr"):
-                self.values.trees[n.name, version] = self._hold(result, f"{n.name}.{version}")
+                self._later.append((n.name, version, result))
+            if not inside_transform():
+                for name, at, value in self._later:
+                    self.values.trees[name, at] = self._hold(value, f"{name}.{at}")
+                self._later.clear()
         return result
 
     def _bytes_before(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
@@ -161,6 +168,8 @@ class Recorder(fx.Interpreter):
 
     def _hold(self, value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
+            if is_wrapped(value):  # means something only inside its vmap or grad
+                return OPAQUE
             return self._hold_tensor(value, name)
         if isinstance(value, (list, tuple)):
             parts = [self._hold(part, f"{name}.{i}") for i, part in enumerate(value)]
@@ -202,7 +211,8 @@ def _zeros(fake: Any) -> Any:
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        yield value
+        if not is_wrapped(value):  # one of functorch's has no memory of its own
+            yield value
     elif isinstance(value, (list, tuple, dict)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _tensors(part)

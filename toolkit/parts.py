@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from ..dumps import live
-from . import _torch
+from . import _torch, process_groups
 from .atoms import Atoms
 from .eager_values import record_values
 from .live_case import LiveCase, moved
@@ -80,6 +80,8 @@ def part_of(
     gm, _, mode = live.fake_module(record, saved.tensors, where=str(saved.path))
     values = load_values(work, mode)
     mode.allow_non_fake_inputs |= any(isinstance(value, Held) and value.fake is not None for value in values.inputs)
+    if all(facts["world_size"] == 1 for facts in process_groups.groups_of(record).values()):  # else nothing is run here
+        process_groups.join(record)
     as_reshapes(gm, set(atoms.reshaped))
     there = {item.name for item in record.graph.nodes if item.op == "placeholder"}
     values.inputs = [value for name, value in zip(inputs_of(saved), values.inputs, strict=True) if name in there]

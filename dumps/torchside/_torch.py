@@ -68,6 +68,11 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore
 
 
+def inside_transform() -> bool:
+    """Whether a vmap or grad is being traced into now, where tensors cannot be made leaves (2.13.0)."""
+    return torch._C._functorch.maybe_current_level() is not None  # pyright: ignore
+
+
 def backed_hints(env: Any) -> dict[Any, Any]:
     """Symbol -> hint of a ShapeEnv: `backed_var_to_val` on 2.13, `var_to_val` before."""
     found = getattr(env, "backed_var_to_val", None)

@@ -11,6 +11,7 @@ not proposed, nor a body that returns one of its inputs: compilers refuse that.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,13 +20,18 @@ from typing import Any
 from torch import fx
 
 from ...toolkit._torch import tree_leaves
-from ...toolkit.atoms import COMPUTE
+from ...toolkit.atoms import COMPUTE, target_text
 from ...toolkit.copying import attribute, copy_graph
 from ...toolkit.inlining import inlinable, inlined
 from . import Case
 from .forms import forms
 from .symbolic import bodies, renewed
 
+_VIEWS = """T alias contiguous detach diagonal expand expand_as flatten imag mT movedim moveaxis narrow permute ravel real
+    reshape reshape_as select slice split squeeze swapaxes swapdims t to transpose type unbind unflatten unfold unsqueeze view
+    view_as"""
+VIEWS = frozenset({"getitem", *_VIEWS.split()})
+"""Functions and methods that may return a view of their first argument."""
 MOST = 64
 """Nodes of all bodies that are looked at."""
 MOST_CALLS = 1000
@@ -108,14 +114,31 @@ def _arguments(gm: fx.GraphModule, path: str, name: str) -> list[str]:
     """What may take the place of a node; nothing for one that is gone."""
     body: Any = attribute(gm, path)
     node = next((node for node in body.graph.nodes if node.name == name), None)
-    return [] if node is None else [one.name for one in node.all_input_nodes if one.op != "get_attr"]
+    if node is None or node.target is operator.getitem:  # an item is not its list
+        return []
+    return [one.name for one in node.all_input_nodes if one.op != "get_attr"]
 
 
 def _returns_input(gm: fx.GraphModule, path: str) -> bool:
-    """Whether a body returns an input, or one value twice."""
+    """Whether a body returns an input, a view of one, or one value twice."""
     body: Any = attribute(gm, path)
     returned = [one for one in tree_leaves(body.graph.output_node().args[0]) if isinstance(one, fx.Node)]
-    return any(node.op == "placeholder" for node in returned) or len(set(returned)) < len(returned)
+    return any(_seen(node).op == "placeholder" for node in returned) or len(set(returned)) < len(returned)
+
+
+def _seen(node: fx.Node) -> fx.Node:
+    """What a view is of, through views of views; any other node itself."""
+    while node.op in ("call_function", "call_method") and node.args and isinstance(node.args[0], fx.Node) and _is_view(node):
+        node = node.args[0]
+    return node
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether it may give back memory of its first argument, by its schema, or by its name where it has none."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is not None:
+        return any(one.alias_info is not None for one in schema.returns)
+    return target_text(node) in VIEWS
 
 
 @contextmanager
