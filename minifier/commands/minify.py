@@ -65,10 +65,12 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 @click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
               help="Where queries run: on this machine, or by -j workers on the Ray cluster of RAY_ADDRESS (without it, a local "
                    "one). Needs pip install 'graphdbg[ray]', and graphdbg on every machine of the cluster.")
+@click.option("--python", is_flag=True,
+              help="Also write OUT/program.py: a plain torch.compile program, where it is seen to fail the same way.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
 def minify(
-    graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
+    graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], python: bool, **asked: Any
 ) -> None:
     """Shrink a failing graph to the smallest case that fails the same way.
 
@@ -106,7 +108,7 @@ def minify(
     where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left
     with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as starter:
-        code = _run(saved, folder, options, where | {"life": life}, as_json, starter)
+        code = _run(saved, folder, options, where | {"life": life, "python": python}, as_json, starter)
     raise SystemExit(code)
 
 
@@ -149,7 +151,7 @@ def _run(
     from ..progress.summary import sentences, summary
     from ..results import BEST_FILE
 
-    code, life = 0, where["life"]
+    code, life, python = 0, where["life"], where.pop("python")
     again = go_on(out)
     try:
         with following(as_json) as (tell, narrate):
@@ -171,7 +173,7 @@ def _run(
         result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
     if not code:
         life.tell(Stepped("report", result.queries))
-    report = {} if code else _report(result, out, options, starter)
+    report = {} if code else _report(result, out, options, starter, python=python)
     life.write(summary(result, report))
     if as_json:
         emit(summary(result, report), as_json=True)
@@ -185,7 +187,7 @@ def _run(
     return code
 
 
-def _report(result: Minified, out: Path, options: Options, starter: Starter | None) -> dict[str, Any]:
+def _report(result: Minified, out: Path, options: Options, starter: Starter | None, *, python: bool) -> dict[str, Any]:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.errors import GraphdbgError
     from ...dumps.store import load_graph
@@ -200,12 +202,13 @@ def _report(result: Minified, out: Path, options: Options, starter: Starter | No
     try:
         report = emit_report(
             load_graph(result.path), out, signature=result.signature, rung=options.rung,
-            original=result.original[0], imports=options.imports, starter=starter, trusted=True,
+            original=result.original[0], imports=options.imports, starter=starter, trusted=True, python=python,
         )  # fmt: skip
     except GraphdbgError as error:
         say(f"no report was written: {error}")
         return {}
-    return {"repro": str(report.repro) if report.repro else None, "issue": str(report.issue), "report_rate": report.rate}
+    told = {"python": str(report.python) if report.python else None, "python_reason": report.python_reason} if python else {}
+    return {"repro": str(report.repro) if report.repro else None, "issue": str(report.issue), "report_rate": report.rate} | told
 
 
 def _free_folder(stage: str) -> Path:

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
               help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
 @click.option("--verify", "again", is_flag=True,
               help="Of a report that is there: run its repro.py three times in fresh processes.")
+@click.option("--python", is_flag=True,
+              help="Also write program.py: a plain torch.compile program, where it is seen to fail the same way.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def report(
     graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, again: bool,
-    as_json: bool,
+    python: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
 
@@ -70,11 +72,11 @@ def report(
     if original is None:
         say(f"{graph} is not minimised; for a smaller report: graphdbg minify {graph}")
     done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True,
-                              imports=imports)  # fmt: skip
+                              imports=imports, python=python)  # fmt: skip
     if as_json:
         emit(done.as_json(), as_json=True)
     else:
-        written = [path for path in (done.repro, done.sidecar, done.issue, done.artifacts) if path]
+        written = [path for path in (done.python, done.repro, done.sidecar, done.issue, done.artifacts) if path]
         emit("\n".join(str(path) for path in written), as_json=False)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     if done.repro:

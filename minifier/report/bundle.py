@@ -23,12 +23,13 @@ from ...dumps.output import say
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
-from . import artifacts, casefile, environment, issue, layers
+from . import artifacts, casefile, environment, issue, layers, plain_program, until_shown
 from .case import Case, Failure
+from .custom_ops import custom_targets, refuse_others
 from .program import CannotExpressError
 from .repro import SENTENCES, Script
 from .starter import Starter
-from .trying import Found, lay_down, search
+from .trying import Found, lay_down, plain_of, search
 from .values import ITEM_SIZES
 
 TIMES = 3
@@ -51,6 +52,9 @@ class Report:
     nodes: int = 0
     original_nodes: int | None = None
     notes: list[str] = field(default_factory=list[str])
+    python: Path | None = None
+    """The plain program, where one was asked for and seen to fail the same way; `python_reason`: why there is none."""
+    python_reason: str = ""
 
     @property
     def verified(self) -> bool:
@@ -81,21 +85,24 @@ def emit_report(
     narrate: Callable[[str], None] = say,
     starter: Starter | None = None,
     trusted: bool = False,
+    python: bool = False,
 ) -> Report:
     """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
 
     `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from. `imports`
     are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few more when the
     plainest program does not fail. `starter`: processes that were started before (see `starter`). `trusted`: the graph was just
-    written by us, so that its targets are known to be on the allow-list. Raises UsageError when a file exists.
+    written by us, so that its targets are known to be on the allow-list. `python`: OUT/program.py too, a plain program, where it
+    fails the same way. Raises UsageError when a file exists.
     """
-    names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
+    names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else []),
+             *([plain_program.NAME] if python else [])]  # fmt: skip
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
     needed = _needs(saved, imports) if imports else False
     if not trusted or imports:
-        saved.module()  # refuses whatever is off the allow-list: what follows runs the graph's own text as a program
+        _refuse_unknown(saved)
     out.mkdir(parents=True, exist_ok=True)
     record, redactor = saved.record, Redactor()
     nodes = node_count(record.graph)
@@ -103,7 +110,8 @@ def emit_report(
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
     known = casefile.read(saved.path)
     case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
-                imports=tuple(imports), needs_imports=needed, recorded_at=known.recorded_at if known else "", only_compiled=known is not None and known.only_compiled)
+                imports=tuple(imports), needs_imports=needed, recorded_at=known.recorded_at if known else "",
+                only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None)
     found: Found | None = None
     try:
         found = search(case, saved, times, redactor, narrate, starter)
@@ -115,6 +123,8 @@ def emit_report(
         _write_program(report, found, redactor)
         report.layer = layers.sentence(found.layers, rung)
         narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
+    if python:
+        _write_plain(report, case, found, saved, redactor, times, narrate, starter)
     facts = _facts(case, report, found)
     facts.tell(known)
     write_file(report.issue, issue.render(facts, redactor).encode())
@@ -123,6 +133,16 @@ def emit_report(
     for note in report.notes:
         narrate(note)
     return report
+
+
+def _refuse_unknown(saved: SavedGraph) -> None:
+    """Refuses whatever is off the allow-list: what follows runs the graph's own text as a program, with stand-ins if need be."""
+    try:
+        saved.module()
+    except EnvironmentLackError:
+        if not custom_targets(saved.record):
+            raise
+        refuse_others(saved.record)
 
 
 def _needs(saved: SavedGraph, imports: Sequence[str]) -> bool:
@@ -152,8 +172,26 @@ def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
     ops = found.script.case.ops if found.script.case is not None else None
     report.notes += list(ops.told) if ops is not None and ops.stands_in else []
     report.notes += [f"left out of repro.py: {note}" for note in found.script.notes]
+    rate = found.script.case.rate if found.script.case is not None else None
+    report.notes += [until_shown.sentence(rate).replace("This program", "repro.py")] if rate is not None and rate.flaky else []
     if not report.verified:
         report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")
+
+
+def _write_plain(
+    report: Report, case: Case, found: Found | None, saved: SavedGraph, redactor: Redactor, times: int,
+    narrate: Callable[[str], None], starter: Starter | None,
+) -> None:  # fmt: skip
+    """program.py, where it fails as repro.py does; else the reason."""
+    if found is None or not report.verified:
+        report.python_reason = "no repro.py shows the failure every time, of which it would be the plain form"
+    else:
+        made = plain_of(case, found, saved, report.out, redactor, times, narrate, starter)
+        report.python, report.python_reason = made.path, made.reason
+    if report.python:
+        narrate(f"{plain_program.NAME} fails the same way in {times} of {times} fresh processes")
+    else:
+        narrate(f"no {plain_program.NAME}: {report.python_reason}")
 
 
 def _facts(case: Case, report: Report, found: Found | None) -> issue.Facts:
@@ -176,6 +214,7 @@ def _facts(case: Case, report: Report, found: Found | None) -> issue.Facts:
         original_nodes=report.original_nodes,
         input_bytes=input_bytes(case.record),
         program=program,
+        plain=report.python.read_text(encoding="utf-8") if report.python else "",
         rate=report.rate,
         verified=report.verified,
         log=found.runs.output if found else telling,
@@ -186,7 +225,7 @@ def _facts(case: Case, report: Report, found: Found | None) -> issue.Facts:
 
 
 def _pack(saved: SavedGraph, report: Report, redactor: Redactor) -> None:
-    written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
+    written = [path for path in (report.repro, report.sidecar, report.python, report.issue) if path is not None]
     members, notes = artifacts.gather(saved, {path.name: path.read_bytes() for path in written}, redactor)
     report.artifacts = report.out / "artifacts.zip"
     artifacts.write_zip(report.artifacts, members)

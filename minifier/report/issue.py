@@ -70,6 +70,8 @@ class Facts:
     versions: str
     user_lines: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
+    plain: str = ""
+    """program.py, where there is one; it is shown first."""
     told: list[str] = field(default_factory=list[str])
     """What the case needs, and what makes it pass."""
     needs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -90,6 +92,9 @@ def render(facts: Facts, redactor: Redactor) -> str:
         "### 🐛 Describe the bug",
         redactor.text(_description(facts)),
     ]
+    if facts.plain:
+        fence = _fence(facts.plain)
+        parts.append(f"`program.py`:\n\n{fence}python\n{redactor.text(facts.plain).rstrip()}\n{fence}")
     if facts.program:
         codes = "exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell"
         program, fence = redactor.text(facts.program).rstrip(), _fence(facts.program)

@@ -40,7 +40,7 @@ ONLY_COMPILES = """
 @INPUTS@
 try:
     @COMPILED@(*inputs)
-except Exception as error:
+except Exception as error:  # noqa: BLE001
     traceback.print_exc()
     text = @TEXT@
     sys.exit(f"BUG: {ERROR}" if ERROR in text and PART in text else 2)

@@ -57,7 +57,7 @@ def program_of(record: GraphRecord, name: str = "graph") -> Program:
 
     `constants` maps a parameter to the name of its tensor in the record. Raises CannotExpressError or RefusedError.
     """
-    function = _Function(record)
+    function = Function(record)
     source = function.text(record.graph, name)
     source = "\n\n\n".join([*function.above.values(), source])
     return Program(source, function.parameters, function.constants, _imports(source) | function.imports)
@@ -157,7 +157,7 @@ class _Arguments(Writer):
         return text.replace("'", '"') if tag in ("device", "float") else text
 
 
-class _Function:
+class Function:
     """Renders one graph; gathers parameters and constants on the way."""
 
     def __init__(self, record: GraphRecord) -> None:

@@ -72,7 +72,7 @@ CRASH = f"""
 @EAGER@
 try:
     @COMPILED@
-except Exception as error:
+except Exception as error:  # noqa: BLE001
     traceback.print_exc()
     text = {TEXT_OF}
     sys.exit(f"BUG: {{ERROR}}" if ERROR in text and PART in text else 2)
@@ -83,7 +83,7 @@ RAISED = f'''
 def raised(function):
     try:
         @CALL@
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return {TEXT_OF}
     return ""
 '''
@@ -103,7 +103,7 @@ if sys.argv[1:] == ["child"]:
 
 SIGNAL = """
 @EAGER@
-end = subprocess.run([sys.executable, __file__, "child"], timeout=@LIMIT_S@).returncode
+end = subprocess.run([sys.executable, __file__, "child"], timeout=@LIMIT_S@, check=False).returncode
 print(f"{'BUG: ' if end == @EXPECTED@ else ''}the compiled run ended with {end}")
 sys.exit(1 if end == @EXPECTED@ else 2 if end else 0)
 """

@@ -23,7 +23,7 @@ from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
 from ...toolkit.isolation.cache import known_seed
-from . import dynamic, environment, layers, verify
+from . import dynamic, environment, layers, plain_program, verify
 from .case import Case
 from .memo import Memo, key_of
 from .repro import Script, candidates, fixed, marked
@@ -110,6 +110,18 @@ def _narrowed(
         if tried.runs.trials[0].code == verify.BUG:
             return tried
     return found
+
+
+def plain_of(
+    case: Case, found: Found, saved: SavedGraph, out: Path, redactor: Redactor, times: int, narrate: Callable[[str], None],
+    starter: Starter | None = None,
+) -> plain_program.PlainProgram:  # fmt: skip
+    """The plain form of the chosen program, written into `out` where it is seen to fail the same way."""
+    how: dict[str, Any] = {"seed": verify.toolchain_seed(), "path": homes_of(case.imports)}
+    with contextlib.ExitStack() as stack:
+        begin = None if _needs_its_own_start(found.script) else starter or stack.enter_context(beginning(saved))
+        how["starter"] = begin
+        return plain_program.write(case, found.script, saved, out, redactor, times=times, narrate=narrate, how=how)
 
 
 def _trial(script: Script, times: int, redactor: Redactor, how: dict[str, Any]) -> Found:

@@ -36,7 +36,7 @@ def seed() -> Path | None:
 def test_wrong_numbers(entry: str, tmp_path: Path, seed: Path | None) -> None:
     trial = verify.run_once(laid(tmp_path, scripts(relu_record("accuracy"), ACCURACY)[entry]), seed=seed)
     assert trial.code == verify.BUG, trial.output
-    assert "BUG: output 0: error to float64" in trial.output
+    assert "BUG: output 0 is" in trial.output
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_gone_without_the_bug_and_unsure_of_another_failure(tmp_path: Path, seed
     unsure = laid(tmp_path, scripts(relu_record("compile_error"), other)["torch.compile"])
     trial = verify.run_once(unsure, seed=seed)
     assert trial.code == verify.UNSURE, trial.output
-    assert "it fails in another way" in trial.output
+    assert "BUG" not in trial.output
 
 
 @pytest.mark.slow

@@ -186,8 +186,9 @@ def test_tolerance_and_reference() -> None:
         {"x": tensor(2)}, [call("y", "aten._to_copy.default", node("x"), dtype={"dtype": "float16"})], ["y"]
     )
     assert has_float_dtype(cast)
-    assert "Float64" in first(cast).text
-    assert "Float64" not in first(relu_record()).text
+    assert "def graph(x, f16=torch.float16):" in first(cast).text
+    assert "graph(*[x.double() for x in make_inputs()], f16=torch.float64)" in first(cast).text
+    assert "exact = graph(*[x.double() for x in make_inputs()])" in first(relu_record()).text
 
 
 def test_the_code_of_a_killed_child() -> None:
