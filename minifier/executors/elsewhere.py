@@ -111,9 +111,9 @@ class Errand:
 class Elsewhere:
     """A context manager. The executor is the caller's: it is neither started nor shut down here.
 
-    An executor may have two methods beside `submit`: `share(bytes)` returns something that travels in place of the bytes and has
+    An executor may have three methods beside `submit`: `share(bytes)` returns what travels in place of the bytes and has
     `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and so must be on
-    this machine.
+    this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
     """
 
     def __init__(self, home: ForkServer, executor: Executor, settings: Settings) -> None:
@@ -132,6 +132,13 @@ class Elsewhere:
             executor.submit(os.getpid)
         self._folder, self._held = folders.make("graphdbg-minify-")
         worker.lend(self.token, home)
+        if (greet := getattr(executor, "greet", None)) is not None:
+            greet(worker.begin, msgspec.json.encode(self._order("", {})))
+
+    def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> Order:
+        return Order(
+            self.token, next(self._numbers), function, payload, None, limit_s, {}, self.settings, str(self._folder)
+        )
 
     def submit(
         self,
@@ -142,11 +149,9 @@ class Elsewhere:
         stage_limits: Mapping[str, float] | None = None,
     ) -> Errand:
         """As `ForkServer.submit`; the folders that the payload names travel with it where the worker has another disk."""
-        order = Order(
-            self.token, next(self._numbers), function, payload, self.trees(payload) if self._far else None, limit_s,
-            dict(stage_limits or {}), self.settings, str(self._folder),
-        )  # fmt: skip
-        return Errand(self, order).start()
+        order = self._order(function, payload, limit_s)
+        trees = self.trees(payload) if self._far else None
+        return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {}))).start()
 
     def far(self, order: Order) -> Order:
         """The same query for a worker in another process: with its folders by content."""

@@ -98,6 +98,7 @@ class RayExecutor(Executor):
         self._actors: set[Any] = set()
         self._ended = False
         self._fruitless = 0
+        self._greeting: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
         self.began = not self._ray.is_initialized()
         """Whether the connection is ours, to be given up at the end."""
         if self.began:
@@ -150,6 +151,14 @@ class RayExecutor(Executor):
     def share(self, data: bytes) -> Shared:
         """Puts content where every actor can fetch it."""
         return Shared(self._ray.put(data))
+
+    def greet(self, function: Callable[..., Any], *args: Any) -> None:
+        """Has every actor, also one that is started later, call this as soon as it lives; what comes of it is not heard."""
+        with self._lock:
+            self._greeting = function, args, {}
+            actors = list(self._actors)
+        for actor in actors:
+            actor.run.remote(*self._greeting)
 
     def stop_query(self, token: str, number: int) -> None:
         """Has the actor that is at this query end it."""
@@ -205,6 +214,8 @@ class RayExecutor(Executor):
             num_cpus=1, num_gpus=self._gpus, max_restarts=0, max_concurrency=1 + SIDE_CALLS
         ).remote()  # fmt: skip
         self._actors.add(made)
+        if self._greeting is not None:
+            made.run.remote(*self._greeting)
         made.pid.remote().future().add_done_callback(partial(self._lives, made))
 
     def _lives(self, actor: Any, alive: Future[Any]) -> None:

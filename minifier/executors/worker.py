@@ -94,14 +94,27 @@ def ask(order: bytes, parts: Mapping[str, bytes | Part]) -> bytes:
         return msgspec.json.encode(_asked(server, wanted, wanted.payload, {}))
     if wanted.trees is None:
         return msgspec.json.encode(Lacks([]))
-    with _lock:
-        host = _hosts.get(wanted.token) or _hosts.setdefault(wanted.token, Host(wanted))
+    host = _host(wanted)
     host.store.add({name: part if isinstance(part, bytes) else part.fetch() for name, part in parts.items()})
     lacks = [name for tree in wanted.trees.values() for name in host.store.lacks(tree)]
     if lacks:
         return msgspec.json.encode(Lacks(list(dict.fromkeys(lacks))))
     there = {key: str(host.store.folder(tree)) for key, tree in wanted.trees.items()}
     return msgspec.json.encode(host.ask(wanted, wanted.payload | there))
+
+
+def begin(order: bytes) -> None:
+    """Makes this worker's server ready for a minification, before the first query comes. `order`: any query of it."""
+    wanted = msgspec.json.decode(order, type=Order)
+    if _own.get(wanted.token, (0, None))[0] != os.getpid():
+        _host(wanted)
+
+
+def _host(order: Order) -> Host:
+    with _lock:
+        if order.token not in _hosts:
+            _hosts[order.token] = Host(order)
+        return _hosts[order.token]
 
 
 def stop(token: str, number: int) -> None:
