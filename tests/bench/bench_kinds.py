@@ -39,13 +39,16 @@ def main() -> None:
         "--kinds", default=",".join(KINDS), help="names of files in tests/minifier/reach/kinds, with commas"
     )
     parser.add_argument("--keep", type=Path, help="a new folder for what each step left; default: none is kept")
+    parser.add_argument("--saved", action="store_true", help="save Dynamo's graph instead of recording a compiled run")
     parser.add_argument("--flags", default="", help="further flags of minify, in one text")
     arguments = parser.parse_args()
     bad = 0
     with tempfile.TemporaryDirectory() as temporary:
         print(HEAD, "|" + "---|" * 11, sep="\n", flush=True)
         for name in arguments.kinds.split(","):
-            row = follow(name, (arguments.keep or Path(temporary)) / name, *arguments.flags.split())
+            row = follow(
+                name, (arguments.keep or Path(temporary)) / name, *arguments.flags.split(), saved=arguments.saved
+            )
             bad += bool(row.complaints(runpy.run_path(str(KINDS[name]))))
             print(line(row), flush=True)
     raise SystemExit(1 if bad else 0)

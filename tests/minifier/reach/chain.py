@@ -39,13 +39,24 @@ LONGEST, SMALL, LARGEST = 60, 5, 8
 
 TAIL = """
 
-def main():
+def saving(gm, _):
+    from graphdbg.dumps.live import save_graph
+    from graphdbg.dumps.schema import Ambient
+
+    def run(*inputs):
+        save_graph(gm, list(inputs), "saved", stage="dynamo", ambient=Ambient(grad=MODE != "no_grad"))
+        return gm(*inputs)
+
+    return run
+
+
+def main(backend):
     torch.manual_seed(0)
     dtype = globals().get("DTYPE", torch.float32)
     model, arguments = host(HOST, f)
     model = model.to(dtype).eval()
     more = given() if "given" in globals() else ()
-    compiled = torch.compile(model, dynamic=globals().get("DYNAMIC"))
+    compiled = torch.compile(model, dynamic=globals().get("DYNAMIC"), backend=backend)
     for one in calls() if "calls" in globals() else [arguments]:
         inputs = [x.to(dtype) if x.is_floating_point() else x for x in one]
         with torch.set_grad_enabled(MODE != "no_grad"):
@@ -56,7 +67,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    import sys
+
+    main(saving if sys.argv[1:] == ["save"] else "inductor")
 """
 
 
@@ -114,8 +127,9 @@ def script(case: Path) -> str:
     return f"{own}{(HERE / 'hosts.py').read_text()}\n\n{case.read_text()}{TAIL}"
 
 
-def follow(name: str, work: Path, *flags: str) -> Row:
-    """All of it in a new folder `work`; `flags` are further ones of `minify`."""
+def follow(name: str, work: Path, *flags: str, saved: bool = False) -> Row:
+    """All of it in a new folder `work`. `flags` are further ones of `minify`; `saved`: Dynamo's graph is saved, which is
+    quicker than `dump`: nothing is compiled."""
     bug = runpy.run_path(str(KINDS[name]))
     row = Row(name, bug["KIND"])
     work.mkdir(parents=True)
@@ -123,8 +137,8 @@ def follow(name: str, work: Path, *flags: str) -> Row:
     if "OPS" in bug:
         (work / "own_ops.py").write_text(bug["OPS"].lstrip())
     try:
-        _record(row, bug, work)
-        _minify(row, bug, work, flags)
+        graph = _saved(row, work) if saved else _record(row, bug, work)
+        _minify(row, bug, work, graph, flags)
         _repro(row, bug, work)
     except Trouble as trouble:
         row.trouble = str(trouble)
@@ -148,17 +162,26 @@ def _command(row: Row, work: Path, *words: str, limit_s: float) -> tuple[str, st
     return (work / f"{name}.out").read_text(), (work / f"{name}.err").read_text()
 
 
-def _record(row: Row, bug: dict[str, Any], work: Path) -> None:
+def _saved(row: Row, work: Path) -> str:
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "x.py", "save"], cwd=work, capture_output=True, text=True, check=False)
+    row.seconds["save"] = round(time.monotonic() - began, 1)
+    if not (work / "saved").exists():
+        raise Trouble(f"nothing was saved: {done.stderr[-300:]}")
+    return "saved"
+
+
+def _record(row: Row, bug: dict[str, Any], work: Path) -> str:
     limit_s = bug.get("RECORD_S", RECORD_S)
     _command(row, work, "dump", "-o", "run", "--", sys.executable, "x.py", limit_s=limit_s)
     out, err = _command(row, work, "ls", "run", "--json", limit_s=60)
     if not (out and json.loads(out)["graphs"]):
         raise Trouble(f"nothing was recorded: {err[-300:]} {(work / 'dump.err').read_text()[-300:]}")
+    return "run"
 
 
-def _minify(row: Row, bug: dict[str, Any], work: Path, more: tuple[str, ...]) -> None:
+def _minify(row: Row, bug: dict[str, Any], work: Path, graph: str, more: tuple[str, ...]) -> None:
     flags = [*more, *bug.get("FLAGS", ()), *(["--import", "own_ops"] if "OPS" in bug else [])]
-    graph = f"run/{bug['GRAPH']}" if "GRAPH" in bug else "run"
     words = ("minify", graph, "-o", "out", "--max-time", "1200", "--json", *flags)
     out, err = _command(row, work, *words, limit_s=MINIFY_S)
     last = json.loads(out.splitlines()[-1]) if out else {}
@@ -215,7 +238,8 @@ def _repro(row: Row, bug: dict[str, Any], work: Path) -> None:
 
 RUFF = ("ruff", "check", "--isolated", "--line-length", "130", "--select", "E4,E5,E7,E9,F,I,W")
 ALONE = """
-import runpy, sys
+import os, runpy, sys
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # graphdbg has an entry point there
 sys.modules["graphdbg"], sys.argv = None, sys.argv[1:]
 sys.exit(runpy.run_path(sys.argv[0], run_name="__main__"))
 """
