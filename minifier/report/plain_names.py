@@ -9,6 +9,7 @@ when traced. It is asked in a process of its own, since it runs the graph. Must 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -21,12 +22,14 @@ LIMIT_S = 120.0
 _SCRIPT = """
 import json, sys
 from graphdbg.minifier.report.plain_names import spelled
-open("answer", "w").write(json.dumps(sorted(spelled(sys.argv[1], sys.argv[2:]))))
+found = json.dumps(sorted(spelled(sys.argv[1], sys.argv[2:])))
+with open("answer", "w") as file:
+    file.write(found)
 """
 
 
 def ask(folder: Path, imports: Sequence[str], **how: Any) -> set[str]:
-    """The names of nodes whose call has a plain form that is the same; none where it cannot be run. `how`: of run_command."""
+    """The names of nodes whose call has a plain form that is the same; none where that process dies. `how`: of run_command."""
     found: set[str] = set()
 
     def read(cwd: Path) -> None:
@@ -39,12 +42,12 @@ def ask(folder: Path, imports: Sequence[str], **how: Any) -> set[str]:
 
 
 def spelled(folder: str, imports: Sequence[str] = ()) -> set[str]:
-    """The same, in this process: it runs the graph of a case folder eagerly."""
+    """The same, in this process: it runs the graph of a case folder eagerly, as far as eager mode gets."""
     import torch
     from torch import fx
 
     from ...dumps.store import load_graph
-    from ...toolkit.eager import run_graph
+    from ...toolkit.eager import GraphRunError, run_graph
     from ...toolkit.imports import import_modules
     from ...toolkit.live_case import live_case
     from ...toolkit.plain_calls import is_same, plain_of
@@ -62,6 +65,6 @@ def spelled(folder: str, imports: Sequence[str] = ()) -> set[str]:
                 found.add(node.name)
         return value
 
-    with torch.no_grad():
+    with torch.no_grad(), contextlib.suppress(GraphRunError):
         run_graph(case.gm, case.inputs, hook=look)
     return found

@@ -100,7 +100,8 @@ def broken(line: str, width: int = _WIDTH) -> list[str]:
     if len(line) <= width:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
-    pieces, start, depth, quote, skip = [], 0, 0, "", False
+    pieces: list[str] = []
+    start, depth, quote, skip = 0, 0, "", False
     for at, letter in enumerate(line):
         if quote:
             skip, quote = letter == "\\" and not skip, "" if letter == quote and not skip else quote

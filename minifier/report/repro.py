@@ -262,7 +262,8 @@ def _inputs(case: Case, source: Source, names: Sequence[str], marks: Sequence[st
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None
     if sidecar is not None:
-        begin, spans = 8 + int.from_bytes(sidecar[:8], "little"), {}
+        begin = 8 + int.from_bytes(sidecar[:8], "little")
+        spans: dict[str, tuple[int, int]] = {}
         for name, data in source.file.items():
             spans[name], begin = (begin, begin + len(data)), begin + len(data)
         lines.append('    data = Path(__file__).with_suffix(".safetensors").read_bytes()')
