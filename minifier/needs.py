@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 MOST = 24
 """Probes of one case that are queries of their own."""
 MOST_FLAKY = 8
-"""The same where each that passes is asked several times, or takes a time limit."""
-SLOW = ("hang", "slow", "memory")
-"""Kinds of failure whose every query takes long."""
+"""The same where each that passes is asked several times."""
+MOST_SLOW = {"hang": 4, "slow": 8, "memory": 8, "command": 8}
+"""The same for kinds of failure whose every query may take long."""
 NOT_RUN = "not asked: it fails before anything is run"
 OTHER_REFERENCE = "another dtype is compared with another tolerance, so that a pass says nothing"
 KINDS = ("setting", "dim", "dtype", "values", "strides", "constant", "node")
@@ -83,7 +83,7 @@ class Needs:
 
     def ask(self, engine: Engine, most: int = MOST) -> None:
         """Asks what is not known yet, the most telling first, as far as the budget goes. Raises what the user's orders raise."""
-        most = min(most, MOST_FLAKY) if engine.repeats > 1 or self.kind in SLOW else most
+        most = min(most, MOST_SLOW.get(self.kind, most), MOST_FLAKY if engine.repeats > 1 else most)
         try:
             for soon in ("0", "1"):
                 wanted = self._wanted(engine, soon)
@@ -120,8 +120,9 @@ class Needs:
         groups: dict[tuple[str, str, str], list[Probe]] = {}
         for probe in self.probes:
             groups.setdefault(probe.part, []).append(probe)
-        asked = {part for part, probes in groups.items() if any(probe.edit and engine.known(self.candidate(probe)) for probe in probes)}
-        groups = {part: probes for part, probes in groups.items() if part in asked or not _within(part, set(groups) - {part})}
+        asked = {probe.part for probe in self.probes if probe.edit and engine.known(self.candidate(probe))}
+        every = set(groups)
+        groups = {part: probes for part, probes in groups.items() if part in asked or not _within(part, every - {part})}
         cuts = {name: part for part, nodes in parts for name in nodes[:1]}
         rows = [self._row(engine, probes, cuts) for probes in groups.values()]
         order = (NEEDED, REPLACEABLE, UNKNOWN)
@@ -144,7 +145,7 @@ class Needs:
                 {"value": f"{edit.split(' ')[1]}, as it was", "verdict": "same", "signature": ""} for edit in self.base.edits
                 if edit.startswith(f"operators {node} to ")
             ]  # fmt: skip
-        verdict, why = self._verdict(first, tried)
+        verdict, why = self._verdict(first, tried, tied=any(probe.soon == "-" for probe in probes))
         signature = next((one["signature"] for one in tried if one["signature"]), "")
         name = first.name.format_map(_Names(self.names))
         return {
@@ -152,7 +153,7 @@ class Needs:
             "why": why,
         }  # fmt: skip
 
-    def _verdict(self, probe: Probe, tried: list[dict[str, Any]]) -> tuple[str, str]:
+    def _verdict(self, probe: Probe, tried: list[dict[str, Any]], *, tied: bool) -> tuple[str, str]:
         found = {one["verdict"] for one in tried}
         if Verdict.SAME.value in found:
             return REPLACEABLE, ""
@@ -161,7 +162,7 @@ class Needs:
             return (UNKNOWN, OTHER_REFERENCE) if confounded else (NEEDED, "")
         if tried:
             return UNKNOWN, "nothing in its place could be compared"
-        if probe.soon == "-":
+        if tied:
             return UNKNOWN, "tied: eager refuses to have it alone changed"
         return UNKNOWN, NOT_RUN if self._pointless(probe) else self.left_out or "not asked"
 

@@ -121,7 +121,8 @@ def _operator(case: Case, name: str, other: str, *sources: str) -> Case:
     overloads: Any = getattr(torch.ops.aten, other, None)
     if sources == ("same",):
         schema: Any = getattr(node.target, "_schema", None)
-        node.target = getattr(torch, other) if schema is None else getattr(overloads, schema.overload_name or "default")
+        names = [name for name in (schema.overload_name, "default") if name in overloads.overloads()] if schema else []
+        node.target = getattr(overloads, names[0]) if names else getattr(torch, other)
     else:
         aten = hasattr(node.target, "_schema")
         node.target = getattr(overloads, "Tensor" if len(sources) > 1 else "default") if aten else getattr(torch, other)

@@ -95,7 +95,7 @@ def test_the_nearest_passing_case_is_kept_and_told(folder: Path) -> None:
     assert last["difference"] == "with neg in place of relu"
     assert {part["verdict"] for part in last["parts"]} == {"pass", "other"}
     told = (folder / "out" / "issue.md").read_text()
-    assert re.search(r"Without relu\S* \(aten.relu.default\) it passes", told)
+    assert re.search(r"\| `relu\w*` \(`aten.relu.default`\) \| \*\*needed\*\* \| neg in its place.*: passes", told)
     assert "The nearest case that passes: with neg in place of relu" in told
 
 

@@ -60,7 +60,8 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert [str(node.target) for node in result.module.graph.nodes if node.op == "call_function"] == ["aten.relu.default"]
     assert (result.nodes, len(result.inputs)) == (3, 1)
     assert result.input_bytes <= 16
-    assert result.queries <= 20
+    assert result.queries - result.asked["explanation"] <= 20
+    assert result.asked["explanation"] <= 8
     assert result.verified == (3, 3)
     assert result.signature is not None
     assert result.signature.kind == "accuracy"
@@ -69,6 +70,15 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert told["signature"]["kind"] == "accuracy"
     assert told["original"]["nodes"] == len(gm.graph.nodes)
     assert load_graph(tmp_path / "out").record.config == {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}}
+    assert told["needs"] == result.needs
+    verdicts = {(row["what"], row["value"]): row["verdict"] for row in result.needs}
+    assert verdicts["setting", "'accuracy'"] == "needed"
+    assert verdicts["node", "aten.relu.default"] == "needed", "another operator in its place passes"
+    assert verdicts["dtype", "float32"] == "replaceable"
+    assert {verdict for (what, _), verdict in verdicts.items() if what == "dim"} == {"replaceable"}
+    changed = [line for line in result.neighbour["diff"].splitlines() if line[0] in "+-" and line[:3] not in ("---", "+++")]
+    assert [line[0] for line in changed] == ["-", "+"], "one line differs from the passing case"
+    assert "relu" in changed[0] and "relu" not in changed[1]
 
 
 def answers(out: Path) -> list[tuple[str, int]]:
@@ -155,12 +165,27 @@ def test_a_predicate_runs_in_this_process_and_its_exceptions_propagate() -> None
         return any(node.target is torch.ops.aten.relu.default for node in gm.graph.nodes)
 
     result = minify(gm, inputs, check=has_relu)
-    assert (result.nodes, len(result.inputs)) == (3, 1)
+    assert (result.nodes, [tuple(value.shape) for value in result.inputs]) == (3, [(1, 1)])
+    assert result.inputs[0].tolist() == [[1.0]]
     assert processes == {os.getpid()}
     with pytest.raises(ZeroDivisionError):
         minify(gm, inputs, check=lambda gm, inputs: 1 // 0)
     with pytest.raises(UsageError, match="does not fail"):
         minify(gm, inputs, check=lambda gm, inputs: False)
+
+
+def test_a_predicate_that_raises_at_other_sizes_keeps_those_that_it_knows() -> None:
+    gm, inputs = network()
+    width = inputs[0].shape[-1]
+
+    def fails(gm: fx.GraphModule, inputs: Any) -> bool:
+        if inputs[0].shape[-1] != width:
+            raise LookupError("no such kernel")
+        return any(node.target is torch.ops.aten.relu.default for node in gm.graph.nodes)
+
+    result = minify(gm, inputs, check=fails)
+    assert (result.nodes, result.inputs[0].shape[-1]) == (3, width)
+    assert result.verdicts["invalid"] > 0
 
 
 def test_the_command_imports_no_torch() -> None:
