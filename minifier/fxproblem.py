@@ -10,14 +10,19 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..toolkit.carried import fake_of, symbols_in
 from ..toolkit.copying import clone_inputs, copy_graph
 from ..toolkit.eager_values import record_values
+from ..toolkit.spec import ReplaySpec
 from ..toolkit.subgraph import Atoms, build, output_nodes
+from ..toolkit.subspec import candidate_spec
 from ..toolkit.values import Values, input_bytes
+from .passes import PASSES, Case
+from .passes.forms import forms
 from .problem import Answer, Candidate, Verdict
 
 if TYPE_CHECKING:
@@ -28,19 +33,23 @@ Predicate = Callable[["fx.GraphModule", Sequence[Any]], Any]
 
 @dataclass
 class FxProblem:
-    """A graph, the values of one run of it, its atoms, and a predicate that is True where a case fails."""
+    """A graph, the values of one run of it, its atoms, and a predicate that is True where a case fails.
+
+    A case that the passes edited is asked about only where eager runs it, and a predicate that raises has no verdict on it.
+    """
 
     gm: fx.GraphModule
     values: Values
     atoms: Atoms
     predicate: Predicate
     hints: Sequence[int] = ()
+    spec: ReplaySpec = field(default_factory=ReplaySpec)
 
     @classmethod
     def of(cls, gm: fx.GraphModule, inputs: Sequence[Any], predicate: Predicate, spill: Path | None = None) -> FxProblem:
         """Runs the graph once and numbers its atoms."""
         values = record_values(gm, inputs, spill)
-        return cls(gm, values, Atoms.of(gm, values), predicate)
+        return cls(gm, values, Atoms.of(gm, values), predicate, spec=_spec_of(gm))
 
     @property
     def size(self) -> int:
@@ -62,9 +71,22 @@ class FxProblem:
 
     def build(self, candidate: Candidate) -> tuple[fx.GraphModule, list[Any]]:
         """The candidate's module and inputs."""
-        return build(
+        case = self._case(candidate)
+        return case.gm, case.inputs
+
+    def _case(self, candidate: Candidate) -> Case:
+        module, inputs = build(
             self.gm, self.atoms, self.values, candidate.keep, bypass=candidate.bypass, returned=candidate.returned
         )
+        names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
+        case = Case(module, inputs, candidate_spec(self.spec, names, module) if candidate.edits else self.spec)
+        for edit in candidate.edits:
+            case = PASSES[edit.partition(" ")[0]].apply(case, edit)
+        return case
+
+    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
+        """The edits that one pass proposes, in rounds."""
+        return PASSES[name].propose(self._case(candidate))
 
     def original(self) -> tuple[fx.GraphModule, list[Any]]:
         """A copy of the whole graph, and its inputs: the caller's own, or copies where the graph writes to them."""
@@ -80,10 +102,35 @@ class FxProblem:
     def test(self, candidate: Candidate) -> Answer:
         """Asks the predicate; its exceptions propagate."""
         began = time.perf_counter()
+        if candidate.edits:
+            return self._edited(candidate)
         module, inputs = self.build(candidate)
         nodes, size = len(module.graph.nodes), input_bytes(inputs)
         verdict = Verdict.SAME if self.predicate(module, inputs) else Verdict.PASS
         return Answer(verdict, nodes=nodes, input_bytes=size, seconds=time.perf_counter() - began)
+
+    def _edited(self, candidate: Candidate) -> Answer:
+        began = time.perf_counter()
+        try:
+            case = self._case(candidate)
+            runs = forms(case) is not None
+        except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
+            return Answer(Verdict.INVALID, detail=str(error), seconds=time.perf_counter() - began)
+        size = (len(case.gm.graph.nodes), input_bytes(case.inputs))
+        verdict, detail = Verdict.INVALID, "eager refuses it"
+        if runs:
+            try:
+                verdict, detail = Verdict.SAME if self.predicate(case.gm, case.inputs) else Verdict.PASS, ""
+            except Exception as error:  # noqa: BLE001  it is the caller's; what it says of the nodes alone propagates
+                detail = f"the predicate raises {type(error).__name__}: {error}"
+        return Answer(verdict, nodes=size[0], input_bytes=size[1], detail=detail, seconds=time.perf_counter() - began)
+
+
+def _spec_of(gm: fx.GraphModule) -> ReplaySpec:
+    """What the passes have to know of a graph that was given without one: from before AOTAutograd or after, dynamic or not."""
+    nodes = list(gm.graph.nodes)
+    full = any("example_value" in node.meta for node in nodes)
+    return ReplaySpec("dynamo" if full else "inference", dynamic=any(symbols_in(fake_of(node)) for node in nodes))
 
 
 def loose_outputs(module: fx.GraphModule, atoms: Atoms) -> tuple[list[int], list[int]]:

@@ -48,7 +48,8 @@ def minify(
     """Reduces a failing graph and its inputs to the smallest case that fails the same way.
 
     `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate
-    `(module, inputs) -> fails` that is called in this process and whose exceptions propagate. `match`: a regular expression
+    `(module, inputs) -> fails` that is called in this process and whose exceptions propagate (it too is asked about other sizes,
+    dtypes and the like, which the drop-in `graphdbg.minifier.minifier` leaves alone). `match`: a regular expression
     that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in seconds.
     `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`; `time_limit` and
     `memory_limit` are what a query may take (see the flags of `graphdbg minify`).

@@ -36,7 +36,7 @@ from .passes import NAMES as PASS_NAMES
 from .passes import PLAINER
 from .problem import Aborted, Answer, Candidate, DoesNotFailError, Problem, Verdict
 from .results import BEST_FILE, Results
-from .search.edits import accept
+from .search.edits import exhaust
 from .search.outputs import drop_outputs
 from .search.tiers import TIERS
 from .steering import Steering
@@ -45,8 +45,6 @@ SANITY = 2
 """Runs of the original before anything else."""
 UNDISTURBED = ("crash", "accuracy", "nan", "metadata")
 """Kinds of failure that do not depend on what else the machine does."""
-ROUNDS = 7
-"""How often one pass may propose."""
 RESTARTS = 2
 """How often the search begins anew because the saved case did not fail every time."""
 
@@ -291,7 +289,7 @@ class Session:
             try:
                 engine.distrust()
             except FlakyError:
-                state = engine.best or state
+                state = engine.unedited() or state
             left -= 1
 
     def _steps(self) -> list[tuple[str, Step]]:
@@ -350,24 +348,17 @@ class Session:
             state = self._case(engine)
             if name not in self.left:
                 return state
-            tried: set[str] = set()
-            for _ in range(ROUNDS):
-                try:
-                    rounds = self.subject.propose(name, state)
-                except EnvironmentLackError as error:
-                    self.notes.append(f"{name} were left as they are: {error}")
-                    break
-                fresh = [[edit for edit in edits if edit not in tried] for edits in rounds]
-                edits = next((edits for edits in fresh if edits), None)
-                if edits is None:
-                    break
-                tried |= set(edits)
-                state = accept(engine, state, edits)
-                if name in PLAINER and engine.fails(state):
-                    engine.take(state)
-            return state
+            return exhaust(engine, state, lambda case: self._proposed(name, case), plainer=name in PLAINER)
 
         return step
+
+    def _proposed(self, name: str, state: Candidate) -> list[list[str]]:
+        """What a pass proposes; nothing, and a note, where it cannot be asked."""
+        try:
+            return self.subject.propose(name, state)
+        except EnvironmentLackError as error:
+            self.notes.append(f"{name} were left as they are: {error}")
+            return []
 
     def _needs(self, engine: Engine, state: Candidate) -> Candidate:
         """Asks what each part of a small case is needed for; the case stays as it is."""

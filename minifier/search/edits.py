@@ -1,8 +1,12 @@
-"""F. Other axes: edits of a small case, all at once, then binary search for the exceptions."""
+"""F. Other axes: edits of a small case, all at once, then binary search for the exceptions; a pass is asked until it has no more.
+
+>>> exhaust(engine, state, propose)
+Candidate(...)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +14,9 @@ from ..problem import Candidate
 
 if TYPE_CHECKING:
     from ..engine import Engine
+
+ROUNDS = 7
+"""How often one pass may propose."""
 
 
 def accept(engine: Engine, state: Candidate, edits: Sequence[str]) -> Candidate:
@@ -23,3 +30,22 @@ def accept(engine: Engine, state: Candidate, edits: Sequence[str]) -> Candidate:
         return state
     middle = len(edits) // 2
     return accept(engine, accept(engine, state, edits[:middle]), edits[middle:])
+
+
+def exhaust(
+    engine: Engine, state: Candidate, propose: Callable[[Candidate], list[list[str]]], *, plainer: bool = False
+) -> Candidate:
+    """The case after all that one pass proposes, in rounds; no edit is tried twice. `plainer`: what it leaves is taken for the
+    best case though it may be larger.
+    """
+    tried: set[str] = set()
+    for _ in range(ROUNDS):
+        fresh = [[edit for edit in edits if edit not in tried] for edits in propose(state)]
+        edits = next((edits for edits in fresh if edits), None)
+        if edits is None:
+            break
+        tried |= set(edits)
+        state = accept(engine, state, edits)
+        if plainer and engine.fails(state):
+            engine.take(state)
+    return state
