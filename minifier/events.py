@@ -44,6 +44,7 @@ WORDS = {
     "symbols": "symbolic sizes made numbers",
     "bodies": "smaller graphs inside higher-order operators",
     "operands": "what nobody reads of higher-order operators",
+    "ranks": "fewer dimensions",
     "dtypes": "plainer dtypes",
     "operators": "simpler operators and numbers",
     "program": "entering through torch.compile, as a plain program",

@@ -217,6 +217,8 @@ def edit_words(edit: str) -> str:
             return f"autocast to {new} in place of {old}"
         case ["switches", "state", name]:
             return f"{name} at its default"
+        case ["ranks", most]:
+            return f"inputs of at most {most} dimensions"
         case ["operands", node, *_]:
             return f"{node} without what nobody reads"
         case ["dims", old, new]:
