@@ -181,6 +181,15 @@ class Engine:
         answer = self._answers.get(candidate)
         return answer is not None and answer.verdict.accepted
 
+    def unedited(self) -> Candidate | None:
+        """The smallest failing case that has no edits but those of switches; else the best case.
+
+        From there a search begins anew: an edit may not apply to fewer atoms, which would then seem to be needed.
+        """
+        known = [one for one in self.bests if one is not None and self.fails(one)]
+        plain = [one for one in known if all(edit.startswith("switches ") for edit in one.edits)]
+        return plain[-1] if plain else self.best
+
     def answer(self, candidate: Candidate) -> Answer | None:
         """What was answered to this candidate, if it was asked."""
         return self._answers.get(candidate)
@@ -200,7 +209,7 @@ class Engine:
                     self._round(steps, state, start)
                     break
                 except FlakyError:
-                    state = self.best or start
+                    state = self.unedited() or start
                 except Restarted as again:
                     self.restart(again.number)
                     state = self.best or start

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from graphdbg.minifier.problem import DoesNotFailError
+from graphdbg.minifier.problem import Answer, Candidate, DoesNotFailError, Verdict
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -103,6 +104,38 @@ def test_a_failure_that_shows_six_times_in_ten_is_reduced_to_its_core(tmp_path: 
         queries += result.queries
     print(f"{needed}: {right} of {len(SEEDS)}, {queries / len(SEEDS):.0f} queries")
     assert right >= 19
+
+
+class Unlucky(Abstract):
+    """A case of several atoms can be edited, and the edit applies to no single atom. The single atom that fails passes in the
+    first round of the search, and the saved case once.
+    """
+
+    unlucky = True
+
+    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
+        return [], ["inputs"]
+
+    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
+        return [["inputs one other"]] if name == "inputs" and len(candidate.keep) > 1 and not candidate.edits else []
+
+    def test(self, candidate: Candidate) -> Answer:
+        if len(candidate.keep) == 1 and candidate.edits:
+            return Answer(Verdict.INVALID, detail="there is no such input")
+        answer = super().test(candidate)
+        return replace(answer, verdict=Verdict.PASS) if len(candidate.keep) == 1 and self.unlucky else answer
+
+    def saved(self, path: Path) -> Answer:
+        answer, unlucky = super().saved(path), self.unlucky
+        self.unlucky = False
+        return replace(answer, verdict=Verdict.PASS) if unlucky else answer
+
+
+def test_an_edit_does_not_keep_atoms_that_a_flaky_failure_left(tmp_path: Path) -> None:
+    result = run(Unlucky(transformer(200), needs([117])), tmp_path / "out")
+    assert any("flaky" in note for note in result.notes)
+    assert '\\"inputs one other\\"' in (tmp_path / "out" / "journal.jsonl").read_text()
+    assert core(result) == {117}
 
 
 def test_a_failure_that_is_not_monotone_is_not_taken_for_a_flaky_one(tmp_path: Path) -> None:
