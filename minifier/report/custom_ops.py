@@ -58,7 +58,7 @@ def registered(record: GraphRecord) -> Registered | None:
         )
     if made_up:
         blocks += [HELPER.strip(), *made_up]
-    return Registered("\n\n\n".join(dict.fromkeys(blocks)), tuple(sorted(imports)), tuple(told), bool(made_up))
+    return Registered("\n\n\n".join(dict.fromkeys(blocks)), _merged(imports), tuple(told), bool(made_up))
 
 
 def refuse_others(record: GraphRecord) -> None:
@@ -73,6 +73,16 @@ def refuse_others(record: GraphRecord) -> None:
                 except EnvironmentLackError:
                     if not _custom(target):
                         raise
+
+
+def _merged(imports: set[str]) -> tuple[str, ...]:
+    """The statements in order, one for all that comes from the same module."""
+    plain = [one for one in imports if not one.startswith("from ")]
+    names: dict[str, list[str]] = {}
+    for one in sorted(imports - set(plain)):
+        module, _, name = one.removeprefix("from ").partition(" import ")
+        names.setdefault(module, []).append(name)
+    return tuple(sorted([*plain, *(f"from {module} import {', '.join(found)}" for module, found in names.items())]))
 
 
 def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:

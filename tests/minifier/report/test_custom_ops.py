@@ -26,6 +26,7 @@ NEVER = Signature("crash", "compile", "NeverError", "never", raw="never")
 MODULE = """
 import math
 import os.path
+from math import sqrt, prod
 import torch
 import msgspec
 from torch import Tensor
@@ -66,7 +67,7 @@ def register_lowering(ops):
 
 @register_lowering([torch.ops.report_tests.double, torch.ops.report_tests.lowered.default])
 def _(x):
-    return x
+    return prod(x) + sqrt(x)
 
 
 @register_lowering(torch.ops.report_tests.foreign)
@@ -113,6 +114,9 @@ def test_its_lowering_is_taken_along(ops: ModuleType) -> None:
         '@torch.library.custom_op("report_tests::lowered", mutates_args=())', "def register_lowering(ops):",
         "@register_lowering([torch.ops.report_tests.double, torch.ops.report_tests.lowered.default])",
     ]  # fmt: skip
+    whole = registered(using("report_tests.lowered.default"))
+    assert whole is not None
+    assert whole.imports == ("from math import prod, sqrt", "from torch import Tensor")
 
 
 def test_what_needs_another_package_is_stood_in_for(ops: ModuleType) -> None:
