@@ -223,6 +223,8 @@ def edit_words(edit: str) -> str:
             return f"{node} without what nobody reads"
         case ["dims", old, new]:
             return f"sizes of {old} made {new}"
+        case ["dims", old, new, _]:
+            return f"sizes of {old} made {new}, those of windows too"
         case ["values", number, kind]:
             return f"input {number} filled with {kind}"
         case ["strides", number]:

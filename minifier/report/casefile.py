@@ -17,15 +17,18 @@ import msgspec
 from ...dumps.errors import UnreadableError
 from ...dumps.reading import read_bytes
 from ...toolkit.signature import Signature
+from ..flaky import Rate
 
 NAME = "case.json"
 
 
 class Original(msgspec.Struct):
-    """The graph that a case was reduced from."""
+    """The graph that a case was reduced from, and how many of how many runs of it failed (0 of 0: not told)."""
 
     nodes: int
     input_bytes: int = 0
+    failing: int = 0
+    runs: int = 0
 
 
 class CaseFile(msgspec.Struct, kw_only=True):
@@ -46,6 +49,14 @@ class CaseFile(msgspec.Struct, kw_only=True):
     neighbour: dict[str, str] = {}
     verified: tuple[int, int] = (0, 0)
     spec: dict[str, Any] = {}
+
+    @property
+    def rate(self) -> Rate | None:
+        """How often it fails by all runs that are known; None where none is."""
+        failing, runs = self.verified
+        if self.original is not None:
+            failing, runs = failing + self.original.failing, runs + self.original.runs
+        return Rate(failing, runs) if failing else None
 
     @property
     def recorded_at(self) -> str:
