@@ -43,13 +43,13 @@ def pass_of(name: str) -> ModuleType:
     return import_module(f".{name}", __name__) if name in EXPLAINING else _passes()[name]
 
 
-NAMES = ("symbols", "bodies", "operands", "dims", "values", "strides", "dtypes", "operators", "inputs", "switches", "program",
-         "names")  # fmt: skip
+NAMES = ("symbols", "bodies", "operands", "dims", "values", "strides", "ranks", "dtypes", "operators", "inputs", "switches",
+         "program", "names")  # fmt: skip
 """The passes in the order in which they run; each is the module of that name."""
 
 EXPLAINING = ("probes",)
 """Modules whose edits are asked about the finished case and never kept; no passes of the search."""
-EAGER = frozenset({"bodies", "operands", "dtypes", "operators", "program", *EXPLAINING})
+EAGER = frozenset({"bodies", "operands", "ranks", "dtypes", "operators", "program", *EXPLAINING})
 """Passes that run the case to see what they may propose, so of no use where that kills the process."""
 NEUTRAL = frozenset({"names"})
 """Passes whose edits change nothing that a failure may depend on, as far as anybody knows."""

@@ -217,7 +217,8 @@ def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModu
     calls = [one for _, one in beside] or [node]
     graphs = [_graph(owner, one.args[at]) for one in calls for at in shape.graphs]
     own = {id(graph): graph for graph in graphs if graph is not None}
-    used = [one for one in owner.graph.nodes if one not in calls for read in one.all_input_nodes if id(_graph(owner, read)) in own]
+    others = [one for one in owner.graph.nodes if one not in calls]
+    used = any(id(_graph(owner, read)) in own for one in others for read in one.all_input_nodes)
     twice = None in graphs or used or any(home is not owner for home, _ in beside) or (not beside and len(own) < len(graphs))
     if twice or any(isinstance(value, fx.Node) for one in calls for value in one.kwargs.values()):
         return None

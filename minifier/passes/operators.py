@@ -25,9 +25,9 @@ from .forms import forms
 
 MOST_NODES = 10
 """Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
-NUMBERS = (1, 2)
-"""What numbers in arguments become, plainest first; these stay as they are."""
-_PLAIN = (-1, 0, *NUMBERS)
+NUMBERS = (1, 2, 0)
+"""What numbers in arguments become, plainest first (nothing is left of much that is done with 0); these stay as they are."""
+_PLAIN = (-1, *NUMBERS)
 
 _KINDS: list[tuple[str, str, tuple[int, ...], str]] = [
     ("neg", "one tensor, each element by itself, or as if", (0,), """
@@ -135,7 +135,10 @@ def _optional(node: fx.Node) -> Iterator[str]:
     """Names of arguments that are given, but need not be."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        yield from (name for name in node.kwargs if node.op in ("call_function", "call_method"))
+        if node.op in ("call_function", "call_method") and node.target is not operator.getitem:
+            yield from node.kwargs
+            if len(node.args) > 1 and not node.kwargs and not isinstance(node.args[-1], fx.Node):
+                yield str(len(node.args) - 1)
         return
     for argument, value in _given(node):
         nullable = argument.has_default_value() or str(argument.type).startswith("Optional")
@@ -157,6 +160,9 @@ def _given(node: fx.Node) -> Iterator[tuple[Any, Any]]:
 def _without(node: fx.Node, name: str) -> None:
     if name in node.kwargs:
         node.kwargs = {key: value for key, value in node.kwargs.items() if key != name}
+        return
+    if name.isdecimal():
+        node.args = node.args[: int(name)]
         return
     place, argument = _declared(node, name)
     args = list(node.args)

@@ -60,14 +60,23 @@ def test_optional_arguments_go() -> None:
     assert "approximate" not in result.gm.code
 
 
-def test_numbers_become_one_or_two() -> None:
+def test_arguments_at_the_end_go_where_nothing_says_what_they_are() -> None:
+    gm = torch.fx.symbolic_trace(lambda x, w: torch.conv2d(x, w, None, (1, 1)).sum(1))
+    given = Case(gm, [torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3)], ReplaySpec("dynamo"))
+    assert operators.propose(given) == [["operators conv2d default 3"]], "without its dimension it is another sum"
+    result = applied(given, ["operators conv2d default 3"])
+    assert operators.propose(result) == [["operators conv2d default 2"]]
+    assert "conv2d(x, w);" in applied(result, ["operators conv2d default 2"]).gm.code
+
+
+def test_numbers_become_one_two_or_nothing() -> None:
     given = case(lambda x: torch.clamp(x * 0.37, -3, 7) + 2, torch.randn(4))
     rounds = operators.propose(given)
-    assert rounds[-2:] == [
-        ["operators mul other 1.0", "operators clamp min 1", "operators clamp max 1"],
-        ["operators mul other 2.0", "operators clamp min 2", "operators clamp max 2"],
+    assert rounds[-3:] == [
+        [f"operators mul other {number}.0", f"operators clamp min {number}", f"operators clamp max {number}"]
+        for number in (1, 2, 0)
     ]
-    result = applied(given, rounds[-2])
+    result = applied(given, rounds[-3])
     assert "mul.Tensor(x_1, 1.0)" in result.gm.code
     assert [edits for edits in operators.propose(result) if edits[0].split()[2] not in ("to", "default")] == []
 

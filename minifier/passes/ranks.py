@@ -1,0 +1,66 @@
+# pyright: basic
+"""Ranks: inputs lose dimensions of size 1 at their front, all inputs at once, so that a case of one number is `torch.ones(1)`.
+
+Comes behind `dims`, which leaves ones. A vector stays a vector. What eager refuses, or what then has other numbers of elements,
+is not proposed, nor anything where sizes are symbols.
+
+>>> propose(case)
+[['ranks 1'], ['ranks 2']]
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from ...toolkit.copying import clone_inputs
+from . import Case
+from .forms import forms
+from .symbolic import renewed
+
+MOST = 3
+"""The highest rank that is tried."""
+
+
+def propose(case: Case) -> list[list[str]]:
+    """To vectors, then to the ranks above, as far as eager takes it."""
+    ranks = [rank for rank in range(1, MOST + 1) if any(_lower(value, rank) for value in case.inputs)]
+    if case.spec.dynamic or not ranks or (known := forms(case)) is None:
+        return []
+    return [[f"ranks {rank}"] for rank in ranks if _valid(case, rank, known)]
+
+
+def apply(case: Case, edit: str) -> Case:
+    """The case with inputs of at most so many dimensions, where those that go have size 1."""
+    rank = int(edit.split(" ")[1])
+    inputs = clone_inputs(case.inputs)
+    for place, value in enumerate(inputs):
+        if lost := _lower(value, rank):
+            inputs[place] = value.detach()[(0,) * lost].requires_grad_(value.requires_grad)
+    return renewed(case, case.gm, inputs)
+
+
+def _lower(value: Any, rank: int) -> int:
+    """How many dimensions an input can lose on the way to a rank."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
+        return 0
+    front = next((dim for dim, size in enumerate(value.shape) if size != 1), value.dim())
+    return max(0, min(front, value.dim() - rank))
+
+
+def _valid(case: Case, rank: int, known: dict[str, Any]) -> bool:
+    """Whether eager gives as many elements of the same dtypes everywhere."""
+    try:
+        found = forms(apply(case, f"ranks {rank}"))
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return False
+    return found is not None and _amounts(found) == _amounts(known)
+
+
+def _amounts(known: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: [(prod(kind[0]), *kind[2:]) if isinstance(kind, tuple) else kind for kind in kinds]
+        for name, kinds in known.items()
+    }
