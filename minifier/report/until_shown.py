@@ -1,6 +1,6 @@
 """A repro of a flaky failure: the program runs itself in fresh processes until one shows the failure, and says how many that took.
 
-Each run is a process of its own with compile caches off: what was compiled once without the failure would hide it from the next.
+Each run is a process of its own with the caches of graphs off: what was compiled once without the failure would hide it from the next.
 Pure text; must not run anything.
 
 >>> looped(program, Rate(5, 8)).splitlines()[2]                                         # doctest: +SKIP
@@ -15,11 +15,11 @@ from ..flaky import Rate
 from .templates import HOOK
 
 LOOP = """
-RUNS = @RUNS@  # fresh processes that are tried, without compile caches
+RUNS = @RUNS@  # fresh processes that are tried
 if not sys.argv[1:]:
-    codes, plain = [], {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    codes, without = [], {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
     while 1 not in codes and len(codes) < RUNS:
-        codes.append(subprocess.run([sys.executable, __file__, "once"], env=plain, check=False).returncode)
+        codes.append(subprocess.run([sys.executable, __file__, "once"], env=os.environ | without).returncode)
     print(f"{'BUG: shown' if 1 in codes else 'not shown'} by run {len(codes)} of {RUNS}")
     sys.exit(1 if 1 in codes else max(codes))
 """

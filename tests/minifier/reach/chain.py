@@ -5,7 +5,8 @@ The commands are those that a user types, each in a process of its own: `dump`, 
 A case is a file of `kinds/`: KIND, HOST (a model of `hosts`), MODE (no_grad, plain, grad), `f` (from the hidden state, and
 what `given()` adds to the model's inputs, to the next state and what is returned beside), SAYS (the failure's text), CORE
 (what must be left), MOST (operations that may be left), and perhaps OPS (the module `own_ops` of the user's), FLAGS of
-minify, DTYPE, DYNAMIC and `calls()`, MORE_THAN_8 (why the failure needs larger sizes), SYMBOLS (those that it needs).
+minify, DTYPE, DYNAMIC and `calls()`, MORE_THAN_8 (why the failure needs larger sizes), SYMBOLS (how many it needs)
+and MARKS (the dimensions that the repro marks).
 
 >>> row = follow("nan", Path("work"))
 >>> row.before >= 300, row.shown
@@ -33,7 +34,7 @@ from graphdbg.minifier.report.verify import run_command, toolchain_seed
 
 HERE = Path(__file__).parent
 KINDS = {path.stem: path for path in sorted((HERE / "kinds").glob("*.py"))}
-RECORD_S, MINIFY_S, REPRO_S = 400.0, 1800.0, 300.0
+RECORD_S, MINIFY_S, REPRO_S = 400.0, 1800.0, 900.0
 LONGEST, SMALL, LARGEST = 60, 5, 8
 """Lines of a repro of up to SMALL operations; the largest size where the failure needs no larger one."""
 
@@ -85,6 +86,8 @@ class Row:
     left: list[str] = field(default_factory=list[str])
     largest: int = 0
     symbols: list[str] = field(default_factory=list[str])
+    marks: list[str] = field(default_factory=list[str])
+    """The repro's `mark_dynamic`, as input and dimensions; what else makes sizes dynamic."""
     signature: str = ""
     core: bool = False
     same: bool = False
@@ -112,7 +115,8 @@ class Row:
             "ruff complains": self.clean,
             "it imports more than torch": self.alone,
             f"shown {self.shown} of 3": self.shown == 3,
-            f"symbols: {self.symbols}": bool(self.symbols) <= bool(bug.get("DYNAMIC")),
+            f"symbols: {self.symbols}": len(self.symbols) == bug.get("SYMBOLS", 0),
+            f"marked: {self.marks}": self.marks == bug.get("MARKS", []),
         }
         return found + [what for what, right in asked.items() if not right]
 
@@ -218,6 +222,7 @@ def _repro(row: Row, bug: dict[str, Any], work: Path) -> None:
         raise Trouble(f"no repro: {(work / 'minify.err').read_text()[-400:]}")
     text = written.read_text()
     row.lines = len(text.splitlines())
+    row.marks = re.findall(r"mark_dynamic\((.+)\)", text) + re.findall("dynamic=True", text)
     row.files = sorted(path.name for path in (work / "out").glob("repro.*"))
     ruff = subprocess.run([sys.executable, "-m", *RUFF, str(written)], capture_output=True, text=True, check=False)
     row.clean = ruff.returncode == 0
