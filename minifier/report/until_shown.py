@@ -1,6 +1,6 @@
-"""A repro of a flaky failure: the program runs itself in fresh processes until one shows the failure, and says how many that took.
+"""A repro of a flaky failure: the program runs itself in fresh processes until one shows it, and says how many that took.
 
-Each run is a process of its own with the caches of graphs off: what was compiled once without the failure would hide it from the next.
+Each run is a process of its own with the caches of graphs off: what compiled once without the failure would hide it from the next.
 Pure text; must not run anything.
 
 >>> looped(program, Rate(5, 8)).splitlines()[2]                                         # doctest: +SKIP
@@ -39,7 +39,8 @@ def looped(text: str, rate: Rate | None) -> str:
 
 def sentence(rate: Rate) -> str:
     """How flaky it is and what the program does about it."""
-    return f"Flaky: {rate} runs failed where it was found. This program makes fresh ones until one does, {rate.repeats()} at most."
+    most = rate.repeats()
+    return f"Flaky: {rate} runs failed where it was found. This program makes fresh ones until one does, {most} at most."
 
 
 def _with_import(text: str, module: str) -> str:
