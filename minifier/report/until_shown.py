@@ -1,6 +1,6 @@
 """A repro of a flaky failure: the program runs itself in fresh processes until one shows it, and says how many that took.
 
-Each run is a process of its own with the caches of graphs off: what compiled once without the failure would hide it from the next.
+Each run is a process of its own with the caches of graphs off: what compiled once without it would hide it from the next.
 Pure text; must not run anything.
 
 >>> looped(program, Rate(5, 8)).splitlines()[2]                                         # doctest: +SKIP
