@@ -113,6 +113,8 @@ def _compute(gm: fx.GraphModule, path: str) -> list[fx.Node]:
 def _arguments(gm: fx.GraphModule, path: str, name: str) -> list[str]:
     """What may take the place of a node; nothing for one that is gone."""
     body: Any = attribute(gm, path)
+    if not isinstance(body, fx.GraphModule):  # it went with the operator that it is inside of
+        return []
     node = next((node for node in body.graph.nodes if node.name == name), None)
     if node is None or node.target is operator.getitem:  # an item is not its list
         return []

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.atoms import Atoms
+from graphdbg.toolkit.atoms import Atoms, output_nodes
 from graphdbg.toolkit.copying import clone_inputs
 from graphdbg.toolkit.eager_values import record_values
 from graphdbg.toolkit.spill import load_values, save_values
@@ -223,6 +223,22 @@ def test_multi_output_op_and_its_items_are_one_atom() -> None:
     gm, inputs = pure()
     atoms = Atoms.of(gm, record_values(gm, inputs))
     assert any(set(nodes) >= {"std_mean", "getitem", "getitem_1"} or len(nodes) >= 3 for nodes in atoms.nodes)
+
+
+def test_a_vmap_or_grad_that_dynamo_traced_into_is_one_atom() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        rows = torch.vmap(lambda row: (w @ row).sin())(x.cos())
+        return torch.func.grad(lambda z: (z.sin() * z).sum())(rows) + 1
+
+    gm, inputs = dynamo_graph(f, torch.randn(5, 4), torch.randn(3, 4))
+    values = record_values(gm, inputs)
+    atoms = Atoms.of(gm, values)
+    regions = [atom for atom, nodes in enumerate(atoms.nodes) if len(nodes) > 1]
+    assert len(regions) == 2
+    for keep in ({regions[0]}, {regions[1]}, set(regions)):
+        module, given = build(gm, atoms, values, keep)
+        for node, value in zip(output_nodes(module.graph), module(*given), strict=True):
+            torch.testing.assert_close(value.detach(), values.tree(node.name).load().detach())
 
 
 def test_a_value_is_recorded_as_each_reader_saw_it() -> None:

@@ -72,6 +72,16 @@ def test_each_branch_keeps_one_node() -> None:
     assert len(calls(given, "cond_true_0")) == 4, "the case itself is left alone"
 
 
+def test_no_body_is_left_with_a_view_of_its_input_or_a_list_for_its_item() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() < 9, lambda x: x.t().exp(), lambda x: x.sin(), (x,))
+
+    given = captured(lambda x: torch.cond(x.sum() > 0, lambda x: x.t().exp(), inner, (x,)), torch.ones(1, 1))
+    edits = [edit for edits in inside.propose(given) for edit in edits if edit != "bodies inline"]
+    assert edits
+    assert not any(edit.split()[2].startswith(("exp", "getitem")) for edit in edits)
+
+
 def test_a_loop_that_would_not_end_is_not_proposed() -> None:
     given = captured(looped, torch.ones(3))
     assert not any(edit.split()[2].startswith("add") for edit in inside.propose(given)[0])
