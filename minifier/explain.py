@@ -23,7 +23,7 @@ MOST = 6
 SAMPLES = 4
 """Cuts of a larger case that are tried."""
 TELLING = (
-    "probes size", "dims", "probes constant", "symbols", "probes operator", "operators", "dtypes", "probes transposed", "strides",
+    "probes size", "dims", "probes constant", "symbols", "probes operator", "operators", "probes transposed", "strides", "dtypes",
     "values", "probes fill", "probes cut", "switches",
 )
 """Changes, from the one that tells most about a failure that it ends: a size one larger, to a setting at its default."""
@@ -103,7 +103,7 @@ def _plain(engine: Engine, case: Candidate) -> Answer | None:
 
 
 def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
-    """The passing case with the fewest changes to `case`, at most NEAR: the most telling (TELLING), then the last among equals.
+    """The passing case with the fewest changes to `case`, at most NEAR: the most telling (TELLING), then what was asked last.
 
     Where there is none, the one nearest to the same atoms before their shapes, values and outputs were changed.
     """
@@ -112,15 +112,17 @@ def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
 
 
 def _nearest(engine: Engine, case: Candidate, *, plain: bool = False) -> Neighbour | None:
-    best: tuple[tuple[int, int], Neighbour] | None = None
-    for candidate, answer in engine.answered():
+    best: tuple[tuple[int, int, int], Neighbour] | None = None
+    for number, (candidate, answer) in enumerate(engine.answered()):
         if answer.verdict is not Verdict.PASS or candidate.bypass != case.bypass:
             continue
         changed = tuple(sorted(candidate.keep ^ case.keep))
         edits = (*_beyond(candidate.edits, case.edits), *_beyond(case.edits, candidate.edits))
         distance = len(changed) + len(edits)
-        order = distance, max((_place(edit) for edit in edits), default=TELLING.index("probes cut"))
-        if 0 < distance <= NEAR and (best is None or order <= best[0]):
+        probe = any(edit.startswith("probes ") for edit in edits)  # of those the most telling was asked first
+        place = max((_place(edit) for edit in edits), default=TELLING.index("probes cut"))
+        order = distance, place, number if probe else -number
+        if 0 < distance <= NEAR and (best is None or order < best[0]):
             best = order, Neighbour(candidate, answer, changed, edits, plain)
     return best and best[1]
 

@@ -29,6 +29,10 @@ MOST_FLAKY = 8
 """The same where each that passes is asked several times."""
 MOST_SLOW = {"hang": 4, "slow": 8, "memory": 8, "command": 8}
 """The same for kinds of failure whose every query may take long."""
+TIED = "tied to the rest: eager refuses a change of it alone"
+NOTHING_LIKE_IT = "nothing at hand has the same form and could take its place"
+MOST_TOLD = 100
+"""Characters of another failure's text in a sentence."""
 NOT_RUN = "not asked: it fails before anything is run"
 OTHER_REFERENCE = "another dtype is compared with another tolerance, so that a pass says nothing"
 KINDS = ("setting", "dim", "dtype", "values", "strides", "constant", "node")
@@ -158,12 +162,13 @@ class Needs:
         if Verdict.SAME.value in found:
             return REPLACEABLE, ""
         if Verdict.PASS.value in found:
-            confounded = probe.what == "dtype" and self.kind in ("accuracy", "nan")
+            inexact = probe.value.startswith(("float", "bfloat", "complex"))
+            confounded = probe.what == "dtype" and inexact and self.kind in ("accuracy", "nan")
             return (UNKNOWN, OTHER_REFERENCE) if confounded else (NEEDED, "")
         if tried:
             return UNKNOWN, "nothing in its place could be compared"
         if tied:
-            return UNKNOWN, "tied: eager refuses to have it alone changed"
+            return UNKNOWN, NOTHING_LIKE_IT if probe.what == "node" else TIED
         return UNKNOWN, NOT_RUN if self._pointless(probe) else self.left_out or "not asked"
 
 
@@ -226,10 +231,15 @@ def facts(row: Mapping[str, Any]) -> str:
     """What was tried in the place of a part, in words: "9, 16: fails the same way; 4: passes"."""
     told: dict[str, list[str]] = {}
     for one in row["tried"]:
-        text = WORDS.get(one["verdict"], "") + (f" ({one['signature']})" if one["signature"] else "")
+        text = WORDS.get(one["verdict"], "") + (f" ({_short(one['signature'])})" if one["signature"] else "")
         told.setdefault(text, []).append(str(one["value"]))
     said = "; ".join(f"{', '.join(values)}: {text}" for text, values in told.items())
     return "; ".join(part for part in (said, row.get("why", "")) if part)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_TOLD else f"{line[: MOST_TOLD - 1]}…"
 
 
 def part_words(row: Mapping[str, Any]) -> str:

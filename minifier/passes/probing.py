@@ -22,7 +22,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...toolkit.atoms import COMPUTE
-from ...toolkit.carried import fake_of, target_name
+from ...toolkit.carried import fake_of, is_symbolic, target_name
 from ...toolkit.copying import clone_inputs
 from ...toolkit.values import shares_memory
 from . import PASSES, Case, dtypes, names, operators, strides, switches, symbols
@@ -41,7 +41,9 @@ OTHER_DTYPES = {
 MOST_COMPARED = 100_000
 """Elements."""
 UNARY, BINARY = ("neg", "sigmoid", "abs"), ("add", "sub", "mul")
-LIKE = {"sum": "amax", "mean": "sum", "amax": "sum", "amin": "sum", "prod": "sum", "eq": "lt", "lt": "eq", "cumsum": "cumprod"}
+FOLDED = (-1, 0, 1, 2)
+"""Numbers that compilers calculate with before they compile: that a case passes with one of them tells least."""
+LIKE = {"sum": "amax", "mean": "sum", "amax": "amin", "amin": "amax", "prod": "sum", "eq": "lt", "lt": "eq", "cumsum": "cumprod"}
 """An operator that takes the same arguments."""
 
 Apply = Callable[[Case, str], Case]
@@ -98,7 +100,10 @@ class _Asking:
         self.case, self.apply = case, apply
         self.runs = True
         self.runs = self.takes("")
-        self.nodes_ = [node for node in case.gm.graph.nodes if node.op in COMPUTE and node.target is not operator.getitem]
+        self.nodes_ = [
+            node for node in case.gm.graph.nodes
+            if node.op in COMPUTE and node.target is not operator.getitem and not is_symbolic(fake_of(node))
+        ]  # fmt: skip
         places = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
         self.inputs = [
             (position, node.name, value) for position, (node, value) in enumerate(zip(places, case.inputs, strict=True))
@@ -227,10 +232,10 @@ class _Asking:
                 if type(value) is bool:
                     others: list[Any] = [not value]
                 elif type(value) is int:
-                    others = [value + 1, value - 1]
+                    others = sorted((value + step for step in (1, -1, 2, 3)), key=FOLDED.__contains__)
                 else:
                     others = [1.5 * value or 1.5, -value or 0.5]
-                tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])
+                tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])[:2]
                 asked = alone and type(value) is not bool and value not in operators._PLAIN
                 plain = [type(value)(one) for one in operators.NUMBERS if asked]
                 known = [(f"operators {node.name} {name} {one}", str(one)) for one in plain]

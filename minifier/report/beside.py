@@ -65,10 +65,11 @@ def _made(saved: SavedGraph, slot: Slot) -> str:
     read = saved.tensors.get if saved.tensors_dir.is_dir() else None
     hints = {symbol.name: symbol.hint for symbol in saved.record.symbols if symbol.hint is not None}
     try:
-        source = source_of([slot], "literal" if small else "seeded", read, hints)
+        text = " ".join(source_of([slot], "literal" if small else "seeded", read, hints).expressions)
+        if "stored[" in text:  # a file beside a program says nothing here
+            text = " ".join(source_of([slot], "seeded", read, hints).expressions)
     except GraphdbgError:
         return f"... ({slot.value})"[:_LONGEST]
-    text = " ".join(source.expressions)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
