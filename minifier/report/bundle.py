@@ -239,6 +239,8 @@ def _reader(saved: SavedGraph) -> Callable[[str], memoryview] | None:
 def _made(nodes: int, before: int | None) -> str:
     if before is None:
         return f"Written by graphdbg {__version__} from a recorded graph of {nodes} nodes, not minimised."
+    if before == nodes:
+        return f"Written by graphdbg {__version__}, which found no smaller graph than these {nodes} nodes."
     return f"Reduced by graphdbg {__version__} from {before} to {nodes} nodes."
 
 

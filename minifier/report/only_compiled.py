@@ -30,7 +30,7 @@ with FakeTensorMode(allow_non_fake_inputs=True):
 
 COMPILED_INNER = """
 def compiled(*inputs):
-    gm = make_fx(graph, tracing_mode="@TRACING@")(*inputs)
+    gm = make_fx(@FUNCTION@, tracing_mode="@TRACING@")(*inputs)
     compile_fx_inner(gm, [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]@KWARGS@)
     print("gone: it compiles; it is not run")
     sys.exit(0)

@@ -159,7 +159,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
     text, wide = program.source, ""
     if against_float64(case.failure) and has_float_dtype(record):
         text, wide = widened(program)
-    compiled, inner = _compiled(case, entry, sizing)
+    compiled, inner = _compiled(case, entry, sizing, more=bool(wide))
     checked = checks(case, compiled, inner=entry != "torch.compile", wide=wide)
     functions = [text, inputs, inner, *checked.functions]
     before = [*settings, *random_lines(case), *ambient_lines(case), *group_lines(record)[0]]
@@ -184,7 +184,7 @@ def _docstring(case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], si
     shown = _plain(case.telling or failure.kind, 160)
     where = "" if entry == "torch.compile" else f" (by {entry})"
     lines = [
-        f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {record.stage}, rung {case.rung}{where}.",
+        f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {case.recorded_at or record.stage}, rung {case.rung}{where}.",
         "",
         *_sizes_told(case, sizing),
         f"Shows: {_plain(failure.error, 80) + ': ' if failure.error else ''}{shown}",
@@ -289,12 +289,17 @@ def _inputs(case: Case, source: Source, names: Sequence[str], marks: Sequence[st
     return "\n".join([*lines, *(f"    {mark}" for mark in marks), *(["    return inputs"] if marks else [])]), sidecar
 
 
-def _compiled(case: Case, entry: Entry, sizing: Sizing | None) -> tuple[str, str]:
-    """The compiled function as an expression, and the function that it names, if it does."""
+def _compiled(case: Case, entry: Entry, sizing: Sizing | None, *, more: bool = False) -> tuple[str, str]:
+    """The compiled function as an expression, and the function that it names, if it does. `more`: the graph has parameters with
+    defaults, which make_fx takes for inputs.
+    """
     if entry != "torch.compile":
         tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
         text = (only_compiled if case.only_compiled else templates).COMPILED_INNER
-        return "compiled", filled(text, TRACING=tracing, KWARGS=inner_kwargs(case.record.compile_kwargs))
+        return "compiled", filled(
+            text, TRACING=tracing, KWARGS=inner_kwargs(case.record.compile_kwargs),
+            FUNCTION="lambda *given: graph(*given)" if more else "graph",
+        )  # fmt: skip
     backend = BACKENDS.get(case.rung)
     if backend is None:
         raise CannotExpressError(

@@ -119,7 +119,7 @@ print("gone: it ends")
 
 COMPILED_INNER = '''
 def compiled(*inputs):
-    gm = make_fx(graph, tracing_mode="@TRACING@")(*inputs)
+    gm = make_fx(@FUNCTION@, tracing_mode="@TRACING@")(*inputs)
     fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
     return compile_fx_inner(gm, fakes@KWARGS@)(list(inputs))
 '''

@@ -111,8 +111,8 @@ def with_values(case: Case) -> Case:
     names = [one for one in case.record.graph.nodes if isinstance(one.value, TensorValue) and one.name in ("x", "w")]
     inputs: dict[str, InputRecord] = {}
     for at, one in enumerate(names[:2]):
-        value = tensor(16, 8) if at else tensor(4, 8)
-        inputs[one.name] = InputRecord(name=one.name, value=value, stored=stored(store, bytes(512), value))
+        value = tensor(16, 1) if at else tensor(16, 8)
+        inputs[one.name] = InputRecord(name=one.name, value=value, stored=stored(store, bytes(64 if at else 512), value))
     return case_of(case.record, case.failure, inputs, store)  # type: ignore[arg-type]
 
 
