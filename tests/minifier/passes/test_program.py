@@ -80,6 +80,31 @@ def test_what_would_run_other_code_is_not_proposed() -> None:
     assert program.propose(Case(drawn, [], ReplaySpec("post_grad_inference"))) == []
 
 
+@pytest.mark.slow
+def test_the_same_crash_has_the_same_signature_from_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import V
+
+    sine = lowering.lowerings[torch.ops.aten.sin.default]
+
+    def broken(*args: Any) -> Any:
+        raise AssertionError("no such thing as a sine")
+
+    def broken_backwards(*args: Any) -> Any:
+        return broken() if V.graph.is_backward else sine(*args)
+
+    given = case(lambda x: [torch.sin(x) + 1], torch.randn(2, 3), stage="backward")
+    entered = program.apply(given, program.propose(given)[0][0])
+    found: list[Any] = []
+    for lower in (broken, broken_backwards):
+        monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, lower)
+        found.append([judge(one.gm, one.inputs, one.spec, "inductor", lean="compile").signature for one in (given, entered)])
+    (here, there), (backwards, gone) = found
+    assert here.same_as(there)
+    assert here.same_as(backwards)
+    assert gone is None, "what only a backward shows is not there any more, so the edit is refused"
+
+
 def test_symbols_stay() -> None:
     seen: list[Case] = []
 
