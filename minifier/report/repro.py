@@ -183,8 +183,9 @@ def _docstring(case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], si
     torch = record.versions.get("torch") or package_version("torch") or "of unknown version"
     shown = _plain(case.telling or failure.kind, 160)
     where = "" if entry == "torch.compile" else f" (by {entry})"
+    stage = case.recorded_at or record.stage
     lines = [
-        f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {case.recorded_at or record.stage}, rung {case.rung}{where}.",
+        f"{SENTENCES.get(failure.kind, 'torch.compile fails')}: repro for stage {stage}, rung {case.rung}{where}.",
         "",
         *_sizes_told(case, sizing),
         f"Shows: {_plain(failure.error, 80) + ': ' if failure.error else ''}{shown}",
@@ -266,14 +267,11 @@ def _inputs(case: Case, source: Source, names: Sequence[str], marks: Sequence[st
         spans: dict[str, tuple[int, int]] = {}
         for name, data in source.file.items():
             spans[name], begin = (begin, begin + len(data)), begin + len(data)
-        lines.append('    data = Path(__file__).with_suffix(".safetensors").read_bytes()')
-        if len(spans) == 1:
-            span = "{}:{}".format(*next(iter(spans.values())))
-            lines.append(f'    stored = {{"0": torch.frombuffer(bytearray(data[{span}]), dtype=torch.uint8)}}')
-        else:
-            lines += broken(f"    spans = {spans}".replace("'", '"'))
-            each = "torch.frombuffer(bytearray(data[a:b]), dtype=torch.uint8)"
-            lines.append(f"    stored = {{name: {each} for name, (a, b) in spans.items()}}")
+        lines.append('    data = bytearray(Path(__file__).with_suffix(".safetensors").read_bytes())')
+        items = ", ".join(f'("{name}", {first}, {last})' for name, (first, last) in spans.items())
+        one = "torch.frombuffer(data[a:b], dtype=torch.uint8)"
+        items += "," if len(spans) == 1 else ""
+        lines += broken(f"    stored = {{n: {one} for n, a, b in ({items})}}")
     for statement in source.statements:
         lines += broken(f"    {statement}")
     into = "inputs =" if marks else "return"
