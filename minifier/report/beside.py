@@ -25,16 +25,25 @@ from .program import Program, program_of
 from .values import SMALL_ELEMENTS, Slot, slots_of, source_of
 
 CONTEXT = 3
+STORED = "stored["
+"""In the text of an input whose values would be in a file beside a program."""
 _LONGEST = 160
 
 
 def difference(failing: SavedGraph, passing: SavedGraph, names: tuple[str, str] = ("case (fails)", "passes (passes)")) -> str:
-    """The diff from the one to the other; empty where their texts are the same."""
-    return "\n".join(difflib.unified_diff(lines(failing), lines(passing), *names, n=CONTEXT, lineterm=""))
+    """The diff from the one to the other; empty where their texts are the same.
+
+    Small inputs are written out, unless one of them has no such form: then all are told by how they would be made.
+    """
+    exact = lines(failing, exact=True), lines(passing, exact=True)
+    formed = lines(failing), lines(passing)
+    plain = not any(STORED in line for text in exact for line in text)
+    found = exact if plain or formed[0] == formed[1] else formed
+    return "\n".join(difflib.unified_diff(*found, *names, n=CONTEXT, lineterm=""))
 
 
-def lines(saved: SavedGraph) -> list[str]:
-    """A case as text: settings that are not the usual ones, inputs, the program."""
+def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
+    """A case as text: settings that are not the usual ones, inputs (`exact`: with their values), the program."""
     record = saved.record
     found = [f"# {room}.{name} = {value!r}" for room, values in record.config.items() for name, value in values.items()]
     if record.stage in FULL_STAGES:
@@ -47,27 +56,25 @@ def lines(saved: SavedGraph) -> list[str]:
         text = program.source.splitlines()
     except GraphdbgError:
         program, text = None, (saved.path / "graph.py").read_text(encoding="utf-8").splitlines()
-    return [*found, *dynamic, *_inputs(saved, program), *text]
+    return [*found, *dynamic, *_inputs(saved, program, exact), *text]
 
 
-def _inputs(saved: SavedGraph, program: Program | None) -> list[str]:
+def _inputs(saved: SavedGraph, program: Program | None, exact: bool) -> list[str]:
     """A line per input: how a program would make it; its form where there is no such way."""
     record = saved.record
     if program is None:
         return []
     slots = slots_of(record, saved.inputs_record, program.constants, grad=record.stage in GRAD_STAGES)
     names = [*program.parameters, *program.constants][: len(slots)]
-    return [f"{name} = {_made(saved, slot)}" for name, slot in zip(names, slots, strict=False)]
+    return [f"{name} = {_made(saved, slot, exact)}" for name, slot in zip(names, slots, strict=False)]
 
 
-def _made(saved: SavedGraph, slot: Slot) -> str:
-    small = isinstance(slot.value, TensorValue) and _elements(slot.value.shape) <= SMALL_ELEMENTS
+def _made(saved: SavedGraph, slot: Slot, exact: bool) -> str:
+    small = exact and isinstance(slot.value, TensorValue) and _elements(slot.value.shape) <= SMALL_ELEMENTS
     read = saved.tensors.get if saved.tensors_dir.is_dir() else None
     hints = {symbol.name: symbol.hint for symbol in saved.record.symbols if symbol.hint is not None}
     try:
         text = " ".join(source_of([slot], "literal" if small else "seeded", read, hints).expressions)
-        if "stored[" in text:  # a file beside a program says nothing here
-            text = " ".join(source_of([slot], "seeded", read, hints).expressions)
     except GraphdbgError:
         return f"... ({slot.value})"[:_LONGEST]
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
