@@ -13,118 +13,36 @@ repro of the first result is written and run as in emit_matrix.py (see `emitted`
 from __future__ import annotations
 
 import argparse
+import json
 import re
-import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 from unittest import mock
 
-import torch
 from capture_programs import ROWS, SYMBOLS, Program
-from emitted import WORDS, Cell, graphs, judged, linted, recorded, small
-from planted_target import Target, write
+from emitted import graphs, judged, recorded
+from minify_page import Reduced, commit, page, table
+from planted_target import target_of, write
 
 from graphdbg.dumps.errors import GraphdbgError
-from graphdbg.dumps.schema import GraphBody, NodeRecord, SequenceValue, SymValue, TensorValue, Value
+from graphdbg.dumps.schema import GraphBody, TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.minifier import isolated
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.oracle import PRELOAD
 from graphdbg.minifier.report.bundle import input_bytes, node_count
-from graphdbg.minifier.report.custom_ops import _custom
 from graphdbg.minifier.report.starter import Starter
 from graphdbg.minifier.report.verify import starting, toolchain_seed
 from graphdbg.toolkit.isolation import ForkServer
 
-HERE = Path(__file__).parent
 FIRST, SECOND = ("dynamo",), ("forward", "inference", "compiled_autograd", "api")
 """Of each program one graph of the first stages, and one of the second, as far as it has them."""
-COMMON = ("float32", "int64", "bool", "float64", "int32")
-DRAWS = re.compile(r"rand|bernoulli|dropout|multinomial|normal|seed|exponential", re.IGNORECASE)
-TRIVIAL = ("operator.getitem", "aten.detach.default", "aten.alias.default", "_operator.", "prims.device_put")
-
-
-@dataclass
-class Reduced(Cell):
-    """One graph minified: nodes and bytes of inputs before and after, and what the same with a callable left."""
-
-    planted: str = ""
-    before: int = 0
-    after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    largest: int = 0
-    """The largest size of a dimension that is left."""
-    queries: int = 0
-    called: str = ""
-    """Nodes and bytes that are left with a callable, or why there are none."""
-
-
-def target_of(program: Program, saved: SavedGraph, seed: int) -> Target | None:
-    """Where the fault is planted; None for a graph that computes nothing."""
-    found: list[tuple[int, str, str, bool]] = []
-    for body in _bodies(saved.record.graph):
-        values = {node.name: node.value for node in body.nodes}
-        for node in body.nodes:
-            if node.op not in ("call_function", "call_method") or node.target.startswith("opaque:"):
-                continue
-            around = [node.value, *(values.get(name) for name in _names([node.args, node.kwargs]))]
-            symbolic = program.kind == SYMBOLS and any(_symbolic(value) for value in around)
-            name = node.target if node.op == "call_function" else f"method {node.target}"
-            found.append((_rank(node, symbolic), name, _dtype(node.value), symbolic))
-    if not found:
-        return None
-    best = max(rank for rank, *_ in found)
-    _, name, dtype, symbolic = Random(f"{seed} {program.name}").choice([one for one in found if one[0] == best])
-    return Target(name, f"torch.{dtype}" if dtype and dtype not in COMMON else "", symbolic)
-
-
-def _rank(node: NodeRecord, symbolic: bool) -> int:
-    """How special an operator is."""
-    parts = node.target.split(".")
-    last = parts[-1] if parts[0] == "torch" or len(parts) < 3 else parts[1]
-    tests = (
-        bool(_dtype(node.value)) and not node.target.startswith(TRIVIAL),
-        symbolic and isinstance(node.value, (TensorValue, SequenceValue)) and not node.target.startswith(TRIVIAL),
-        _dtype(node.value) not in ("", *COMMON),
-        last.endswith("_") and not last.startswith("_"),
-        bool(DRAWS.search(last)),
-        "c10d_functional" in node.target or (node.op == "call_function" and _custom(node.target)),
-        node.target.startswith("higher_order."),
-    )
-    return max((number for number, test in enumerate(tests, 1) if test), default=0)
-
-
-def _dtype(value: Value | None) -> str:
-    first = value.items[0] if isinstance(value, SequenceValue) and value.items else value
-    return first.dtype if isinstance(first, TensorValue) else ""
-
-
-def _symbolic(value: Value | None) -> bool:
-    return isinstance(value, SymValue) or (isinstance(value, TensorValue) and any(isinstance(size, str) for size in value.shape))
-
-
-def _bodies(body: GraphBody) -> Iterator[GraphBody]:
-    yield body
-    for inner in body.subgraphs.values():
-        yield from _bodies(inner)
-
-
-def _names(arg: Any) -> Iterator[str]:
-    if isinstance(arg, dict) and isinstance(arg.get("node"), str):
-        yield arg["node"]
-    for item in arg.values() if isinstance(arg, dict) else arg if isinstance(arg, (list, tuple)) else ():
-        yield from _names(item)
-
-
 @dataclass
 class Bench:
     """What all minifications share: the fork server, the processes for repros, a folder that they find modules in."""
@@ -135,12 +53,14 @@ class Bench:
     rung: str
     seed: int = 0
     keep: Path | None = None
+    commit: str = ""
 
     def reduced(self, program: Program, stage: str, saved: SavedGraph) -> Reduced:
         """One graph, both ways, and its repro."""
         before = node_count(saved.record.graph)
-        cell = Reduced(program.name, stage, "cannot", before=before, bytes_before=input_bytes(saved.record))
-        target = target_of(program, saved, self.seed)
+        cell = Reduced(program.name, stage, "cannot", before=before, commit=self.commit, rung=self.rung)
+        cell.bytes_before = input_bytes(saved.record)
+        target = target_of(saved.record.graph, f"{self.seed} {program.name}", symbolic=program.kind == SYMBOLS)
         if target is None:
             cell.why = "it computes nothing that could be refused"
             return cell
@@ -191,53 +111,6 @@ def chosen_graphs(program: Program, folder: Path, stages: str) -> Iterator[tuple
             yield program, stage, found[stage]
 
 
-def table(cells: Sequence[Reduced]) -> Iterator[str]:
-    """The Markdown table, reasons below it, and the sums."""
-    yield "| program | stage | planted | nodes | input bytes | queries | repro | lines | by a callable |"
-    yield "|---" * 9 + "|"
-    notes: list[str] = []
-    for cell in cells:
-        notes += [f"{cell.program}, {cell.stage}: {cell.why}"] if cell.why else []
-        word = f"{cell.word} [{len(notes)}]" if cell.why else cell.word
-        sizes = f"{cell.before} → {cell.after or '-'} | {cell.bytes_before} → {cell.bytes_after if cell.after else '-'}"
-        yield (
-            f"| {cell.program} | {cell.stage} | {cell.planted} | {sizes} | {cell.queries or ''} | {word} | {cell.lines or ''} "
-            f"| {cell.called} |"
-        )
-    yield ""
-    yield from (f"{number}. {' '.join(note.split())[:500]}" for number, note in enumerate(notes, 1))
-    yield ""
-    yield from sums(cells)
-
-
-def sums(cells: Sequence[Reduced]) -> Iterator[str]:
-    """What the table says in all."""
-    names = list(dict.fromkeys(cell.program for cell in cells))
-    good = [name for name in names if all(cell.works for cell in cells if cell.program == name)]
-    some = [name for name in names if any(cell.works for cell in cells if cell.program == name)]
-    counts = Counter(cell.word for cell in cells)
-    told = ", ".join(f"{counts[word]} {word}" for word in (*WORDS, "cannot"))
-    yield (
-        f"{len(good)} of {len(names)} programs: every graph minified, its repro runs; {len(some)} with at least one such graph. "
-        f"{len(cells)} graphs: {told}."
-    )
-    done = [cell for cell in cells if cell.after]
-    beside, large = sum(cell.sidecar for cell in done), sum(cell.largest > 8 for cell in done)
-    yield f"{beside} of {len(done)} results have a file of values beside their repro, {large} a dimension over 8."
-    yield from filter(None, [small(cells), linted(cells)])
-
-
-def page(cells: Sequence[Reduced], rung: str) -> str:
-    """docs/minify-matrix.md."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
-    head, *rest = (__doc__ or "").split("\n\n")
-    return "\n".join([
-        "# The capture matrix, minified", "", head.replace("\n", " "), "", rest[-1].strip(), "",
-        f"Made by `tests/bench/minify_matrix.py` at commit {commit.stdout.strip()} with torch {torch.__version__}, rung {rung}.",
-        "", *table(cells), "",
-    ])  # fmt: skip
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", metavar="REGEX", default="", help="programs whose name matches")
@@ -247,9 +120,11 @@ def main() -> None:
     options.add_argument("--runs", type=Path, metavar="FOLDER", help="recordings that capture_matrix.py --keep left")
     options.add_argument("--keep", type=Path, metavar="FOLDER", help="leave cases and programs there")
     options.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
+    options.add_argument("--cells", type=Path, metavar="FILE", help="keep what was found there, and ask for the rest only")
     options.add_argument("-j", type=int, default=2, dest="jobs", help="minifications at a time")
     chosen = options.parse_args()
     programs = [one for one in ROWS if re.search(chosen.only, one.name)]
+    known = {(one.program, one.stage): one for one in _kept(chosen.cells)}
     with tempfile.TemporaryDirectory(prefix="graphdbg-minify-matrix-") as work:
         found = recorded(programs, Path(work), chosen.runs)
         wanted = [one for each in programs if each.name in found for one in chosen_graphs(each, found[each.name], chosen.stages)]
@@ -257,17 +132,30 @@ def main() -> None:
         with ForkServer(preload=PRELOAD) as server, starting(seed=toolchain_seed()) as starter, ThreadPoolExecutor(
             chosen.jobs
         ) as pool, mock.patch.object(isolated, "ForkServer", lambda **_: nullcontext(server)):  # one for all of them
-            bench = Bench(server, starter, Path(work), chosen.rung, chosen.seed, chosen.keep)
-            cells = list(pool.map(lambda one: _told(bench.reduced(*one)), wanted))
+            bench = Bench(server, starter, Path(work), chosen.rung, chosen.seed, chosen.keep, commit())
+
+            def made(program: Program, stage: str, saved: SavedGraph) -> Reduced:
+                return known.get((program.name, stage)) or _told(bench.reduced(program, stage, saved), chosen.cells)
+
+            cells = list(pool.map(lambda one: made(*one), wanted))
+    cells += [Reduced(one.name, "", "cannot", "it was not recorded") for one in programs if one.name not in found]
     print("\n".join(table(cells)))
     if chosen.write:
-        chosen.write.write_text(page(cells, chosen.rung))
+        chosen.write.write_text(page(cells, __doc__ or ""))
 
 
-def _told(cell: Reduced) -> Reduced:
+def _kept(file: Path | None) -> Iterator[Reduced]:
+    if file is not None and file.exists():
+        yield from (Reduced(**json.loads(line)) for line in file.read_text().splitlines())
+
+
+def _told(cell: Reduced, file: Path | None) -> Reduced:
     why = " ".join(cell.why.split())[:300]
     print(f"{cell.program}, {cell.stage}: {cell.before}->{cell.after} {cell.queries}q {cell.word} {why}; callable {cell.called}",
           file=sys.stderr, flush=True)  # fmt: skip
+    if file is not None:
+        with file.open("a") as lines:
+            lines.write(json.dumps(asdict(cell)) + "\n")
     return cell
 
 

@@ -10,9 +10,12 @@ True
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -21,12 +24,19 @@ from torch.utils import _pytree as pytree
 
 import graphdbg
 from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.schema import GraphBody, NodeRecord, SequenceValue, SymValue, TensorValue, Value
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.torchside.targets import name_of
+from graphdbg.minifier.passes.symbolic import Renewing, without_fakes
+from graphdbg.minifier.report.custom_ops import _custom
 from graphdbg.toolkit.imports import import_modules
 from graphdbg.toolkit.live_case import live_case
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.surroundings import in_force
+
+COMMON = ("float32", "int64", "bool", "float64", "int32")
+DRAWS = re.compile(r"rand|bernoulli|dropout|multinomial|normal|seed|exponential", re.IGNORECASE)
+TRIVIAL = ("operator.getitem", "aten.detach.default", "aten.alias.default", "_operator.", "prims.device_put")
 
 
 class PlantedError(RuntimeError):
@@ -75,17 +85,89 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
     return [one for one in pytree.tree_leaves(_value(node)) if isinstance(one, torch.Tensor)]
 
 
+def target_of(graph: GraphBody, seed: str, *, symbolic: bool) -> Target | None:
+    """The most special operator of a recorded graph, one of a seed where there are several; None for one that computes nothing.
+
+    `symbolic`: one with a symbolic size is more special than others.
+    """
+    found: list[tuple[int, str, str, bool]] = []
+    for body in _bodies(graph):
+        values = {node.name: node.value for node in body.nodes}
+        for node in body.nodes:
+            if node.op not in ("call_function", "call_method") or node.target.startswith("opaque:"):
+                continue
+            around = [node.value, *(values.get(name) for name in _names([node.args, node.kwargs]))]
+            has_symbol = symbolic and any(_symbolic(value) for value in around)
+            name = node.target if node.op == "call_function" else f"method {node.target}"
+            found.append((_rank(node, has_symbol), name, _dtype(node.value), has_symbol))
+    if not found:
+        return None
+    best = max(rank for rank, *_ in found)
+    _, name, dtype, has_symbol = Random(seed).choice([one for one in found if one[0] == best])
+    return Target(name, f"torch.{dtype}" if dtype and dtype not in COMMON else "", has_symbol)
+
+
+def _rank(node: NodeRecord, symbolic: bool) -> int:
+    """How special an operator is."""
+    parts = node.target.split(".")
+    last = parts[-1] if parts[0] == "torch" or len(parts) < 3 else parts[1]
+    tests = (
+        bool(_dtype(node.value)) and not node.target.startswith(TRIVIAL),
+        symbolic and isinstance(node.value, (TensorValue, SequenceValue)) and not node.target.startswith(TRIVIAL),
+        _dtype(node.value) not in ("", *COMMON),
+        last.endswith("_") and not last.startswith("_"),
+        bool(DRAWS.search(last)),
+        "c10d_functional" in node.target or (node.op == "call_function" and _custom(node.target)),
+        node.target.startswith("higher_order."),
+    )
+    return max((number for number, test in enumerate(tests, 1) if test), default=0)
+
+
+def _dtype(value: Value | None) -> str:
+    first = value.items[0] if isinstance(value, SequenceValue) and value.items else value
+    return first.dtype if isinstance(first, TensorValue) else ""
+
+
+def _symbolic(value: Value | None) -> bool:
+    return isinstance(value, SymValue) or (isinstance(value, TensorValue) and any(isinstance(size, str) for size in value.shape))
+
+
+def _bodies(body: GraphBody) -> Iterator[GraphBody]:
+    yield body
+    for inner in body.subgraphs.values():
+        yield from _bodies(inner)
+
+
+def _names(arg: Any) -> Iterator[str]:
+    if isinstance(arg, dict) and isinstance(arg.get("node"), str):
+        yield arg["node"]
+    for item in arg.values() if isinstance(arg, dict) else arg if isinstance(arg, (list, tuple)) else ():
+        yield from _names(item)
+
+
 def plant(told: dict[str, Any], name: str) -> None:
     """From here on the rung refuses graphs that hold the operator."""
     used, target = rung(name), Target(**told)
     build = used.build
 
     def refusing(gm: fx.GraphModule, fake_inputs: Any, spec: Any) -> Any:
-        if target.held_by(gm) and (spec.dynamic or not target.symbolic):  # else the sizes that are noted are numbers
+        if target.held_by(_noted(gm, fake_inputs) if target.dtype or target.symbolic else gm):
             raise PlantedError(f"planted: {target.name}")
         return build(gm, fake_inputs, spec)
 
     used.build = refusing  # type: ignore[method-assign]
+
+
+def _noted(gm: fx.GraphModule, fakes: list[Any]) -> fx.GraphModule:
+    """The graph with what its nodes give for these inputs; as it is where that cannot be traced."""
+    mode = next((mode for value in fakes if (mode := getattr(value, "fake_mode", None)) is not None), None)
+    fresh = without_fakes(gm)
+    try:
+        with mode or nullcontext():
+            Renewing(fresh, "val").run(*fakes, enable_io_processing=False)
+    except Exception:  # noqa: BLE001  then what was noted has to do
+        return gm
+    return fresh
 
 
 def write(folder: Path, module: str, target: Target, name: str) -> None:
