@@ -10,6 +10,7 @@ Every function takes and returns plain JSON values.
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,9 @@ def together(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def emit(payload: dict[str, Any]) -> dict[str, Any]:
-    """Writes a candidate as a case folder at `out`."""
+    """Writes a candidate as a case folder at `out`, in place of what a task left there that died before it could say so."""
     import_modules(payload["imports"])
+    shutil.rmtree(payload["out"], ignore_errors=True)
     gm, inputs, spec = _load(payload)
     record = load_graph(payload["case"]).record
     kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
