@@ -73,12 +73,12 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert told["needs"] == result.needs
     verdicts = {(row["what"], row["value"]): row["verdict"] for row in result.needs}
     assert verdicts["setting", "'accuracy'"] == "needed"
-    assert verdicts["node", "aten.relu.default"] == "needed", "another operator in its place passes"
+    assert [verdict for (what, _), verdict in verdicts.items() if what == "node"] == ["needed"], "another operator passes"
     assert verdicts["dtype", "float32"] == "replaceable"
     assert {verdict for (what, _), verdict in verdicts.items() if what == "dim"} == {"replaceable"}
     changed = [line for line in result.neighbour["diff"].splitlines() if line[0] in "+-" and line[:3] not in ("---", "+++")]
-    assert [line[0] for line in changed] == ["-", "+"], "one line differs from the passing case"
-    assert "relu" in changed[0] and "relu" not in changed[1]
+    assert len(changed) in (2, 4), "the call, and its name where it is returned"
+    assert all(("relu" in line) == (line[0] == "-") for line in changed)
 
 
 def answers(out: Path) -> list[tuple[str, int]]:
