@@ -56,7 +56,9 @@ def chain(nodes: int, dtype: str = "float32", *, grad: bool = False, cast: bool 
     for at in range(2, nodes + 1):
         target, args, own, named = "aten.relu.default", [], value, {}
         if cast and at == nodes:
-            target, named = "aten._to_copy.default", {"dtype": {"dtype": "bfloat16"}}
+            target, args = "prims.convert_element_type.default", [{"dtype": "bfloat16"}]
+            if grad:
+                target, args, named = "aten._to_copy.default", [], {"dtype": {"dtype": "bfloat16"}}
             own = tensor(4, 8, dtype="bfloat16", requires_grad=grad)
         elif ints and at == 2:
             target, args, own = "aten.argmax.default", [1], tensor(4, dtype="int64")
