@@ -33,7 +33,7 @@ from .minified import Minified
 from .needs import Needs, base_of, of_rows
 from .options import Options
 from .passes import NAMES as PASS_NAMES
-from .passes import PLAINER
+from .passes import NEUTRAL, PLAINER
 from .problem import Aborted, Answer, Candidate, DoesNotFailError, Problem, Verdict
 from .results import BEST_FILE, Results
 from .search.edits import exhaust
@@ -127,6 +127,8 @@ class Session:
         self.pool: Executor | None = None
         self.left = set(PASS_NAMES)
         """The passes that still have something to propose."""
+        self.together: Candidate | None = None
+        """The case of which that was said."""
         self.rate = Rate(0, 0)
         self.of_saved = Rate(0, 0)
         self.needs: tuple[Candidate, Needs] | None = None
@@ -339,14 +341,14 @@ class Session:
         unsaid = {edit.partition(" ")[0] for edit in edits if edit not in kept}
         plain = replace(state, edits=(*state.edits, *kept))
         if not kept or engine.ask(plain):
-            self.left = {*left, *unsaid}
+            self.left, self.together = {*left, *unsaid}, plain
             return plain
         return state
 
     def _axis(self, name: str) -> Step:
         def step(engine: Engine, state: Candidate) -> Candidate:
             state = self._case(engine)
-            if name not in self.left:
+            if name not in self.left and not (name in NEUTRAL and state != self.together):
                 return state
             return exhaust(engine, state, lambda case: self._proposed(name, case), plainer=name in PLAINER)
 
