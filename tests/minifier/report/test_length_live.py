@@ -51,7 +51,7 @@ def without_bug(record: GraphRecord) -> GraphRecord:
 @pytest.mark.parametrize("failure", [ACCURACY, SMALL_ERROR], ids=["accuracy", "small"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_wrong_numbers_and_right_ones(shape: str, failure: Signature, tmp_path: Path) -> None:
-    record = RECORDS[shape](3)
+    record = RECORDS[shape](4)  # the fourth node of some is the first relu
     for script in candidates(case_of(record, failure)):
         assert exit_code(script, tmp_path) == 1, script.text
     for script in candidates(case_of(without_bug(record), failure)):
