@@ -303,7 +303,7 @@ def _compiled(case: Case, entry: Entry, sizing: Sizing | None, *, more: bool = F
         raise CannotExpressError(
             f"no repro can be written for the rung {case.rung!r}", "stock torch has no backend of that name"
         )
-    options = ["fullgraph=True", f"dynamic={bool(case.record.symbols)}"]
+    options = ["fullgraph=True", f"dynamic={dynamic.varying(case.record)}"]
     if sizing is not None:
         options[1:] = [] if sizing.marks else ["dynamic=False"]
     if backend != "inductor":
