@@ -5,7 +5,7 @@ The commands are those that a user types, each in a process of its own: `dump`, 
 A case is a file of `kinds/`: KIND, HOST (a model of `hosts`), MODE (no_grad, plain, grad), `f` (from the hidden state, and
 what `given()` adds to the model's inputs, to the next state and what is returned beside), SAYS (the failure's text), CORE
 (what must be left), MOST (operations that may be left), and perhaps OPS (the module `own_ops` of the user's), FLAGS of
-minify, DTYPE, DYNAMIC and `calls()`, MORE_THAN_8 (why the failure needs larger sizes), SYMBOLS (how many it needs)
+minify, DTYPE, `calls()` (of several sizes), MORE_THAN_8 (why the failure needs larger sizes), SYMBOLS (how many it needs)
 and MARKS (the dimensions that the repro marks).
 
 >>> row = follow("nan", Path("work"))
@@ -41,10 +41,13 @@ LONGEST, SMALL, LARGEST = 60, 5, 8
 TAIL = """
 
 def saving(gm, _):
+    import shutil
+
     from graphdbg.dumps.live import save_graph
     from graphdbg.dumps.schema import Ambient
 
     def run(*inputs):
+        shutil.rmtree("saved", ignore_errors=True)  # the last graph counts: the one of sizes that vary
         save_graph(gm, list(inputs), "saved", stage="dynamo", ambient=Ambient(grad=MODE != "no_grad"))
         return gm(*inputs)
 
@@ -57,7 +60,7 @@ def main(backend):
     model, arguments = host(HOST, f)
     model = model.to(dtype).eval()
     more = given() if "given" in globals() else ()
-    compiled = torch.compile(model, dynamic=globals().get("DYNAMIC"), backend=backend)
+    compiled = torch.compile(model, backend=backend)
     for one in calls() if "calls" in globals() else [arguments]:
         inputs = [x.to(dtype) if x.is_floating_point() else x for x in one]
         with torch.set_grad_enabled(MODE != "no_grad"):

@@ -7,7 +7,7 @@ import torch
 
 KIND, HOST, MODE = "C++ compile error", "mixture", "no_grad"
 SAYS, CORE, MOST = "conflicting declaration", ("sum", "sum"), 5
-MORE_THAN_8 = "a kernel is vectorised from 16 columns on"
+MORE_THAN_8 = "with 6 rows in place of 12 it passes"
 DTYPE = torch.float16
 
 

@@ -1,19 +1,39 @@
-"""Dynamic shapes only: the index of the largest element of a permuted tensor, compiled with sizes that vary.
+"""Dynamic shapes only: the lowering that a library gives Inductor for its operator takes the number of columns for a number.
 
-Source: https://github.com/pytorch/pytorch/issues/193492
+Two sizes vary, of which the failure needs one to be symbolic.
 """
 
 import torch
 
-KIND, HOST, MODE = "dynamic-shape only", "transformer", "no_grad"
-SAYS, CORE, MOST = "accuracy", ("argmax|max",), 3
-DYNAMIC = True
+KIND, HOST, MODE = "dynamic-shape only", "gru", "no_grad"
+SAYS, CORE, MOST = "crash in compile", ("own_ops.weighted",), 2
+SYMBOLS, MARKS = 1, ["inputs[0], 1"]
+OPS = '''
+import torch
+from torch._inductor.lowering import fallback_handler, register_lowering
 
 
-def f(x):
-    where = torch.argmax(x.permute(2, 0, 1).softmax(0))
-    return x + where * 1e-4, (where,)
+@torch.library.custom_op("own_ops::weighted", mutates_args=())
+def weighted(x: torch.Tensor) -> torch.Tensor:
+    """Each column times its number."""
+    return x * torch.arange(x.shape[1])
+
+
+@weighted.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@register_lowering(torch.ops.own_ops.weighted.default)
+def _(x):
+    assert sum(range(int(x.get_size()[1]))) >= 0
+    return fallback_handler(torch.ops.own_ops.weighted.default)(x)
+'''
+
+
+def f(x, side):
+    return x + torch.ops.own_ops.weighted(x[:, :1] * side.sum(0)).sum(1, keepdim=True), ()
 
 
 def calls():
-    return [(torch.randint(0, 50, (2, 16)),), (torch.randint(0, 50, (3, 12)),)]
+    return [(torch.randn(4, 8, 8), torch.randn(3, 5)), (torch.randn(6, 8, 8), torch.randn(3, 7))]
