@@ -19,7 +19,7 @@ import msgspec
 import sympy
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, compute_unbacked_bindings
 
 from ...dumps.schema import GraphBody, GraphRecord
 from ...dumps.torchside.symbols import Symbols, SymbolWriter
@@ -59,9 +59,11 @@ def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     if not symbols_of(case):
         out = without_fakes(gm)
         if bodies(out):
-            with (mode := _torch.fake_mode(ShapeEnv(), static=True)):
+            with (mode := _torch.fake_mode(env := ShapeEnv(), static=True)):
                 fakes = [mode.from_tensor(one) if isinstance(one, torch.Tensor) else one for one in inputs]
-                Renewing(out, _key(case)).run(*fakes, enable_io_processing=False)
+                Renewing(out, _key(case), env).run(*fakes, enable_io_processing=False)
+            if case.spec.dynamic:  # numbers that are known only as it runs
+                out.shape_env = env  # type: ignore[assignment]
         return Case(out, inputs, case.spec)
     old = {node.name: fake_of(node) for node in _placeholders(case.gm)}
     out = without_fakes(gm)
@@ -82,7 +84,7 @@ def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     mode = _torch.fake_mode(again.env)
     with mode:
         fakes = [again.like(old.get(node.name), value) for node, value in kept]
-        Renewing(out, _key(case)).run(*fakes, enable_io_processing=False)
+        Renewing(out, _key(case), again.env).run(*fakes, enable_io_processing=False)
     out.shape_env = again.env  # type: ignore[assignment]
     return Case(out, left, spec)
 
@@ -100,12 +102,16 @@ def bodies(gm: fx.GraphModule, prefix: str = "") -> list[str]:
 class Renewing(fx.Interpreter):
     """Gives every node of an edited graph the fake value that it has now, under `key`."""
 
-    def __init__(self, gm: fx.GraphModule, key: str) -> None:
+    def __init__(self, gm: fx.GraphModule, key: str, env: ShapeEnv | None = None) -> None:
         super().__init__(gm)
-        self.key = key
+        self.key, self.shape_env = key, env
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
+        if self.shape_env is not None and n.op.startswith("call_"):
+            bindings = compute_unbacked_bindings(self.shape_env, value)  # else they wait in the ShapeEnv for the next node
+            if bindings:
+                n.meta["unbacked_bindings"] = bindings
         if n.op != "output":
             n.meta[self.key] = value
         return value
