@@ -277,7 +277,7 @@ class _Asking:
 
 def _called(node: fx.Node) -> str:
     name = target_name(node)
-    if isinstance(node.target, torch._ops.OpOverload):
+    if hasattr(node.target, "_schema"):
         return str(node.target)
     return f"torch.{name}" if getattr(torch, name, None) is node.target else name
 

@@ -57,7 +57,7 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     gm, inputs = network()
     with inductor_config.patch(BUG):
         result = minify(gm, inputs, out=tmp_path / "out")
-    assert [str(node.target) for node in result.module.graph.nodes if node.op == "call_function"] == ["aten.relu.default"]
+    assert [node.target for node in result.module.graph.nodes if node.op == "call_function"] == [torch.relu]
     assert (result.nodes, len(result.inputs)) == (3, 1)
     assert result.input_bytes <= 16
     assert result.queries - result.asked["explanation"] <= 20
@@ -165,8 +165,8 @@ def test_a_predicate_runs_in_this_process_and_its_exceptions_propagate() -> None
         return any(node.target is torch.ops.aten.relu.default for node in gm.graph.nodes)
 
     result = minify(gm, inputs, check=has_relu)
-    assert (result.nodes, [tuple(value.shape) for value in result.inputs]) == (3, [(1, 1)])
-    assert result.inputs[0].tolist() == [[1.0]]
+    assert (result.nodes, [tuple(value.shape) for value in result.inputs]) == (3, [(1,)])
+    assert result.inputs[0].tolist() == [1.0]
     assert processes == {os.getpid()}
     with pytest.raises(ZeroDivisionError):
         minify(gm, inputs, check=lambda gm, inputs: 1 // 0)
