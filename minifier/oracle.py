@@ -175,6 +175,9 @@ class Oracle:
         self.asking.learn(reply, size[0], cuda=told.get("cuda", False))
         text = "" if signature is None else signature.text()
         detail = value.get("verdict", "") if signature is None else signature.raw or text
+        if reply.status == "lost":
+            ended = f"its process ended with code {reply.exit_code} and no answer: {reply.output[-200:].strip()}"
+            detail = reply.error.message if reply.error else ended
         failure = msgspec.to_builtins(signature)
         return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds, failure), signature
 

@@ -22,7 +22,7 @@ from ..dumps.errors import EnvironmentLackError, UsageError
 from ..toolkit.signature import Signature
 from .atoms_file import write_atoms
 from .budget import Budget, Cancelled, Restarted, Skipped
-from .engine import TURNS, Engine, FlakyError, Step
+from .engine import INFRA_ATTEMPTS, TURNS, Engine, FlakyError, Step
 from .events import EXPLAINING, Asked, Asking, Best, Follow, Stepped
 from .explain import MOST as MOST_EXPLAINED
 from .explain import certify
@@ -214,11 +214,14 @@ class Session:
             self.tell(Asking(number, purpose, purpose, case))
 
     def _original(self, run: int) -> Answer:
-        answer = self.journal.recall("original", run)
-        if answer is None:
-            answer = self.subject.whole()
-            if answer.verdict is not Verdict.INFRA:
-                self.journal.write("original", run, answer)
+        known = self.journal.recall("original", run)
+        if known is not None:
+            return known
+        answer = self.subject.whole()
+        for _ in range(INFRA_ATTEMPTS - 1):
+            answer = self.subject.whole() if answer.verdict is Verdict.INFRA else answer
+        if answer.verdict is not Verdict.INFRA:
+            self.journal.write("original", run, answer)
         return answer
 
     def _take(self, raw: list[Answer]) -> None:

@@ -5,7 +5,7 @@ Source: https://github.com/pytorch/pytorch/issues/198134
 
 import torch
 
-KIND, HOST, MODE = "NaN", "mixture", "no_grad"
+KIND, HOST, MODE = "NaN", "transformer", "no_grad"
 SAYS, CORE, MOST = "nan in compare", ("acosh",), 2
 DTYPE = torch.float64
 
