@@ -182,7 +182,7 @@ def _around(one: str, other: str) -> str:
 
 _NAMES = (
     (re.compile(r"/\S*?/(?:[^/\s'\"]*/)*([a-z0-9]{2})/c[a-z0-9]{40,}"), "<cached>"),
-    (re.compile(r"0x[0-9a-f]{6,}|\b7f[0-9a-f]{10}\b"), "<address>"),
+    (re.compile(r"0x[0-9a-f]{6,}|\b7[ef][0-9a-f]{10}\b"), "<address>"),
 )  # fmt: skip
 
 

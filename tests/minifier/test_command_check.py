@@ -96,7 +96,7 @@ def test_the_nearest_passing_case_is_kept_and_told(folder: Path) -> None:
     assert {part["verdict"] for part in last["parts"]} == {"pass", "other"}
     told = (folder / "out" / "issue.md").read_text()
     assert re.search(r"\| `relu\w*` \(`aten.relu.default`\) \| \*\*needed\*\* \| neg in its place.*: passes", told)
-    assert "The nearest case that passes: with neg in place of relu" in told
+    assert "The nearest case that passes: with sigmoid in place of relu" in told
 
 
 def test_each_query_keeps_what_the_command_printed(folder: Path) -> None:

@@ -32,7 +32,8 @@ def seed() -> Path | None:
     return verify.toolchain_seed()
 
 
-@pytest.mark.parametrize("entry", ["torch.compile", pytest.param("compile_fx_inner", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", ["torch.compile", "compile_fx_inner"])
 def test_wrong_numbers(entry: str, tmp_path: Path, seed: Path | None) -> None:
     trial = verify.run_once(laid(tmp_path, scripts(relu_record("accuracy"), ACCURACY)[entry]), seed=seed)
     assert trial.code == verify.BUG, trial.output

@@ -79,6 +79,7 @@ def test_a_dead_starter_is_replaced_by_whole_new_processes(tmp_path: Path) -> No
         assert verify.run_once(program(tmp_path, "raise SystemExit(3)"), starter=starter).code == 3
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_asking_process_is_killed(tmp_path: Path) -> None:
     text = (
         "import sys, time\nfrom pathlib import Path\nfrom graphdbg.minifier.report import verify\n"

@@ -55,6 +55,7 @@ def _named_inputs(saved):
     return zip(nodes, saved.inputs(), strict=True)
 
 
+@pytest.mark.slow
 def test_the_report_of_a_replay_says_whose_nan_it_is(runner):
     done = runner.dump("forward", "--when", "nan", "--", NAN, "forward", **AOT)
     assert "NaN first in 0_0/forward (outputs" in done.stderr, done.stderr
