@@ -3,6 +3,7 @@
 import torch
 
 KIND, HOST, MODE = "flaky 0.6", "mixture", "no_grad"
+RECORDED = 8
 SAYS, CORE, MOST = "no schedule", ("own_ops.scheduled",), 2
 OPS = '''
 import random
