@@ -253,7 +253,7 @@ class _Asking:
                 order = {"ones": (0, 2), "randn": (3, 1)}.get(held, (1, 0))
                 known = [] if held in FILLS else [0, 1]
             else:
-                held, known = "as recorded", []
+                held, known = "zeros" if not value.any() else "ones" if bool((value == 1).all()) else "as recorded", []
                 fills = [("probes fill {} zeros", "zeros"), ("probes fill {} next", "other numbers")]
                 order = (0, 1) if value.any() else (1,)
             made = [(edit.format(position), words) for edit, words in fills]
@@ -287,9 +287,12 @@ def _held(value: torch.Tensor) -> str:
     plain = value.detach()
     if bool((plain == 1).all()):
         return "ones"
+    first = plain.flatten()[0]
+    if bool((plain == first).all()):
+        return f"{first.item():.4g} everywhere"
     if value.numel() > MOST_COMPARED:
         return "as recorded"
-    seeded = (FILLS["randn"](value.shape, at).to(value.dtype) for at in range(len(KINDS) + MOST_PARTS))
+    seeded = (FILLS["randn"](value, at).to(value.dtype) for at in range(len(KINDS) + MOST_PARTS))
     return "randn" if any(torch.equal(plain.cpu(), one) for one in seeded) else "as recorded"
 
 

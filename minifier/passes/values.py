@@ -1,8 +1,9 @@
 # pyright: basic
-"""Values: recorded floating-point inputs give way to ones, or to seeded random numbers. Integers and booleans stay.
+"""Values: recorded floating-point inputs give way to ones, to seeded random numbers, to their largest number everywhere; whole
+numbers to zeros, which no index is out of reach for, then to 0, 1, 2, ... as far as they went; booleans to True, then to False.
 
 >>> propose(case)
-[['values 0 ones', 'values 1 ones'], ['values 0 randn', 'values 1 randn']]
+[['values 0 ones', 'values 1 zeros'], ['values 0 randn', 'values 1 count'], ['values 0 top']]
 """
 
 from __future__ import annotations
@@ -22,23 +23,46 @@ def _randn(shape: torch.Size, position: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(SEED + position))
 
 
-KINDS: dict[str, Callable[[torch.Size, int], torch.Tensor]] = {
-    "ones": lambda shape, position: torch.ones(shape),
-    "randn": _randn,
+def _top(old: torch.Tensor) -> torch.Tensor:
+    """Its number of the largest size everywhere; of what is not finite, ones."""
+    flat = old.detach().double().nan_to_num(0.0, 0.0, 0.0).flatten()
+    return torch.ones(old.shape) if not flat.any() else flat[flat.abs().argmax()].expand(old.shape)
+
+
+def _count(old: torch.Tensor) -> torch.Tensor:
+    """0, 1, 2, ... below the largest number that it has."""
+    return (torch.arange(old.numel()) % (max(0, int(old.to(torch.int64).max())) + 1)).reshape(old.shape)
+
+
+KINDS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "ones": lambda old, position: torch.ones(old.shape),
+    "zeros": lambda old, position: torch.zeros(old.shape),
+    "randn": lambda old, position: _randn(old.shape, position),
+    "count": lambda old, position: _count(old),
+    "top": lambda old, position: _top(old),
 }
+FLOATS, WHOLE, BOOLEANS = ("ones", "randn", "top"), ("zeros", "count"), ("ones", "zeros")
 
 
 def propose(case: Case) -> list[list[str]]:
     """One round per kind of value, plainest first; an input is asked again only while it still holds recorded values."""
-    floats = [
-        position for position, value in enumerate(case.inputs)
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.layout is torch.strided and not _plain(value)
+    kinds = {position: _kinds(value) for position, value in enumerate(case.inputs)}
+    rounds = [
+        [f"values {position} {known[place]}" for position, known in kinds.items() if place < len(known)]
+        for place in range(len(FLOATS))
     ]  # fmt: skip
-    return [[f"values {position} {kind}" for position in floats] for kind in KINDS] if floats else []
+    return [edits for edits in rounds if edits]
 
 
-def _plain(value: torch.Tensor) -> bool:
-    return value.numel() == 0 or bool((value == 1).all())
+def _kinds(value: object) -> tuple[str, ...]:
+    """What may be put into an input, plainest first; nothing where it is plain already."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel() or value.is_complex():
+        return ()
+    if value.is_floating_point():
+        return () if bool((value == 1).all()) else FLOATS
+    given = value.to(torch.bool)  # some kinds of whole numbers have few operators
+    plain = given.all() if value.dtype is torch.bool else not given.any()
+    return () if bool(plain) else BOOLEANS if value.dtype is torch.bool else WHOLE
 
 
 def apply(case: Case, edit: str) -> Case:
@@ -49,10 +73,10 @@ def apply(case: Case, edit: str) -> Case:
     if any(shares_memory(old, other) for place, other in enumerate(case.inputs) if place != index):
         inputs = clone_inputs(case.inputs)
         with torch.no_grad():
-            inputs[index].copy_(KINDS[kind](old.shape, index).to(old.dtype))
+            inputs[index].copy_(KINDS[kind](old, index).to(old.dtype))
         return Case(case.gm, inputs, case.spec)
     new = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
-    new.copy_(KINDS[kind](old.shape, index).to(old.dtype))
+    new.copy_(KINDS[kind](old, index).to(old.dtype))
     inputs = list(case.inputs)
     inputs[index] = new.requires_grad_(old.requires_grad)
     return Case(case.gm, inputs, case.spec)

@@ -196,7 +196,7 @@ class _Writer:
         kind = "" if dtype == "float32" else f", dtype=torch.{dtype}"
         device = "" if value.device == "cpu" else f", device={quoted(value.device)}"
         size = f"({sizes}{',' if len(shape) == 1 else ''})" if shape else "()"
-        if low is not None and low == high and dtype != "bool":
+        if low is not None and low == high:
             if low in (0, 1):
                 return f"torch.{'ones' if low else 'zeros'}({sizes}{kind}{device})"
             return f"torch.full({size}, {low!r}{kind}{device})"

@@ -78,19 +78,27 @@ def test_dims_keep_indices_in_range_and_stride_order() -> None:
 def test_values_give_way_to_ones_or_seeded_numbers() -> None:
     given = case(lambda x, n: x * n, torch.randn(4, 3).t(), torch.tensor([1, 2, 3, 4]))
     rounds = PASSES["values"].propose(given)
-    assert rounds == [["values 0 ones"], ["values 0 randn"]]
+    assert rounds == [["values 0 ones", "values 1 zeros"], ["values 0 randn", "values 1 count"], ["values 0 top"]]
     plain = applied("values", given, rounds[0])
+    assert plain.inputs[1].tolist() == [0, 0, 0, 0]
+    assert applied("values", given, ["values 1 count"]).inputs[1].tolist() == [0, 1, 2, 3]
+    largest = applied("values", given, rounds[2]).inputs[0]
+    assert torch.equal(largest.abs(), given.inputs[0].abs().max().expand(3, 4))
     assert torch.equal(plain.inputs[0], torch.ones(3, 4))
     assert plain.inputs[0].stride() == given.inputs[0].stride()
     assert PASSES["values"].propose(plain) == []
     first, second = (applied("values", given, rounds[1]).inputs[0] for _ in range(2))
     assert torch.equal(first, second)
+    flags = case(lambda x: ~x, torch.tensor([True, False]))
+    assert PASSES["values"].propose(flags) == [["values 0 ones"], ["values 0 zeros"]]
+    assert applied("values", flags, ["values 0 ones"]).inputs[0].all()
+    assert PASSES["values"].propose(case(lambda x: x + 1, torch.zeros(3, dtype=torch.int64))) == []
 
 
 def test_values_of_one_memory_stay_in_it() -> None:
     base = torch.arange(6.0)
     shared = Case(case(lambda a, b: a + b, base, base).gm, [base, base[2:5]])
-    (edits, _) = PASSES["values"].propose(shared)
+    edits, *_ = PASSES["values"].propose(shared)
     made = applied("values", shared, edits)
     assert torch.equal(made.inputs[1], torch.ones(3))
     made.inputs[0][2] = 7.0
