@@ -63,7 +63,10 @@ def certify(engine: Engine, state: Candidate) -> Candidate:
 
     Cuts that are implied by what passed are asked too: were one of those passes an accident, it shows here.
     """
-    state = engine.best or state
+    return _certified(engine, engine.best or state)
+
+
+def _certified(engine: Engine, state: Candidate) -> Candidate:
     if len(state.keep) > MOST:
         return _sampled(engine, state)
     position = 0
@@ -82,7 +85,7 @@ def _sampled(engine: Engine, state: Candidate) -> Candidate:
     for place in range(SAMPLES):
         smaller = without(state, atoms[place * (len(atoms) - 1) // (SAMPLES - 1)])
         if smaller is not None and engine.ask(smaller, afresh=True):
-            return certify(engine, smaller)
+            return _certified(engine, smaller)
     return state
 
 

@@ -35,6 +35,8 @@ MOST_TOLD = 100
 """Characters of another failure's text in a sentence."""
 NOT_RUN = "not asked: it fails before anything is run"
 OTHER_REFERENCE = "another dtype is compared with another tolerance, so that a pass says nothing"
+VALUES_TRIED, FEW_VALUES = 2, "with other values yet it may fail: too few were tried"
+"""Other values that must pass before those of the case are called needed."""
 KINDS = ("setting", "dim", "dtype", "values", "strides", "constant", "node")
 """The order in which parts are told: what surprises first."""
 LEFT_OUT, LEFT_OUT_BEFORE = "left out", "left out, before shapes and values were changed"
@@ -163,8 +165,11 @@ class Needs:
             return REPLACEABLE, ""
         if Verdict.PASS.value in found:
             inexact = probe.value.startswith(("float", "bfloat", "complex"))
-            confounded = probe.what == "dtype" and inexact and self.kind in ("accuracy", "nan")
-            return (UNKNOWN, OTHER_REFERENCE) if confounded else (NEEDED, "")
+            if probe.what == "dtype" and inexact and self.kind in ("accuracy", "nan"):
+                return UNKNOWN, OTHER_REFERENCE
+            passed = sum(one["verdict"] == Verdict.PASS.value for one in tried)
+            few = probe.what == "values" and passed < VALUES_TRIED
+            return (UNKNOWN, FEW_VALUES) if few else (NEEDED, "")
         if tried:
             return UNKNOWN, "nothing in its place could be compared"
         if tied:
@@ -255,8 +260,11 @@ def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         found = [row for row in rows if row["verdict"] == verdict]
         if verdict == UNKNOWN:
             told = [f"{part_words(row)} [{facts(row)}]" for row in found if row["tried"]]
-            rest = [part_words(row) for row in found if not row["tried"]]
-            told += [f"{', '.join(rest)}: nothing was asked"] if rest else []
+            rest: dict[str, list[str]] = {}
+            for row in found:
+                if not row["tried"]:
+                    rest.setdefault(row["why"] or "nothing was asked", []).append(part_words(row))
+            told += [f"{', '.join(parts)} [{why}]" for why, parts in rest.items()]
         else:
             told = [f"{part_words(row)} [{facts(row)}]" for row in found]
         lines += [f"{head}: {'; '.join(told)}"] if told else []

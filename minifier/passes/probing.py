@@ -250,8 +250,8 @@ class _Asking:
                 held = _held(value)
                 fills = [("values {} randn", "randn"), ("values {} ones", "ones"), ("probes fill {} arange", "arange"),
                          ("probes fill {} randn1", "another seed")]  # fmt: skip
-                order = {"ones": (0, 2), "randn": (3, 1)}.get(held, (1, 0))
-                known = [] if held in FILLS else [0, 1]
+                order = {"ones": (0, 2), "randn": (3, 1)}.get(held, (0, 3))
+                known = [] if held in FILLS else [1]
             else:
                 held, known = "zeros" if not value.any() else "ones" if bool((value == 1).all()) else "as recorded", []
                 fills = [("probes fill {} zeros", "zeros"), ("probes fill {} next", "other numbers")]

@@ -29,8 +29,9 @@ _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
     "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
-_WORDS = """torch sys math operator subprocess traceback resource time graph compiled make_inputs run f bf16 f16 f32 f8 l O I
-    resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow tuple list"""
+_WORDS = """torch sys math operator subprocess traceback resource time graph compiled make_inputs run f expected actual
+    bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow
+    tuple list"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _WITH_TORCH = frozenset({"torch._inductor.inductor_prims"})
 """Modules of operators that torch.compile imports by itself."""

@@ -219,9 +219,12 @@ class _Writer:
         shape, stride, offset = self._form(stored.value)
         count = prod(shape)
         device = "" if value.device == "cpu" else f".to({quoted(value.device)})"
-        plain = alone and offset == 0 and stride == contiguous(shape)
-        if self.way == "literal" and count <= SMALL_ELEMENTS and plain and value.dtype in _FORMATS:
-            return _literal(data, shape, value.dtype) + device
+        if self.way == "literal" and alone and value.dtype in _FORMATS:
+            if count <= SMALL_ELEMENTS and offset == 0 and stride == contiguous(shape):
+                return _literal(data, shape, value.dtype) + device
+            held = len(data) // ITEM_SIZES[value.dtype]
+            if held <= SMALL_ELEMENTS and extent(shape, stride, offset) <= held:
+                return self._view(_literal(data, [held], value.dtype), shape, stride, offset) + device
         if stored.storage not in self.files:
             self.files[stored.storage] = str(len(self.files))
             self.source.file[self.files[stored.storage]] = data

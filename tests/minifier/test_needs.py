@@ -13,6 +13,7 @@ import pytest
 
 from graphdbg.dumps.redact import Redactor
 from graphdbg.minifier.events import Asked, Best, Happening
+from graphdbg.minifier.explain import certify
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.needs import MOST, MOST_FLAKY, sentences, unneeded
 from graphdbg.minifier.problem import Answer, Candidate, Verdict
@@ -182,6 +183,7 @@ class Named:
         (Signature("accuracy", "compare", size=1.0), "dtype of x", "unknown", "another dtype is compared"),
         (Signature("crash", "compile", message="m"), "values of x", "unknown", "not asked: it fails before anything is run"),
         (Signature("accuracy", "compare", size=1.0), "values of x", "needed", ""),
+        (Signature("accuracy", "compare", size=1.0), "values of y", "unknown", "with other values yet it may fail"),
     ],
 )
 def test_what_says_nothing_is_not_taken_for_a_proof(
@@ -191,6 +193,8 @@ def test_what_says_nothing_is_not_taken_for_a_proof(
         ROWS[0],
         ["0", "dtypes float32 bfloat16", "dtype", "dtype of {x_1}", "float32", "bfloat16"],
         ["0", "values 0 randn", "values", "values of {x_1}", "ones", "randn"],
+        ["1", "probes fill 0 arange", "values", "values of {x_1}", "ones", "arange"],
+        ["0", "values 1 randn", "values", "values of y", "as recorded", "randn"],
     ]
     problem = Explained(transformer(300), fails, rows=rows)
     problem.settle = Named(problem, signature)  # pyright: ignore[reportAttributeAccessIssue]
@@ -225,3 +229,17 @@ def test_it_is_told_in_few_lines_and_in_the_issue(tmp_path: Path) -> None:
     assert "fails in another way (crash: another)" in text
     assert "- Gone, and it still fails: the original sizes, recorded values, inductor.cpp.simdlen, float16." in text
     assert "```diff\n--- a\n+++ b\n-x = 8\n+x = 9\n```" in text
+
+
+class FailsWhateverGoes:
+    """An engine for which every cut fails, but none is better than the case that it has."""
+
+    best = Candidate.of(range(40))
+
+    def ask(self, candidate: Candidate, *, afresh: bool = False) -> bool:
+        return True
+
+
+def test_cuts_that_fail_and_are_no_better_come_to_an_end() -> None:
+    engine: Any = FailsWhateverGoes()
+    assert len(certify(engine, engine.best).keep) == 1
