@@ -17,6 +17,10 @@ GRAD_STAGES = frozenset({"dynamo", "pre_grad"})
 """Graphs that autograd still has to see; those of all other stages are run without it."""
 
 
+REDUCED = "Reduced by"
+"""How `made` begins of a case that was minified."""
+
+
 class Failure(Protocol):
     """The part of a failure signature that a repro needs."""
 
@@ -67,8 +71,11 @@ class Case:
 
     @property
     def telling(self) -> str:
-        """The failure in a few words of its own."""
+        """The failure in a few words of its own. The numbers of a reduced case are others: the program prints them."""
         failure = self.failure
+        before = ", before it was reduced" if self.made.startswith(REDUCED) else ""
         if failure.kind == "accuracy" and failure.size is not None:
-            return f"relative error {failure.size:.2g}" + (f" ({failure.detail})" if failure.detail else "")
+            return f"relative error {failure.size:.2g}" + (f" ({failure.detail})" if failure.detail else "") + before
+        if failure.kind == "nan" and failure.raw:
+            return failure.raw + before
         return failure.raw or failure.message or failure.detail
