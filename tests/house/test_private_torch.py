@@ -14,6 +14,7 @@ HOMES = (
     "toolkit/compile_fx/_torch.py", "toolkit/compile_fx/passes/_torch.py",
     "toolkit/capture/_torch.py",
     "toolkit/capture/compiled_autograd/_torch.py",
+    "toolkit/triton/_torch.py",
 )  # fmt: skip
 """One per room, and one for each part of toolkit that is used apart: the recorder and the compilers run in the user's process and
 load nothing that they do not need; rungs and blame reach into passes that the others never touch."""

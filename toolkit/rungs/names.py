@@ -7,7 +7,7 @@ NAMES = (
 """From trusted to clever."""
 
 BUILT = (
-    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "inductor", "inductor_cudagraphs",
-    "aot_inductor",
+    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "triton_interpret", "inductor",
+    "inductor_cudagraphs", "aot_inductor",
 )  # fmt: skip
 """Those that exist; the others are rows with a reason."""

@@ -1,0 +1,238 @@
+# pyright: basic
+"""The private names of torch that writing Triton kernels without a GPU needs: where Inductor asks for a device.
+
+Every function says which public alternative is missing; read on 2.11.0 and 2.13.0. Importing this module imports torch; Inductor
+is imported by the functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .replacing import replaced
+
+
+def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
+    """(object, attribute, replacement) of each function that is asked about the device. None of them can be configured."""
+    from torch._inductor.runtime import triton_helpers
+
+    version = (capability // 10, capability % 10)
+    found: list[tuple[Any, str, Any]] = [
+        (torch.cuda, "get_device_properties", lambda device=None: answers),
+        (torch.cuda, "get_device_capability", lambda device=None: version),
+        (torch.cuda, "current_device", lambda: 0),
+        (torch.cuda, "is_bf16_supported", lambda including_emulation=True: capability >= 80 or including_emulation),
+        (torch.cuda, "is_tf32_supported", lambda: capability >= 80),
+        (triton_helpers, "set_driver_to_gpu", lambda: None),
+        (triton_helpers, "set_driver_to_cpu", lambda: None),
+    ]
+    found.append((torch._C, "_cuda_getCurrentRawStream", lambda index: 0))  # wrappers import it; a build without CUDA has none
+    return found
+
+
+@contextlib.contextmanager
+def interface(answers: Any, capability: int) -> Iterator[None]:
+    """Registers a device interface for "cuda" that answers for the pretended device; Dynamo's registry is private."""
+    from torch._dynamo import device_interface as known
+
+    known.get_interface_for_device("cuda")  # fills the registry
+    usual = known.CudaInterface
+
+    class Worker(usual.Worker):
+        get_device_properties = staticmethod(lambda device=None: answers)
+        current_device = staticmethod(lambda: 0)
+        set_device = staticmethod(lambda device: None)
+
+    members = {
+        "Worker": Worker,
+        "get_device_properties": staticmethod(lambda device=None: answers),
+        "get_compute_capability": staticmethod(lambda device=None: capability),
+        "is_available": staticmethod(lambda: True),
+        "device_count": staticmethod(lambda: 1),
+        "current_device": staticmethod(lambda: 0),
+        "set_device": staticmethod(lambda device: None),
+        "synchronize": staticmethod(lambda device=None: None),
+        "get_raw_stream": staticmethod(lambda index: 0),
+        "exchange_device": staticmethod(lambda index: 0),
+        "maybe_exchange_device": staticmethod(lambda index: 0),
+        "is_bf16_supported": staticmethod(lambda including_emulation=False: capability >= 80 or including_emulation),
+        "is_triton_capable": staticmethod(lambda device=None: True),
+        "raise_if_triton_unavailable": staticmethod(lambda device=None: None),
+    }
+    pretended = type("PretendedInterface", (usual,), members)
+    before = dict(known.device_interfaces)
+    known.device_interfaces.update({name: pretended for name in ("cuda", "cuda:0")})
+    try:
+        yield
+    finally:
+        known.device_interfaces.clear()
+        known.device_interfaces.update(before)
+
+
+@contextlib.contextmanager
+def config_for_emission() -> Iterator[None]:
+    """Compiles in this process, launches nothing by itself, autotunes nothing. Settings that a torch lacks are left out."""
+    from torch._inductor import config
+
+    wanted = {
+        "compile_threads": 1,
+        "use_static_cuda_launcher": False,
+        "use_static_triton_launcher": False,
+        "autotune_local_cache": False,
+        "autotune_remote_cache": False,
+        "triton.cudagraphs": False,
+    }
+    known = {name: value for name, value in wanted.items() if _has(config, name)}
+    with config.patch(known):
+        yield
+
+
+def _has(config: Any, name: str) -> bool:
+    for part in name.split("."):
+        if not hasattr(config, part):
+            return False
+        config = getattr(config, part)
+    return True
+
+
+_ASKED_ONCE = (
+    ("torch.utils._triton", ("has_triton", "has_triton_package", "has_triton_tma", "has_triton_experimental_host_tma",
+     "has_triton_tensor_descriptor_host_tma", "has_triton_tma_device", "has_triton_stable_tma_api",
+     "has_triton_experimental_host_tma", "triton_backend", "triton_hash_with_backend")),
+    ("torch._inductor.utils", ("get_gpu_type", "get_gpu_dram_gbps", "get_gpu_shared_memory", "get_max_num_sms", "is_big_gpu",
+     "get_device_tflops", "get_num_sms", "use_native_matmul", "_is_tma_supported", "can_use_tma", "has_triton_stable_tma_api")),
+    ("torch._inductor.runtime.hints", ("DeviceProperties",)),
+    ("torch._inductor.fx_passes.joint_graph", ("lazy_init",)),
+    ("torch._inductor.codecache", ("get_cpp_compiler",)),
+)  # fmt: skip
+
+
+def forget_answers() -> None:
+    """Clears what torch remembers of the device; its caches have no public handle."""
+    for module, names in _ASKED_ONCE:
+        for name in names:
+            function = getattr(sys.modules.get(module), name, None)
+            if module.endswith("hints") and function is not None:
+                function = getattr(function, "create", None)
+            clear = getattr(function, "cache_clear", None)
+            if clear is not None:
+                clear()
+
+
+@contextlib.contextmanager
+def kernels_made_by(make: Callable[[str, str], Any]) -> Iterator[None]:
+    """Has `async_compile.triton(name, source)` of a generated wrapper return `make(name, source)`."""
+    from torch._inductor.async_compile import AsyncCompile
+
+    usual = AsyncCompile.triton
+
+    def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda", *more: Any, **others: Any) -> Any:
+        return make(kernel_name, source_code)
+
+    AsyncCompile.triton = triton  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        AsyncCompile.triton = usual  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def allocations(allocate: Callable[..., torch.Tensor], check: Callable[..., None]) -> Iterator[None]:
+    """The functions that generated wrappers take from torch's guards when they are loaded, which are not public."""
+    guards = torch._C._dynamo.guards
+    wanted = {
+        "_empty_strided_cuda": allocate, "_empty_strided_cpu": allocate, "assert_size_stride": check,
+        "assert_alignment": lambda *_: None,
+    }  # fmt: skip
+    with contextlib.ExitStack() as open_:
+        for name, value in wanted.items():
+            if hasattr(guards, name):
+                open_.enter_context(replaced(guards, name, value))
+        yield
+
+
+@contextlib.contextmanager
+def wrappers_called_by(around: Callable[[Callable[..., Any], list[Any]], Any]) -> Iterator[None]:
+    """Has `around(call, inputs)` stand for the `call` of each generated module that is loaded. Loading has no public hook."""
+    from torch._inductor.graph import GraphLowering
+
+    usual = GraphLowering._compile_to_module_lines
+
+    def load(self: Any, *arguments: Any) -> Any:
+        module = usual(self, *arguments)
+        call = module.call
+        module.call = lambda inputs: around(call, inputs)
+        return module
+
+    with replaced(GraphLowering, "_compile_to_module_lines", load):
+        yield
+
+
+@contextlib.contextmanager
+def launched_by_triton() -> Iterator[None]:
+    """Has Inductor keep Triton's compiled kernel, with every form of it; its own launcher keeps the machine code alone."""
+    from torch._inductor.runtime import triton_heuristics
+
+    usual = getattr(triton_heuristics, "StaticTritonCompileResult", None)
+    if usual is None:
+        yield
+        return
+    before = usual.__dict__["can_statically_launch"]
+    usual.can_statically_launch = staticmethod(lambda *_: None)
+    try:
+        yield
+    finally:
+        usual.can_statically_launch = before
+
+
+def compile_config(autotuner: Any, config: Any) -> Any:
+    """Triton's compiled kernel of one configuration, with the options that Inductor compiles it with. Not public."""
+    with launched_by_triton():
+        return autotuner._precompile_config(config).kernel
+
+
+def grid_of(autotuner: Any, config: Any, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, int, int]]:
+    """(the kernel's own arguments, grid) as Inductor's launcher computes them. Its launcher has no public form."""
+    return autotuner._interpret_args_grid(tuple(arguments), config)
+
+
+def set_device(fake: Any, device: torch.device) -> None:
+    """Moves a fake tensor to another device in place, its symbols and shared memory kept; nothing public does."""
+    fake.fake_device = device
+
+
+def tensor_fakes(value: Any) -> list[Any]:
+    """The fake tensors inside a value of node metadata."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._pytree import tree_leaves
+
+    return [one for one in tree_leaves(value) if isinstance(one, FakeTensor)]
+
+
+@contextlib.contextmanager
+def memory_on_cpu() -> Iterator[None]:
+    """Where there is no GPU, tensors that are asked of one get memory of the CPU: passes of Inductor compute constants on the
+    device of the graph, with every mode switched off. Fake tensors are not touched."""
+    if torch.cuda.is_available():
+        yield
+        return
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("empty.memory_format", _empty, "CUDA")
+    library.impl("empty_strided", _empty_strided, "CUDA")
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+def _empty(size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None) -> Any:
+    return torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format)
+
+
+def _empty_strided(size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Any:
+    return torch.empty_strided(size, stride, dtype=dtype)

@@ -1,0 +1,57 @@
+# pyright: basic
+"""The interpreter's own names inside Triton, none of them public. Read on Triton 3.6.0; a missing one is told by a sentence.
+
+Importing this module imports Triton.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....dumps.errors import EnvironmentLackError
+
+try:
+    import triton.experimental.gluon  # noqa: F401  it checks for compiled functions when it is first imported, later
+    from triton._C.libtriton import ir
+    from triton.runtime import interpreter
+    from triton.runtime.interpreter import InterpreterBuilder
+    from triton.runtime.interpreter import InterpreterOptions as Options
+    from triton.runtime.interpreter import TensorHandle as Handle
+    from triton.runtime.jit import JITFunction
+except (ImportError, AttributeError) as error:
+    raise EnvironmentLackError(
+        "this Triton has another interpreter than the one known here", str(error), "pip install 'graphdbg[triton]'"
+    ) from error
+
+ROUND_TO_ZERO = ir.ROUNDING_MODE.RTZ
+_ATOMICS = {getattr(ir.ATOMIC_OP, name): name.lower() for name in (
+    "ADD", "FADD", "MIN", "UMIN", "MAX", "UMAX", "AND", "OR", "XOR", "XCHG",
+)}  # fmt: skip
+
+
+def atomic_name(operation: Any) -> str:
+    """`add`, `fadd`, `umax`, ..."""
+    return _ATOMICS[operation]
+
+
+def numpy_type(kind: Any) -> np.dtype:
+    """NumPy's type for values of one of Triton's; bits for those that NumPy lacks."""
+    return interpreter._get_np_dtype(kind)
+
+
+def rewritten(function: Any) -> Any:
+    """A kernel's Python function as the interpreter runs it: assigned numbers become tensors, lines stay."""
+    return interpreter.InterpretedFunction(function).rewrite()
+
+
+def implicit(argument: Any) -> Any:
+    """An argument of a launch that is no tensor, as the interpreter passes it."""
+    return interpreter._implicit_cvt(argument)
+
+
+__all__ = [
+    "ROUND_TO_ZERO", "Handle", "InterpreterBuilder", "JITFunction", "Options", "atomic_name", "implicit", "interpreter",
+    "numpy_type", "rewritten",
+]  # fmt: skip

@@ -1,0 +1,260 @@
+# pyright: basic
+"""What Triton's interpreter computes with, mended where it is not what a GPU does: rounding, 16- and 8-bit floats, integer
+division, atomics, memory.
+
+A subclass of Triton's own InterpreterBuilder (3.6.0), which Triton's language calls for every operation of a kernel. `memory` is
+set while a kernel runs.
+
+>>> BUILDER.memory = Memory()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+
+from . import libdevice
+from ._triton import (
+    ROUND_TO_ZERO, Handle, InterpreterBuilder, Options, atomic_name, numpy_type,
+)  # fmt: skip
+from .memory import Memory
+from .rounding import CODED, is_coded, saturated, to_bits, values
+
+
+class Builder(InterpreterBuilder):
+    """One operation a method, named as Triton's own. Handles hold NumPy arrays; coded floats hold bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = Memory()
+        self.options = Options(sanitize_overflow=False, debug=True)
+
+    # memory
+
+    def create_load(self, ptr: Any, cache: Any, eviction: Any, volatile: Any) -> Any:
+        return self.create_masked_load(ptr, None, None, cache, eviction, volatile)
+
+    def create_store(self, ptr: Any, value: Any, cache: Any, eviction: Any) -> Any:
+        return self.create_masked_store(ptr, value, None, cache, eviction)
+
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, cache: Any, eviction: Any, volatile: Any) -> Any:
+        kind = ptrs.get_element_ty()
+        dtype = numpy_type(kind)
+        filled = None if other is None else other.data
+        return Handle(self.memory.load(ptrs.data, _mask(mask, ptrs), filled, dtype, ptrs), kind)
+
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, cache: Any, eviction: Any) -> None:
+        dtype = numpy_type(ptrs.get_element_ty())
+        self.memory.store(ptrs.data, value.data, _mask(mask, ptrs), dtype, (ptrs, value))
+
+    def create_atomic_rmw(self, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        kind = val.dtype.scalar
+        dtype, name = numpy_type(kind), atomic_name(operation)
+        given = np.broadcast_to(val.data, ptr.data.shape)
+
+        def step(lane: Any, old: Any) -> Any:
+            return _UPDATES[name](self, kind, old, given[lane])
+
+        return Handle(self.memory.update(ptr.data, _mask(mask, ptr), dtype, step, (ptr, val)), kind)
+
+    def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        kind = cmp.dtype.scalar
+        wanted, given = np.broadcast_to(cmp.data, ptr.data.shape), np.broadcast_to(val.data, ptr.data.shape)
+
+        def step(lane: Any, old: Any) -> Any:
+            return given[lane] if old == wanted[lane] else old
+
+        return Handle(self.memory.update(ptr.data, _mask(None, ptr), numpy_type(kind), step, (ptr, val)), kind)
+
+    def create_addptr(self, ptr: Any, offset: Any) -> Any:
+        width = max(1, ptr.get_element_ty().primitive_bitwidth // 8)
+        step = offset.data.astype(np.int64).view(np.uint64) if offset.data.ndim else np.uint64(np.int64(offset.data))
+        return Handle(ptr.data + np.uint64(width) * step, ptr.dtype, {**ptr.attr, **offset.attr})
+
+    # conversions
+
+    def cast_impl(self, src: Any, dst_type: Any) -> Any:
+        source, target = src.dtype.scalar, dst_type.scalar
+        data = values(src.data, source)
+        if is_coded(target):
+            return Handle(to_bits(data.astype(np.float32) if data.dtype != np.float64 else data, target), target)
+        dtype = numpy_type(target)
+        if data.dtype.kind == "f" and dtype.kind in "iu":
+            return Handle(_to_integer(data, dtype), target)
+        with np.errstate(all="ignore"):
+            return Handle(data.astype(dtype), target)
+
+    def create_fp_to_fp(self, src: Any, dst_type: Any, rounding: Any) -> Any:
+        source, target = src.dtype.scalar, dst_type.scalar
+        data = values(src.data, source)
+        if rounding == ROUND_TO_ZERO and target in (tl.bfloat16, tl.float16):
+            return Handle(_toward_zero(data, target), target)
+        if target in CODED:
+            small = target.primitive_bitwidth == 8
+            return Handle((saturated if small else to_bits)(data.astype(np.float32), target), target)
+        with np.errstate(all="ignore"):
+            return Handle(data.astype(numpy_type(target)), target)
+
+    # arithmetic
+
+    def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
+        kind = lhs.dtype.scalar
+        with np.errstate(all="ignore"):
+            if kind in CODED:
+                made = op(values(lhs.data, kind), values(rhs.data, rhs.dtype.scalar))
+                return Handle(made if made.dtype == bool else to_bits(made, kind), tl.int1 if made.dtype == bool else kind)
+            made = op(lhs.data, rhs.data)
+        dtype = numpy_type(kind)
+        if made.dtype.kind != "b" and made.dtype != dtype:
+            made = made.astype(dtype)
+        return Handle(made, tl.int1 if made.dtype.kind == "b" and dtype.kind != "b" else kind)
+
+    def unary_op(self, arg: Any, op: Any) -> Any:
+        kind = arg.dtype.scalar
+        with np.errstate(all="ignore"):
+            if kind in CODED:
+                return Handle(to_bits(op(values(arg.data, kind)), kind), kind)
+            return Handle(op(arg.data).astype(arg.data.dtype, copy=False), kind)
+
+    def ternary_op(self, lhs: Any, rhs: Any, other: Any, op: Any) -> Any:
+        kind = other.dtype.scalar
+        made = op(lhs.data, rhs.data, other.data)
+        dtype = numpy_type(kind)
+        return Handle(made if made.dtype == dtype else made.astype(dtype), kind)
+
+    def create_clampf(self, arg: Any, low: Any, high: Any, propagate_nans: Any) -> Any:
+        kind = arg.dtype.scalar
+        data, floor, ceiling = (values(one.data, kind) for one in (arg, low, high))
+        made = np.minimum(np.maximum(data, floor), ceiling)
+        if "NONE" in str(propagate_nans).upper():
+            made = np.fmin(np.fmax(data, floor), ceiling)
+        return Handle(to_bits(made, kind) if kind in CODED else made.astype(data.dtype, copy=False), kind)
+
+    def create_minnumf(self, lhs: Any, rhs: Any) -> Any:
+        return self.binary_op(lhs, rhs, np.fmin)
+
+    def create_maxnumf(self, lhs: Any, rhs: Any) -> Any:
+        return self.binary_op(lhs, rhs, np.fmax)
+
+    def create_idiv(self, lhs: Any, rhs: Any) -> Any:
+        return self.binary_op(lhs, rhs, _divided)
+
+    def create_srem(self, lhs: Any, rhs: Any) -> Any:
+        return self.binary_op(lhs, rhs, _remainder)
+
+    create_urem = create_srem
+
+    def create_ashr(self, lhs: Any, rhs: Any) -> Any:
+        signed = np.dtype(f"i{lhs.data.dtype.itemsize}")
+        made = lhs.data.view(signed) >> rhs.data.view(np.dtype(f"i{rhs.data.dtype.itemsize}"))
+        return Handle(made.view(lhs.data.dtype) if made.dtype.itemsize == lhs.data.dtype.itemsize else made, lhs.dtype.scalar)
+
+    def create_lshr(self, lhs: Any, rhs: Any) -> Any:
+        unsigned = np.dtype(f"u{lhs.data.dtype.itemsize}")
+        made = lhs.data.view(unsigned) >> rhs.data.astype(unsigned)
+        return Handle(made.view(lhs.data.dtype), lhs.dtype.scalar)
+
+    def create_fma(self, x: Any, y: Any, z: Any) -> Any:
+        kind = z.dtype.scalar
+        given = [values(one.data, kind) for one in (x, y, z)]
+        wide = [one.astype(np.float64) if one.dtype != np.float64 else one for one in given]
+        with np.errstate(all="ignore"):
+            made = wide[0] * wide[1] + wide[2]
+        return Handle(to_bits(made, kind) if kind in CODED else made.astype(given[2].dtype), kind)
+
+    def create_fabs(self, arg: Any) -> Any:
+        return self.unary_op(arg, np.abs)
+
+    def create_erf(self, arg: Any) -> Any:
+        return self.unary_op(arg, libdevice.erf)
+
+    def create_rsqrt(self, arg: Any) -> Any:
+        return self.unary_op(arg, libdevice.rsqrt)
+
+    def create_dot(self, a: Any, b: Any, d: Any, precision: Any, imprecise: Any) -> Any:
+        left, right = (values(one.data, one.dtype.scalar) for one in (a, b))
+        dtype = d.data.dtype
+        wide = np.int32 if dtype.kind in "iu" else np.float64 if dtype == np.float64 else np.float32
+        made = np.matmul(left.astype(wide), right.astype(wide))
+        kind = d.dtype.scalar
+        total = made + (values(d.data, kind) if kind in CODED else d.data)
+        return Handle(to_bits(total, kind) if kind in CODED else total.astype(dtype), kind)
+
+    def create_extern_elementwise(self, name: Any, path: Any, symbol: str, arguments: list[Any], kind: Any, pure: Any) -> Any:
+        function = libdevice.function(symbol)
+        with np.errstate(all="ignore"):
+            made = function(*(one.data for one in arguments))
+        scalar = kind.scalar
+        return Handle(np.asarray(made).astype(numpy_type(scalar), copy=False), scalar)
+
+
+def _mask(mask: Any, pointer: Any) -> np.ndarray:
+    return np.ones(pointer.data.shape, bool) if mask is None else mask.data
+
+
+def _divided(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Integer division toward zero, as LLVM's; by zero gives what a GPU leaves undefined: all bits set."""
+    zero = right == 0
+    safe = np.where(zero, 1, right).astype(right.dtype)
+    quotient = np.asarray((left - np.fmod(left, safe)) // safe)
+    return np.where(zero, np.asarray(-1).astype(quotient.dtype), quotient) if zero.any() else quotient
+
+
+def _remainder(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    if left.dtype.kind == "f":
+        return np.fmod(left, right)
+    zero = right == 0
+    return np.where(zero, left, np.fmod(left, np.where(zero, 1, right).astype(right.dtype)))
+
+
+def _to_integer(data: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Float to integer as NVIDIA's cvt does: toward zero, saturated, NaN is zero."""
+    limits = np.iinfo(dtype)
+    with np.errstate(all="ignore"):
+        whole = np.trunc(np.nan_to_num(data.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+        low, high = whole <= float(limits.min), whole >= float(limits.max)
+        made = np.where(low | high, 0, whole).astype(np.int64 if dtype.kind == "i" else np.uint64).astype(dtype)
+    made = np.where(low, limits.min, made)
+    return np.where(high, limits.max, made).astype(dtype)
+
+
+def _toward_zero(data: np.ndarray, kind: Any) -> np.ndarray:
+    if kind == tl.bfloat16:
+        return (np.ascontiguousarray(data, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    near = data.astype(np.float16)
+    over = np.abs(near.astype(np.float64)) > np.abs(data.astype(np.float64))
+    return np.where(over, np.nextafter(near, np.float16(0)), near)
+
+
+def _added(builder: Builder, kind: Any, old: Any, value: Any) -> Any:
+    if kind in CODED:
+        pair = np.array([old, value], numpy_type(kind))
+        return to_bits(values(pair, kind).sum(keepdims=True, dtype=np.float32), kind)[0]
+    with np.errstate(all="ignore"):
+        return old + value
+
+
+_UPDATES = {
+    "add": _added,
+    "fadd": _added,
+    "max": lambda builder, kind, old, value: max(old, value),
+    "umax": lambda builder, kind, old, value: _unsigned(old, value, max),
+    "min": lambda builder, kind, old, value: min(old, value),
+    "umin": lambda builder, kind, old, value: _unsigned(old, value, min),
+    "and": lambda builder, kind, old, value: old & value,
+    "or": lambda builder, kind, old, value: old | value,
+    "xor": lambda builder, kind, old, value: old ^ value,
+    "xchg": lambda builder, kind, old, value: value,
+}
+
+
+def _unsigned(old: Any, value: Any, choose: Any) -> Any:
+    """Integers compared by their bits."""
+    kind = np.dtype(f"u{old.dtype.itemsize}")
+    return choose(np.asarray(old).view(kind)[()], np.asarray(value).view(kind)[()]).view(old.dtype)
+
+
+BUILDER = Builder()
+"""The one that the language calls: functions that Triton has rewritten keep it."""

@@ -1,0 +1,131 @@
+# pyright: basic
+"""Has Triton's language compute with our builder while a context is open, in this process, without TRITON_INTERPRET.
+
+Every compiled function of Triton's standard library and of Inductor's helpers is replaced by one that runs as Python, library
+functions by our table, reductions by ours. Everything is put back at the end.
+
+>>> with interpreted():
+...     run(kernel, arguments, grid)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import triton.language as tl
+
+from . import reducing
+from ._triton import JITFunction, interpreter, rewritten
+from .builder import BUILDER
+
+_ROOMS = ("triton.language", "torch._inductor.runtime.triton_helpers")
+_ACTIVE = 0
+
+
+class Interpreted:
+    """A compiled function that runs as Python: called by kernels and as a combine function."""
+
+    def __init__(self, compiled: Any) -> None:
+        self.fn = compiled.fn
+        self.__name__ = compiled.fn.__name__
+        self.arg_names = list(getattr(compiled, "arg_names", ()))
+        self._ready: Any = None
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        named.pop("_semantic", None)
+        named.pop("_generator", None)
+        if self._ready is None:
+            self._ready = rewritten(self.fn)
+        return self._ready(*arguments, **named)
+
+
+_made: dict[int, Interpreted] = {}
+
+
+def of(compiled: Any) -> Interpreted:
+    """The one for a compiled function."""
+    found = _made.get(id(compiled))
+    if found is None or found.fn is not compiled.fn:
+        found = _made[id(compiled)] = Interpreted(compiled)
+    return found
+
+
+@contextlib.contextmanager
+def interpreted() -> Iterator[None]:
+    """Open around runs of kernels; may be nested."""
+    global _ACTIVE
+    if _ACTIVE:
+        yield
+        return
+    scope = interpreter._LangPatchScope()
+    before = interpreter.interpreter_builder, interpreter.interpreter_semantic
+    _ACTIVE += 1
+    try:
+        interpreter.interpreter_builder = BUILDER
+        interpreter.interpreter_semantic = interpreter.TritonSemantic(BUILDER)
+        _functions(scope)
+        _language(scope)
+        _library(scope)
+        yield
+    finally:
+        _ACTIVE -= 1
+        scope.restore()
+        interpreter.interpreter_builder, interpreter.interpreter_semantic = before
+
+
+@contextlib.contextmanager
+def functions_of(space: dict[str, Any]) -> Iterator[None]:
+    """Compiled functions among a kernel's globals run as Python, too: helpers that a user's kernel calls."""
+    found = {name: value for name, value in space.items() if isinstance(value, JITFunction)}
+    space.update({name: of(value) for name, value in found.items()})
+    try:
+        yield
+    finally:
+        space.update(found)
+
+
+def _functions(scope: Any) -> None:
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(_ROOMS) or not isinstance(module, ModuleType):
+            continue
+        for key, value in list(vars(module).items()):
+            if isinstance(value, JITFunction):
+                scope.set_attr(module, key, of(value))
+    for key, value in list(vars(tl.tensor).items()):
+        if isinstance(value, JITFunction):
+            scope.set_attr(tl.tensor, key, _method(of(value)))
+
+
+def _method(function: Interpreted) -> Any:
+    def method(self: Any, *arguments: Any, **named: Any) -> Any:
+        return function(self, *arguments, **named)
+
+    return method
+
+
+def _language(scope: Any) -> None:
+    for module in (tl, tl.core):
+        interpreter._patch_builtin(module, BUILDER, scope)
+        interpreter._patch_builtin(module.tensor, BUILDER, scope)
+        interpreter._patch_lang_tensor(module.tensor, scope)
+        interpreter._patch_lang_core(module, scope)
+    interpreter._patch_builtin(tl.math, BUILDER, scope)
+    interpreter._patch_builtin(tl.core.tensor_descriptor_base, BUILDER, scope)
+    for module in (tl, tl.core):
+        scope.set_attr(module, "reduce", reducing.reduce)
+        scope.set_attr(module, "associative_scan", reducing.scan)
+
+
+def _library(scope: Any) -> None:
+    """libdevice: the generic module's functions are empty, those for CUDA call the builder by symbol."""
+    from triton.language.extra import libdevice as generic
+    from triton.language.extra.cuda import libdevice as of_cuda
+
+    interpreter._patch_builtin(of_cuda, BUILDER, scope)
+    for name, value in list(vars(of_cuda).items()):
+        if callable(value) and not name.startswith("_") and name in vars(generic):
+            scope.set_attr(generic, name, value)

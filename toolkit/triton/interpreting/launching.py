@@ -1,0 +1,84 @@
+# pyright: basic
+"""Runs one interpreted kernel over its grid, program after program.
+
+Tensors become addresses of a fresh Memory; numbers become what the signature says. Must be called inside `interpreted()`.
+
+>>> run(function, {"in_ptr0": x, "out_ptr0": y, "xnumel": 8, "XBLOCK": 8}, {"XBLOCK"}, (1, 1, 1), Memory())
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+
+from ._triton import Handle, implicit, interpreter, numpy_type, rewritten
+from .builder import BUILDER
+from .language import functions_of
+from .memory import Memory
+
+EachProgram = Callable[[int], None]
+
+
+def run(
+    function: Any, arguments: Mapping[str, Any], constants: Sequence[str] | set[str], grid: tuple[int, int, int], memory: Memory,
+    signature: Mapping[str, str] | None = None, each: EachProgram | None = None,
+) -> None:  # fmt: skip
+    """Runs `function`, the kernel's Python function, once for each program. `constants`: names passed as they are.
+
+    `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. `each` is called before each program with its number.
+    Raises what the kernel raises; `memory.Fault` for an access out of bounds.
+    """
+    ready = rewritten(function)
+    given = {
+        name: value if name in constants else _passed(value, (signature or {}).get(name, ""), memory, name)
+        for name, value in arguments.items()
+    }
+    grid = tuple(int(one) for one in grid)  # type: ignore[assignment]
+    BUILDER.memory = memory
+    BUILDER.set_grid_dim(*grid)
+    deep = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(deep, 10_000))
+    number = 0
+    try:
+        with functions_of(function.__globals__):
+            for z in range(grid[2]):
+                for y in range(grid[1]):
+                    for x in range(grid[0]):
+                        BUILDER.grid_idx = (x, y, z)
+                        if each is not None:
+                            each(number)
+                        ready(**given)
+                        number += 1
+    finally:
+        sys.setrecursionlimit(deep)
+        BUILDER.memory = Memory()
+
+
+def _passed(value: Any, kind: str, memory: Memory, name: str) -> Any:
+    if isinstance(value, torch.Tensor):
+        zone = memory.zone_of(value)
+        zone.names.setdefault("argument", name)
+        pointer = tl.str_to_ty(kind, None) if kind.startswith("*") else tl.pointer_type(_pointed(value))
+        address = np.array([memory.address(value)], np.uint64)
+        return tl.tensor(Handle(address, pointer), pointer)
+    if isinstance(value, (bool, int, float)) and kind in _SCALARS:
+        scalar = tl.str_to_ty(kind, None)
+        return tl.tensor(Handle(np.array([value], numpy_type(scalar)), scalar), scalar)
+    return implicit(value)
+
+
+_SCALARS = ("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "fp32", "fp64")
+
+
+def _pointed(value: torch.Tensor) -> Any:
+    from triton.runtime.jit import mangle_type
+
+    return tl.str_to_ty(mangle_type(value), None).element_ty
+
+
+assert interpreter  # the module checks the interpreter's version

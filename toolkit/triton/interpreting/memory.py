@@ -1,0 +1,184 @@
+# pyright: basic
+"""The memory that interpreted kernels see: each tensor's storage lies alone in a zone of made-up addresses.
+
+An address names its storage whatever was added to it, up to 2^43 bytes either way, so an access out of bounds is known for what
+it is, of which argument, and can neither crash nor read another tensor. Values go to and from the real storage by NumPy.
+
+>>> memory = Memory()
+>>> pointer = memory.address(torch.zeros(4))
+>>> memory.load(np.array([pointer + 16]), np.array([True]), None, np.dtype(np.float32))   # Fault: element 4 of 4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+ZONE_BITS = 44
+_HALF = 1 << (ZONE_BITS - 1)
+_LOW = np.uint64((1 << ZONE_BITS) - 1)
+
+
+class Fault(Exception):
+    """An access outside of a storage, while nobody collects findings. `access` says which."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        super().__init__(access.sentence())
+
+
+@dataclass
+class Zone:
+    """One storage. `data`: its bytes; `number` is its place among the zones; `names`: what the wrapper and the kernel call it."""
+
+    number: int
+    data: np.ndarray
+    storage: Any
+    names: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What those who watch keep of it."""
+
+    def elements(self, dtype: np.dtype) -> np.ndarray:
+        """The storage as elements of that type, whole ones only."""
+        count = self.data.nbytes // dtype.itemsize
+        return self.data[: count * dtype.itemsize].view(dtype)
+
+
+@dataclass
+class Access:
+    """One load, store or atomic of one program. `index`: elements of the zone, by lane; `live`: lanes that the mask lets through;
+    `inside`: live ones within the storage."""
+
+    kind: str
+    zone: Zone | None
+    index: np.ndarray
+    live: np.ndarray
+    inside: np.ndarray
+    dtype: np.dtype
+    pointer: Any = None
+    value: np.ndarray | None = None
+    text: str = ""
+
+    @property
+    def outside(self) -> np.ndarray:
+        """Live lanes out of bounds."""
+        return self.live & ~self.inside
+
+    def sentence(self) -> str:
+        """For a reader."""
+        bad = self.index[self.outside]
+        if self.zone is None:
+            return f"{self.kind} at an address that belongs to no argument of the kernel"
+        count = self.zone.data.nbytes // self.dtype.itemsize
+        name = self.zone.names.get("argument", "") or "a tensor"
+        lanes = f"{bad.size} lane{'s' * (bad.size != 1)}"
+        return f"{self.kind} out of bounds: element {int(bad[0])} of {name}, whose storage has {count} ({lanes})"
+
+
+class Watch:
+    """Sees accesses. `access` comes before values are read or written; True: a fault is taken note of, go on without those lanes."""
+
+    def access(self, access: Access) -> bool:
+        """One access."""
+        return False
+
+    def loaded(self, access: Access, values: np.ndarray) -> None:
+        """What a load brought."""
+
+
+class Memory:
+    """Zones by storage, for the time that their tensors live. `watch` may be replaced between kernels."""
+
+    def __init__(self, watch: Watch | None = None) -> None:
+        self.watch = watch or Watch()
+        self.zones: list[Zone] = []
+        self._by_storage: dict[int, Zone] = {}
+
+    def zone_of(self, tensor: torch.Tensor) -> Zone:
+        """The zone of a tensor's storage, made when it is first seen."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        found = self._by_storage.get(key)
+        if found is None:
+            whole = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+            found = Zone(len(self.zones), whole.numpy(), storage)
+            self.zones.append(found)
+            self._by_storage[key] = found
+        return found
+
+    def address(self, tensor: torch.Tensor) -> int:
+        """The made-up address of a tensor's first element: aligned as its real one within 16 bytes of a fresh storage."""
+        zone = self.zone_of(tensor)
+        return ((zone.number + 1) << ZONE_BITS) + _HALF + tensor.storage_offset() * tensor.element_size()
+
+    def load(self, addresses: np.ndarray, mask: np.ndarray, other: np.ndarray | None, dtype: np.dtype, pointer: Any = None) -> Any:
+        """Elements at addresses where the mask is set, `other` (or zeros) elsewhere."""
+        addresses, mask = np.broadcast_arrays(addresses, mask)
+        result = np.zeros(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
+        for access in self._accesses("load", addresses, mask, dtype, pointer, None):
+            self._note(access)
+            if access.zone is None:
+                continue
+            elements = access.zone.elements(dtype)
+            if access.inside.all():
+                result = elements[access.index]
+            else:
+                result[access.inside] = elements[access.index[access.inside]]
+            self.watch.loaded(access, result)
+        return result
+
+    def store(self, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray, dtype: np.dtype, pointer: Any = None) -> None:
+        """Writes where the mask is set; of lanes with one address the last wins."""
+        addresses, mask, value = np.broadcast_arrays(addresses, mask, value)
+        for access in self._accesses("store", addresses, mask, dtype, pointer, value):
+            self._note(access)
+            if access.zone is not None:
+                elements = access.zone.elements(dtype)
+                elements[access.index[access.inside]] = value[access.inside].astype(dtype, copy=False)
+
+    def update(self, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, step: Any, pointer: Any = None) -> np.ndarray:
+        """An atomic: `step(lane, old value)` is the new value, lane after lane. Returns the old values (zeros where masked)."""
+        addresses, mask = np.broadcast_arrays(addresses, mask)
+        old = np.zeros(addresses.shape, dtype)
+        for access in self._accesses("atomic", addresses, mask, dtype, pointer, None):
+            self._note(access)
+            if access.zone is None:
+                continue
+            elements = access.zone.elements(dtype)
+            for lane in zip(*np.nonzero(access.inside), strict=True):
+                place = access.index[lane]
+                old[lane] = elements[place]
+                elements[place] = step(lane, old[lane])
+        return old
+
+    def _note(self, access: Access) -> None:
+        consumed = self.watch.access(access)
+        if not consumed and (access.zone is None or access.outside.any()):
+            raise Fault(access)
+
+    def _accesses(
+        self, kind: str, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, pointer: Any, value: np.ndarray | None
+    ) -> Iterator[Access]:
+        """One access for each zone that live lanes point to; usually one."""
+        mask = mask.astype(bool, copy=False)
+        if not mask.any():
+            return
+        numbers = (addresses >> np.uint64(ZONE_BITS)).astype(np.int64) - 1
+        first = numbers[mask][0] if not mask.all() else numbers.flat[0]
+        same = numbers == first
+        zones = [int(first)] if same[mask].all() else sorted({int(one) for one in numbers[mask]})
+        for number in zones:
+            live = mask & (numbers == number) if len(zones) > 1 else mask
+            offset = (addresses & _LOW).astype(np.int64) - _HALF
+            index = offset // dtype.itemsize
+            if not 0 <= number < len(self.zones):
+                yield Access(kind, None, index, live, np.zeros_like(live), dtype, pointer, value)
+                continue
+            zone = self.zones[number]
+            count = zone.data.nbytes // dtype.itemsize
+            inside = live & (index >= 0) & (index < count)
+            yield Access(kind, zone, index, live, inside, dtype, pointer, value)

@@ -1,0 +1,119 @@
+# pyright: basic
+"""What a wrapper written for a GPU asks of it while it runs, answered on the CPU.
+
+Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make their result
+on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing.
+
+>>> with answers(session):
+...     module = load(wrapper)
+>>> with running(session):
+...     module.call(inputs)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .. import _torch as t
+from ..replacing import replaced
+from .substitutes import SUBSTITUTES
+
+
+class _Guard:
+    def __init__(self, index: int = 0) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+class _Calls(TorchDispatchMode):
+    """Moves device arguments, replaces operators that only a GPU has, and tells the session of what ran."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__()
+        self.session = session
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = tree_map(_here, args), tree_map(_here, kwargs or {})
+        substitute = SUBSTITUTES.get(func)
+        made = substitute(*args, **kwargs) if substitute is not None else func(*args, **kwargs)
+        if self.session.observers:
+            read, written = _moved(func, args, kwargs, made)
+            for one in self.session.observers:
+                one.called(func, read, written)
+        return made
+
+
+def _here(value: Any) -> Any:
+    return torch.device("cpu") if isinstance(value, torch.device) and value.type == "cuda" else value
+
+
+def _moved(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """(tensors that the operator reads, tensors that it writes). A view reads and writes nothing."""
+    schema = func._schema
+    aliases = [one.alias_info for one in schema.returns]
+    if aliases and all(one is not None and not one.is_write for one in aliases):
+        return [], []
+    read: list[torch.Tensor] = []
+    written: list[torch.Tensor] = []
+    given = [*zip(schema.arguments, args, strict=False), *((one, kwargs[one.name]) for one in schema.arguments if one.name in kwargs)]
+    for argument, value in given:
+        tensors = [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
+        writes = argument.alias_info is not None and argument.alias_info.is_write
+        (written if writes else read).extend(tensors)
+    empty = "empty" in func.__name__
+    if not empty:
+        written += [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
+    return read, written
+
+
+def laid_out(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> None:
+    """Gives a tensor the strides that kernels behind it expect, its values kept. Raises AssertionError for another size."""
+    if tuple(tensor.shape) != tuple(size):
+        raise AssertionError(f"a library call gave size {tuple(tensor.shape)} on the CPU, and the kernels expect {tuple(size)}")
+    expected = [(want, have) for want, have, count in zip(stride, tensor.stride(), size, strict=True) if count > 1]
+    if all(want == have for want, have in expected):
+        return
+    with torch.no_grad():
+        fresh = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype)
+        fresh.copy_(tensor)
+        tensor.data = fresh
+
+
+@contextlib.contextmanager
+def answers(session: Any) -> Iterator[None]:
+    """Open while wrappers are loaded: they take their allocation functions and checks from torch when they are."""
+
+    def allocate(size: Any, stride: Any, dtype: Any) -> torch.Tensor:
+        made = torch.empty_strided(tuple(size), tuple(stride), dtype=dtype)
+        for one in session.observers:
+            one.allocated(made)
+        return made
+
+    def check(tensor: torch.Tensor, size: Any, stride: Any, name: Any = None) -> None:
+        laid_out(tensor, size, stride)
+
+    with t.allocations(allocate, check):
+        yield
+
+
+@contextlib.contextmanager
+def running(session: Any) -> Iterator[None]:
+    """Open while a wrapper runs."""
+    with contextlib.ExitStack() as open_:
+        for name, value in (
+            ("_DeviceGuard", _Guard), ("set_device", lambda device: None), ("synchronize", lambda device=None: None),
+        ):  # fmt: skip
+            open_.enter_context(replaced(torch.cuda, name, value))
+        open_.enter_context(_Calls(session))
+        yield

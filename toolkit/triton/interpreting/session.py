@@ -1,0 +1,156 @@
+# pyright: basic
+"""Runs generated wrappers on CPU tensors: every kernel that they define is interpreted, everything else runs as it is.
+
+The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on the CPU;
+results of library calls are laid out as the wrapper expects them. `Launch`es are told to observers.
+
+>>> with Session().open():
+...     compiled(inputs)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import _torch as t
+from ..loading import loaded
+from .memory import Memory, Watch
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel. `number` counts all launches of a run, from 0; `arguments` by the kernel's names, constants of the
+    chosen configuration included; `buffers`: argument -> the wrapper's name of the tensor."""
+
+    kernel: str
+    number: int
+    arguments: dict[str, Any]
+    constants: set[str]
+    grid: tuple[int, int, int]
+    config: Any
+    signature: Mapping[str, str]
+    function: Any
+    autotuner: Any
+    buffers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The arguments that are tensors."""
+        return {name: value for name, value in self.arguments.items() if isinstance(value, torch.Tensor)}
+
+
+class Observer:
+    """Sees launches and library calls. A `watch` for the memory of a launch may be given."""
+
+    def before(self, launch: Launch) -> Watch | None:
+        """Called before a kernel runs."""
+        return None
+
+    def program(self, launch: Launch, number: int) -> None:
+        """Called before each program of it."""
+
+    def after(self, launch: Launch) -> None:
+        """Called when it has run."""
+
+    def allocated(self, tensor: torch.Tensor) -> None:
+        """The wrapper allocated memory that holds nothing yet."""
+
+    def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
+        """A library call ran, outside of kernels."""
+
+
+class Kernel:
+    """What a wrapper gets for `async_compile.triton(...)`: `run` interprets. `which`: the place of the configuration that is used."""
+
+    def __init__(self, session: Session, name: str, source: str, which: int = 0) -> None:
+        self.session, self.name, self.source, self.which = session, name, source, which
+        self.autotuner = loaded(name, source, session.folder)
+        self.config = self.autotuner.configs[which]
+        self.function = self.autotuner.fn.fn
+        self.signature = dict(self.autotuner.triton_meta["signature"])
+
+    def run(self, *arguments: Any, stream: Any = None, benchmark_run: bool = False, **named: Any) -> None:
+        """What Inductor's launcher does, on the interpreter."""
+        self.session.launch(self._launch(arguments, named, sys._getframe(1).f_locals))
+
+    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
+        own, grid = t.grid_of(self.autotuner, self.config, arguments)
+        constants = {name: value for name, value in self.autotuner.triton_meta.get("constants", {}).items() if isinstance(name, str)}
+        names = list(self.autotuner.fn.arg_names)
+        given: dict[str, Any] = {}
+        fixed = {**constants, **self.config.kwargs}
+        free = [name for name in names if name not in fixed and self.signature.get(name) != "constexpr"]
+        by_name = dict(zip(free if len(free) == len(own) else names, own, strict=False))
+        for name in names:
+            given[name] = by_name[name] if name in by_name else fixed.get(name, named.get(name))
+        constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
+        called = {id(value): name for name, value in scope.items() if isinstance(value, torch.Tensor)}
+        buffers = {name: called[id(value)] for name, value in given.items() if id(value) in called}
+        number = self.session.launches
+        return Launch(
+            self.name, number, given, constexprs, grid, self.config, self.signature, self.function, self.autotuner, buffers
+        )
+
+
+class Session:
+    """The run of wrappers: which kernels there are, how many launches ran, who looks on."""
+
+    def __init__(self, *observers: Observer, which: int = 0) -> None:
+        self.observers, self.which = observers, which
+        self.kernels: dict[str, Kernel] = {}
+        self.launches = 0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where sources of kernels lie while it is open."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="graphdbg-kernels-")
+        return Path(self._folder.name)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Session]:
+        """Kernels that are defined from now on are interpreted. Open it inside `pretending`."""
+        from .language import interpreted
+        from .on_cpu import answers
+
+        with t.kernels_made_by(self.make), interpreted(), answers(self), t.wrappers_called_by(self._called):
+            yield self
+
+    def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:
+        from .on_cpu import running
+
+        with running(self):
+            return call(inputs)
+
+    def make(self, name: str, source: str) -> Kernel:
+        """A kernel of a wrapper."""
+        made = self.kernels[name] = Kernel(self, name, source, self.which)
+        return made
+
+    def launch(self, launch: Launch) -> None:
+        """Runs one kernel."""
+        from . import launching
+
+        self.launches += 1
+        watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
+        memory = Memory(watches[0] if watches else None)
+
+        def each(number: int) -> None:
+            for one in self.observers:
+                one.program(launch, number)
+
+        launching.run(
+            launch.function, launch.arguments, launch.constants, launch.grid, memory, launch.signature,
+            each if self.observers else None,
+        )  # fmt: skip
+        for one in self.observers:
+            one.after(launch)

@@ -1,0 +1,102 @@
+# pyright: basic
+"""Pretends to Inductor and Triton that a GPU is here, so that they write and compile its code. Nothing can run on it.
+
+Only what is asked while code is written is answered: the driver's target, the properties of the device, whether there is one.
+`torch.cuda.is_available()` stays what it is. Everything is put back at the end. Use it in a child: torch caches some answers.
+
+>>> with pretending(target_of("cuda:90")):
+...     compile_fx(gm, fakes_on_cuda)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from ...dumps.errors import EnvironmentLackError
+from . import _torch as t
+from .replacing import replaced
+from .targets import WARP, Target
+
+NEEDS_TRITON = "pip install 'graphdbg[triton]' (Linux; it brings a compiler for NVIDIA GPUs, and needs none)"
+
+
+def lacks_triton() -> str | None:
+    """Why kernels of Triton cannot be written here, or None."""
+    try:
+        import triton
+    except ImportError as error:
+        return f"Triton is not installed ({error}): {NEEDS_TRITON}"
+    if not hasattr(triton, "__version__"):
+        return f"the package triton here is empty: {NEEDS_TRITON}"
+    return None
+
+
+def require_triton() -> None:
+    """Raises EnvironmentLackError where Triton is missing."""
+    if lacks_triton():
+        raise EnvironmentLackError("Triton is not installed", "kernels for GPUs are written and run with it", NEEDS_TRITON)
+
+
+@contextlib.contextmanager
+def pretending(target: Target) -> Iterator[None]:
+    """While it is open, a GPU of that kind seems to be device 0."""
+    require_triton()
+    from triton.runtime import driver
+
+    answers = properties(target)
+    with contextlib.ExitStack() as open_:
+        before = getattr(driver, "_active", None)
+        open_.callback(setattr, driver, "_active", before)
+        driver.set_active(_Driver(target))
+        for place, name, value in t.places(answers, target.capability):
+            open_.enter_context(replaced(place, name, value))
+        open_.enter_context(t.interface(answers, target.capability))
+        open_.enter_context(t.config_for_emission())
+        t.forget_answers()
+        open_.callback(t.forget_answers)
+        open_.enter_context(t.memory_on_cpu())
+        yield
+
+
+def properties(target: Target) -> Any:
+    """What `torch.cuda.get_device_properties` says of such a GPU, as far as Inductor and Triton ask."""
+    chip = target.chip
+    return SimpleNamespace(
+        name=f"NVIDIA {chip.name}", major=target.capability // 10, minor=target.capability % 10,
+        multi_processor_count=chip.processors, total_memory=chip.memory_bytes, L2_cache_size=chip.l2_bytes,
+        regs_per_multiprocessor=chip.registers, max_threads_per_multi_processor=chip.threads, max_threads_per_block=1024,
+        warp_size=WARP, gcnArchName="", shared_memory_per_block=48 * 1024, shared_memory_per_block_optin=chip.shared_block,
+        shared_memory_per_multiprocessor=chip.shared_processor, is_integrated=0, clock_rate=0, memory_clock_rate=0,
+    )  # fmt: skip
+
+
+class _Driver:
+    """What Triton asks of its active driver before anything is launched."""
+
+    def __init__(self, target: Target) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self.target = GPUTarget(target.backend, target.capability, WARP)
+
+    def get_current_target(self) -> Any:
+        return self.target
+
+    def get_active_torch_device(self) -> Any:
+        return torch.device("cpu")
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+    def get_device_interface(self) -> Any:
+        return torch.cuda
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        raise EnvironmentLackError("there is no GPU to time kernels on", "one is only pretended")
