@@ -14,7 +14,7 @@ from typing import Any
 import compile_models_more  # noqa: F401  registers the second ten
 import torch
 from compile_models import MODELS
-from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition  # type: ignore[attr-defined]
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table

@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from .replacing import replaced
+
+__all__ = ["TorchDispatchMode", "tree_leaves", "tree_map"]
+"""Names that nothing public stands for, for the rest of this room."""
 
 
 def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
@@ -66,7 +71,7 @@ def interface(answers: Any, capability: int) -> Iterator[None]:
     }
     pretended = type("PretendedInterface", (usual,), members)
     before = dict(known.device_interfaces)
-    known.device_interfaces.update({name: pretended for name in ("cuda", "cuda:0")})
+    known.device_interfaces.update(dict.fromkeys(("cuda", "cuda:0"), pretended))
     try:
         yield
     finally:
@@ -144,7 +149,7 @@ def kernels_made_by(make: Callable[[str, str], Any]) -> Iterator[None]:
 @contextlib.contextmanager
 def allocations(allocate: Callable[..., torch.Tensor], check: Callable[..., None]) -> Iterator[None]:
     """The functions that generated wrappers take from torch's guards when they are loaded, which are not public."""
-    guards = torch._C._dynamo.guards
+    guards = torch._C._dynamo.guards  # type: ignore[attr-defined]
     wanted = {
         "_empty_strided_cuda": allocate, "_empty_strided_cpu": allocate, "assert_size_stride": check,
         "assert_alignment": lambda *_: None,
@@ -166,7 +171,7 @@ def wrappers_called_by(around: Callable[[Callable[..., Any], list[Any]], Any]) -
     def load(self: Any, *arguments: Any) -> Any:
         module = usual(self, *arguments)
         call = module.call
-        module.call = lambda inputs: around(call, inputs)
+        module.call = lambda inputs: around(call, inputs)  # type: ignore[method-assign]
         return module
 
     with replaced(GraphLowering, "_compile_to_module_lines", load):
@@ -209,7 +214,6 @@ def set_device(fake: Any, device: torch.device) -> None:
 def tensor_fakes(value: Any) -> list[Any]:
     """The fake tensors inside a value of node metadata."""
     from torch._subclasses.fake_tensor import FakeTensor
-    from torch.utils._pytree import tree_leaves
 
     return [one for one in tree_leaves(value) if isinstance(one, FakeTensor)]
 
@@ -230,9 +234,13 @@ def memory_on_cpu() -> Iterator[None]:
         library._destroy()
 
 
-def _empty(size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None) -> Any:
+def _empty(
+    size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None
+) -> Any:
     return torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format)
 
 
-def _empty_strided(size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Any:
+def _empty_strided(
+    size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> Any:
     return torch.empty_strided(size, stride, dtype=dtype)

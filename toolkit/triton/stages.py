@@ -1,5 +1,5 @@
 # pyright: basic
-"""Every form of a kernel for a named GPU: Triton's two intermediate forms, LLVM's, PTX, machine code, and what the assembler says.
+"""Every form of a kernel for a named GPU: Triton's two intermediate forms, LLVM's, PTX, machine code, and the assembler's words.
 
 Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed.
 
@@ -42,7 +42,7 @@ class Compiled(msgspec.Struct):
 
 
 def kernel_stages(name: str, source: str, target: Target, folder: Path, *, every: bool = True) -> list[Compiled]:
-    """Compiles a kernel's source for the pretended target: its candidates in Inductor's order, or (`every` False) the first alone.
+    """Compiles a kernel's source for the pretended target: its candidates in Inductor's order, or (`every` False) the first.
 
     A candidate that Triton refuses is told of by `error`. Raises what the source raises when it is loaded.
     """

@@ -52,7 +52,7 @@ def pretending(target: Target) -> Iterator[None]:
     with contextlib.ExitStack() as open_:
         before = getattr(driver, "_active", None)
         open_.callback(setattr, driver, "_active", before)
-        driver.set_active(_Driver(target))
+        driver.set_active(_Driver(target))  # type: ignore[arg-type]
         for place, name, value in t.places(answers, target.capability):
             open_.enter_context(replaced(place, name, value))
         open_.enter_context(t.interface(answers, target.capability))

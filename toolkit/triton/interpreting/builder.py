@@ -17,7 +17,12 @@ import triton.language as tl
 
 from . import libdevice
 from ._triton import (
-    ROUND_TO_ZERO, Handle, InterpreterBuilder, Options, atomic_name, numpy_type,
+    ROUND_TO_ZERO,
+    Handle,
+    InterpreterBuilder,
+    Options,
+    atomic_name,
+    numpy_type,
 )  # fmt: skip
 from .memory import Memory
 from .rounding import CODED, is_coded, saturated, to_bits, values

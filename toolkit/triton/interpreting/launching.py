@@ -63,11 +63,11 @@ def _passed(value: Any, kind: str, memory: Memory, name: str) -> Any:
     if isinstance(value, torch.Tensor):
         zone = memory.zone_of(value)
         zone.names.setdefault("argument", name)
-        pointer = tl.str_to_ty(kind, None) if kind.startswith("*") else tl.pointer_type(_pointed(value))
+        pointer: Any = tl.str_to_ty(kind, None) if kind.startswith("*") else tl.pointer_type(_pointed(value))
         address = np.array([memory.address(value)], np.uint64)
         return tl.tensor(Handle(address, pointer), pointer)
     if isinstance(value, (bool, int, float)) and kind in _SCALARS:
-        scalar = tl.str_to_ty(kind, None)
+        scalar: Any = tl.str_to_ty(kind, None)
         return tl.tensor(Handle(np.array([value], numpy_type(scalar)), scalar), scalar)
     return implicit(value)
 
@@ -78,7 +78,8 @@ _SCALARS = ("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", 
 def _pointed(value: torch.Tensor) -> Any:
     from triton.runtime.jit import mangle_type
 
-    return tl.str_to_ty(mangle_type(value), None).element_ty
+    named: Any = tl.str_to_ty(mangle_type(value), None)
+    return named.element_ty
 
 
 assert interpreter  # the module checks the interpreter's version

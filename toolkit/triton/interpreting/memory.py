@@ -80,7 +80,7 @@ class Access:
 
 
 class Watch:
-    """Sees accesses. `access` comes before values are read or written; True: a fault is taken note of, go on without those lanes."""
+    """Sees accesses. `access` comes before values are read or written; True: the fault is noted, go on without those lanes."""
 
     def access(self, access: Access) -> bool:
         """One access."""
@@ -113,9 +113,11 @@ class Memory:
     def address(self, tensor: torch.Tensor) -> int:
         """The made-up address of a tensor's first element: aligned as its real one within 16 bytes of a fresh storage."""
         zone = self.zone_of(tensor)
-        return ((zone.number + 1) << ZONE_BITS) + _HALF + tensor.storage_offset() * tensor.element_size()
+        return ((zone.number + 1) << ZONE_BITS) + _HALF + int(tensor.storage_offset()) * tensor.element_size()
 
-    def load(self, addresses: np.ndarray, mask: np.ndarray, other: np.ndarray | None, dtype: np.dtype, pointer: Any = None) -> Any:
+    def load(
+        self, addresses: np.ndarray, mask: np.ndarray, other: np.ndarray | None, dtype: np.dtype, pointer: Any = None
+    ) -> Any:
         """Elements at addresses where the mask is set, `other` (or zeros) elsewhere."""
         addresses, mask = np.broadcast_arrays(addresses, mask)
         result = np.zeros(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)

@@ -1,8 +1,8 @@
 # pyright: basic
 """What a wrapper written for a GPU asks of it while it runs, answered on the CPU.
 
-Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make their result
-on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing.
+Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make their
+result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing.
 
 >>> with answers(session):
 ...     module = load(wrapper)
@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import _torch as t
 from ..replacing import replaced
@@ -36,7 +34,7 @@ class _Guard:
         return None
 
 
-class _Calls(TorchDispatchMode):
+class _Calls(t.TorchDispatchMode):
     """Moves device arguments, replaces operators that only a GPU has, and tells the session of what ran."""
 
     def __init__(self, session: Any) -> None:
@@ -44,7 +42,7 @@ class _Calls(TorchDispatchMode):
         self.session = session
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = tree_map(_here, args), tree_map(_here, kwargs or {})
+        args, kwargs = t.tree_map(_here, args), t.tree_map(_here, kwargs or {})
         substitute = SUBSTITUTES.get(func)
         made = substitute(*args, **kwargs) if substitute is not None else func(*args, **kwargs)
         if self.session.observers:
@@ -66,14 +64,15 @@ def _moved(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[list[torch.Ten
         return [], []
     read: list[torch.Tensor] = []
     written: list[torch.Tensor] = []
-    given = [*zip(schema.arguments, args, strict=False), *((one, kwargs[one.name]) for one in schema.arguments if one.name in kwargs)]
+    named = ((one, kwargs[one.name]) for one in schema.arguments if one.name in kwargs)
+    given = [*zip(schema.arguments, args, strict=False), *named]
     for argument, value in given:
-        tensors = [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
+        tensors = [one for one in t.tree_leaves(value) if isinstance(one, torch.Tensor)]
         writes = argument.alias_info is not None and argument.alias_info.is_write
         (written if writes else read).extend(tensors)
     empty = "empty" in func.__name__
     if not empty:
-        written += [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
+        written += [one for one in t.tree_leaves(made) if isinstance(one, torch.Tensor)]
     return read, written
 
 

@@ -1,8 +1,8 @@
 # pyright: basic
 """Reductions and scans with any combine function, halving along the axis: log2(n) calls on whole arrays.
 
-Triton's interpreter calls the combine function once for each element. The order of operands is kept (argmax needs it); floating-point
-sums associate as a tree, like a GPU's.
+Triton's interpreter calls the combine function once for each element. The order of operands is kept (argmax needs it);
+floating-point sums associate as a tree, like a GPU's.
 
 >>> reduce(tensor, 1, combine)
 """

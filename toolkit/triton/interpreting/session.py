@@ -68,7 +68,7 @@ class Observer:
 
 
 class Kernel:
-    """What a wrapper gets for `async_compile.triton(...)`: `run` interprets. `which`: the place of the configuration that is used."""
+    """What a wrapper gets for `async_compile.triton(...)`: `run` interprets. `which`: the configuration that is used."""
 
     def __init__(self, session: Session, name: str, source: str, which: int = 0) -> None:
         self.session, self.name, self.source, self.which = session, name, source, which
@@ -83,7 +83,8 @@ class Kernel:
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
         own, grid = t.grid_of(self.autotuner, self.config, arguments)
-        constants = {name: value for name, value in self.autotuner.triton_meta.get("constants", {}).items() if isinstance(name, str)}
+        known = self.autotuner.triton_meta.get("constants", {})
+        constants = {name: value for name, value in known.items() if isinstance(name, str)}
         names = list(self.autotuner.fn.arg_names)
         given: dict[str, Any] = {}
         fixed = {**constants, **self.config.kwargs}
