@@ -98,7 +98,11 @@ def _triton() -> Finding:
         if there and _has_metadata("triton")
         else ("there" if there else "not installed")
     )
-    return Finding("triton", there, False, found, "needed for GPU kernels only: pip install triton")
+    if sys.platform != "linux":
+        fix = f"kernels for GPUs are written, interpreted and checked with it; it has no build for {sys.platform}: use Linux"
+    else:
+        fix = "kernels for GPUs are written, interpreted and checked with it, GPU or not: pip install 'graphdbg[triton]'"
+    return Finding("triton", there, False, found, fix)
 
 
 def _has_metadata(name: str) -> bool:
@@ -117,7 +121,8 @@ def _cuda() -> Finding:
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
         return Finding(
-            "CUDA", False, False, built, "needed for graphs recorded on a GPU only; replay them with --device cpu"
+            "CUDA", False, False, built,
+            "needed for graphs recorded on a GPU only; replay them with --device cpu or --rung triton_interpret",
         )
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
     return Finding("CUDA", True, False, f"{torch.version.cuda}: {names}")

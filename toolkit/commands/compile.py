@@ -29,10 +29,11 @@ class _Help(click.Command):
 @click.option(
     "--diff", metavar="STAGE", help="The graph before this stage beside the graph after it; runs until there."
 )
-@click.option(
-    "--emit", metavar="KIND", help="source: print the generated code, or write it with -o; runs until codegen."
-)
-@click.option("--target", metavar="DEVICE", help="Not built yet: code for a GPU that is not here, as cuda:90.")
+@click.option("--emit", metavar="KINDS", help="Print generated code, or write it with -o: source, and of Triton kernels "
+              "ttir, ttgir, llir, ptx, cubin; commas. Runs until codegen.")  # fmt: skip
+@click.option("--target", metavar="GPU", help="Compile for this GPU, which need not be here: cuda:80, cuda:90. With --emit of "
+              "a kernel's form the default is the GPU of the recording, else cuda:90.")  # fmt: skip
+@click.option("--kernel", metavar="NAME", help="With --emit: this kernel alone, or those whose names have this in them.")
 @click.option("-o", "--output", "folder", type=click.Path(path_type=Path), metavar="DIR",
               help="Write graphs around each stage, code, kernels and tables to a new folder.")  # fmt: skip
 @click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
@@ -43,7 +44,7 @@ class _Help(click.Command):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, also when the compile fails.")
 def compile(
     graph: str, until: str | None, skip: tuple[str, ...], diff: str | None, emit: str | None, target: str | None,
-    folder: Path | None, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool,
+    kernel: str | None, folder: Path | None, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that came of it.
 
@@ -52,6 +53,7 @@ def compile(
     graphdbg compile run/0_0/joint --diff joint              what the joint passes rewrote
     graphdbg compile run/0_0/forward --skip remove_noop_ops  without a pass; does the code differ?
     graphdbg compile run/0_0/forward --emit source -o DIR    graphs, code, one file per kernel
+    graphdbg compile run/0_0/forward --emit ptx --target cuda:90   Triton kernels for a GPU that is not here
 
     The graph enters at the stage where it was recorded, in a process of its own. Nothing is run, no real inputs are needed,
     and your compile caches are neither read nor written.
@@ -60,6 +62,7 @@ def compile(
     """
     import sys
 
+    from ...dumps.errors import UsageError
     from ..compile_fx.passes import listing
     from ..compile_fx.showing import asked
     from ..compile_fx.showing.asking import Request
@@ -71,8 +74,13 @@ def compile(
 
         print_data(listing(), as_json=False)
         return 0
-    asked.check_emit([kind for kind in (emit or "").split(",") if kind], target)
+    kinds = [kind.strip() for kind in (emit or "").split(",") if kind.strip()]
+    forms = asked.check_emit(kinds, target, device=device, folder=folder)
+    if kernel is not None and not kinds:
+        raise UsageError("--kernel chooses among what is emitted", "nothing is", "say what with --emit ptx")
     saved = _one(graph)
+    if forms or target:
+        target = asked.target_for(saved, target)
     asked.entry_of(saved)
     if folder is not None:
         asked.check_folder(folder)
@@ -82,14 +90,17 @@ def compile(
         asked.check_diff(saved, diff, until)
     asked.check_skip(saved, names)
     if emit and until is not None:
-        asked.check_code(until)
+        asked.check_code(until, emit)
     if imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
     stop = until or diff or ("codegen" if emit else None)
+    if target and not diff:
+        stop = until or "codegen"
     request = Request(
-        stop, names, diff or "", bool(emit) or folder is not None, folder is not None, device, list(imports), limit_s
-    )
-    return shown(saved, request, Options(graph, folder, bool(emit), as_json))
+        stop, names, diff or "", bool(emit) or folder is not None, folder is not None, device, list(imports), limit_s,
+        target or "", forms,
+    )  # fmt: skip
+    return shown(saved, request, Options(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))
 
 
 def _one(text: str) -> SavedGraph:

@@ -52,6 +52,17 @@ def source_of(work: Path, told: Told) -> str:
     return "\n\n".join(texts)
 
 
+def kernel_sources(work: Path, told: Told, kernel: str) -> str:
+    """The source of each generated kernel with this in its name."""
+    texts: list[str] = []
+    for part in told.parts:
+        folder = work / part.part / "kernels"
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if kernel in path.stem:
+                texts.append(f"# {told.graph}: {part.part}\n{path.read_text(encoding='utf-8').strip()}\n")
+    return "\n\n".join(texts)
+
+
 def _of_a_diff(path: Path) -> bool:
     return path.suffix == ".json" and path.name.startswith(("before_", "after_"))
 
@@ -61,6 +72,8 @@ def _tables(folder: Path, part: PartRow) -> None:
     (folder / "stages.json").write_bytes(msgspec.json.encode(part.stages))
     if part.buffers:
         (folder / "buffers.json").write_bytes(msgspec.json.encode(part.buffers))
+    if part.compiled:
+        (folder / "compiled.json").write_bytes(msgspec.json.encode(part.compiled))
     if part.kernels:
         (folder / "kernels.json").write_bytes(msgspec.json.encode(part.kernels))
         both = {"node_to_kernel": part.node_to_kernel, "without_kernel": part.without_kernel}

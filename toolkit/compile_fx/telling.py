@@ -34,11 +34,15 @@ _AFTER_LOWERING = ("schedule", "codegen")
 
 
 class Wanted(msgspec.Struct):
-    """What is to be kept beyond rows: readable graphs around each stage, generated code, records around one stage."""
+    """What is to be kept beyond rows: readable graphs around each stage, generated code, records around one stage; of Triton
+    kernels the `forms`, for `target`. `recorded`: kernel -> recorded source."""
 
     graphs: bool = False
     source: bool = False
     diff: str = ""
+    forms: list[str] = []
+    target: str = ""
+    recorded: dict[str, str] = {}
 
 
 class Lines:
@@ -102,6 +106,8 @@ class Teller(Observer):
         if stage.name == "codegen" and not report.error and self.wanted.source:
             self._keep_source(work, part)
         self.lines.tell("end", row=row)
+        if stage.name == "codegen" and not report.error and self.wanted.target:
+            self._compile_kernels(work, part)
         if stage.name == "lower" and not report.error:
             self.lines.tell("buffers", part=part, buffers=buffers_of(work.lowering))
 
@@ -162,6 +168,17 @@ class Teller(Observer):
             )
         if extra:
             self._write(part, "kernels/all.cpp", extra)
+
+    def _compile_kernels(self, work: Work, part: str) -> None:
+        """Every form of each Triton kernel, for the pretended GPU."""
+        from ..triton.emission import emitted_kernels
+        from ..triton.targets import target_of
+
+        wanted = self.wanted
+        text = getattr(work.wrapper_code, "value", None) or ""
+        mark(f"Triton ({part})")
+        rows = emitted_kernels(text, target_of(wanted.target), wanted.forms, self.folder / part / "triton", wanted.recorded)
+        self.lines.tell("compiled", part=part, compiled=rows)
 
     def _headed(self, part: str, file: str, source: str) -> str:
         """A kernel's source below its nodes and the user's lines."""

@@ -43,3 +43,13 @@ def version() -> str:
     import triton
 
     return triton.__version__
+
+
+def usage_of(cubin: Any) -> str:
+    """What NVIDIA's tool that Triton brings reads off machine code: registers, stack, shared memory. `cubin`: its path."""
+    import subprocess
+
+    from triton import knobs
+
+    tool = knobs.nvidia.cuobjdump.path
+    return subprocess.run([tool, "-res-usage", str(cubin)], capture_output=True, text=True, check=True, timeout=60).stdout

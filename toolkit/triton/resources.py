@@ -59,5 +59,6 @@ def assemble(ptx: str, architecture: str, ptxas: str, shared: int = 0) -> tuple[
             raise EnvironmentLackError("the assembler of Triton could not be run", str(error)) from error
     report = (done.stderr + done.stdout).replace(str(source), "kernel.ptx")
     if done.returncode:
-        raise EnvironmentLackError(f"ptxas ended with {done.returncode}", report.strip().splitlines()[0] if report.strip() else "")
+        said = report.strip().splitlines()
+        raise EnvironmentLackError(f"ptxas ended with {done.returncode}", said[0] if said else "")
     return resources_of(report, shared), report

@@ -10,6 +10,8 @@ UsageError: no stage is called 'lowr': the stages are pre_grad, ... Did you mean
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,17 +19,19 @@ from ....dumps.atomic import cannot_write, temporary_beside
 from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
 from ...triage.words import address
+from ...triton.targets import CHIPS, DEFAULT, target_of
 from ..entering import first_stage
 from ..stage import NAMES, STAGES, order
 
-NOT_YET = ("ttir", "ttgir", "llir", "ptx", "cubin")
-"""Kinds of code of single Triton kernels."""
+FORMS = ("ttir", "ttgir", "llir", "ptx", "cubin")
+"""Forms of single Triton kernels, from Triton's first intermediate form to machine code."""
 REWRITING = tuple(name for name, stage in STAGES.items() if stage.rewrites)
 _FULL = ("dynamo", "pre_grad")
 _GRAPHS = {"pre_grad": ("dynamo",), "capture": ("pre_grad", "dynamo"), "joint": ("joint", "inference", "pre_grad", "dynamo"),
            "partition": ("joint", "joint_passed", "pre_grad", "dynamo"),
            "post_grad": ("forward", "backward", "inference", "joint", "dynamo")}  # fmt: skip
 _BEHIND_GRAPHS = "it makes no graph"
+_RECORDED_ON = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
 
 
 def entry_of(saved: SavedGraph) -> str:
@@ -104,18 +108,31 @@ def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
             check_stage(saved, found[-1], f"--skip {name}")
 
 
-def check_emit(kinds: Sequence[str], target: str | None) -> None:
-    """Raises UsageError for kinds of code that are unknown or not there yet."""
+def check_emit(kinds: Sequence[str], target: str | None, *, device: str | None, folder: Path | None) -> list[str]:
+    """The forms of single kernels among `kinds`. Raises UsageError for kinds that are unknown, or what cannot be printed."""
     for kind in kinds:
-        if kind in NOT_YET:
-            raise UsageError(f"--emit {kind} is not built yet", "only the source can be written", "--emit source")
-        if kind != "source":
-            raise UsageError(
-                f"--emit knows no {kind!r}", "it takes source; ttir, ttgir, llir, ptx and cubin are not built yet"
-            )
-    if target is not None:
-        fix = "leave it out: --emit source gives the code for the graph's own device"
-        raise UsageError("--target is not built yet", "it belongs to the stages of Triton, which come next", fix)
+        if kind not in ("source", *FORMS):
+            near = difflib.get_close_matches(kind, ("source", *FORMS), 1)
+            why = f"it takes source, {', '.join(FORMS)}"
+            raise UsageError(f"--emit knows no {kind!r}", why, f"did you mean {near[0]}?" if near else "")
+    forms = [kind for kind in FORMS if kind in kinds]
+    if (forms or target) and device is not None:
+        why = "--device moves the graph to a device that is here, --target writes code for a GPU that need not be"
+        raise UsageError("--device and a target are two different things", why, "leave one of them out")
+    if "cubin" in kinds and folder is None:
+        raise UsageError("--emit cubin prints nothing", "machine code is binary", "write it with -o DIR")
+    return forms
+
+
+def target_for(saved: SavedGraph, named: str | None) -> str:
+    """The GPU that kernels are written for: the one that was named, that of the recording, or the usual one."""
+    if named is not None:
+        return target_of(named).name
+    for file in saved.code_files():
+        found = _RECORDED_ON.search(file.read_text()) if file.name == "output_code.py" else None
+        if found is not None and int(found.group(1)) in CHIPS:
+            return f"cuda:{found.group(1)}"
+    return DEFAULT
 
 
 def check_folder(folder: Path) -> None:
@@ -146,7 +163,7 @@ def not_run_after(until: str) -> list[str]:
     return list(NAMES[order(until) + 1 :])
 
 
-def check_code(until: str) -> None:
+def check_code(until: str, emit: str) -> None:
     """Raises UsageError where a compile stops before there is code to print."""
     if order(until) < order("codegen"):
-        raise UsageError("--emit source needs the code", f"--until {until} stops before codegen", "leave --until out")
+        raise UsageError(f"--emit {emit} needs the code", f"--until {until} stops before codegen", "leave --until out")

@@ -22,7 +22,7 @@ import msgspec
 from ...isolation import Answer, ForkServer, default_memory_bytes
 from ...replay import PRELOAD, outcome_of
 from ..entering import first_stage
-from .records import BufferRow, KernelRow, StageRow, Told, Trouble
+from .records import BufferRow, CompiledRow, KernelRow, StageRow, Told, Trouble
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph
@@ -37,7 +37,8 @@ Watch = Callable[[str, dict[str, Any]], None]
 
 
 class Request(msgspec.Struct):
-    """What is asked of a compile. `diff`: keep the graphs around that stage; `keep`: graphs and code of everything."""
+    """What is asked of a compile. `diff`: keep the graphs around that stage; `target`: compile for a GPU of that name,
+    and its kernels to `forms`."""
 
     until: str | None = None
     skip: list[str] = []
@@ -47,6 +48,8 @@ class Request(msgspec.Struct):
     device: str | None = None
     imports: list[str] = []
     limit_s: float = 600.0
+    target: str = ""
+    forms: list[str] = []
 
 
 def server() -> ForkServer:
@@ -64,7 +67,8 @@ def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Pa
     payload = {
         "path": str(saved.path.absolute()), "lines": str(lines), "folder": str(folder), "until": request.until,
         "skip": request.skip, "device": request.device, "imports": request.imports,
-        "wanted": {"graphs": request.graphs, "source": request.source, "diff": request.diff},
+        "wanted": {"graphs": request.graphs, "source": request.source, "diff": request.diff, "forms": request.forms,
+                   "target": request.target},
     }  # fmt: skip
     pending = server.submit(TASK, payload, request.limit_s)
     tail = _Tail(lines)
@@ -114,6 +118,7 @@ class _Telling:
             document.devices, document.torch, document.nodes = event["devices"], event["torch"], event["nodes"]
             document.notes += event["notes"]
             document.lacking = event["lacking"]
+            document.target, document.assembler = event["target"], event["assembler"]
         elif kind == "begin":
             self.open.append((event["part"], event["stage"]))
         elif kind == "end":
@@ -128,6 +133,8 @@ class _Telling:
             part = document.part(event["part"])
             part.kernels = msgspec.convert(event["kernels"], list[KernelRow])
             part.node_to_kernel, part.without_kernel = event["node_to_kernel"], event["without_kernel"]
+        elif kind == "compiled":
+            document.part(event["part"]).compiled = msgspec.convert(event["compiled"], list[CompiledRow])
         elif kind == "buffers":
             document.part(event["part"]).buffers = msgspec.convert(event["buffers"], list[BufferRow])
         elif kind == "error":

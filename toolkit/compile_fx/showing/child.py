@@ -58,18 +58,23 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     import_modules(payload["imports"])
     saved = load_graph(payload["path"])
     case = _case(saved, payload["device"])
-    teller = Teller(lines, Path(payload["folder"]), Wanted(**payload["wanted"]))
+    wanted = Wanted(**payload["wanted"])
+    about = {"target": "", "assembler": ""}
+    if wanted.target:
+        about = _for_target(saved, case, wanted)
+    teller = Teller(lines, Path(payload["folder"]), wanted)
     devices = sorted({value.device.type for value in case.fakes if isinstance(value, torch.Tensor)})
-    lacking = [device for device in devices if device != "cpu" and not _has(device)]
+    lacking = [device for device in devices if device != "cpu" and not _has(device) and not wanted.target]
     until = payload["until"]
     if lacking and until is None:
         until = "codegen"
     count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))
-    lines.tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes)
+    lines.tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes,
+               **about)  # fmt: skip
     began = time.perf_counter()
     try:
-        with patterns_without_device() if lacking else contextlib.nullcontext():
-            lost = _compile(case, teller, payload["skip"], until)
+        with patterns_without_device() if lacking or wanted.target else contextlib.nullcontext():
+            lost = _compile(case, teller, payload["skip"], until, wanted.target)
         lines.tell("notes", notes=lost)
     except BaseException as error:  # whatever a stage raises is what is to be told
         if not teller.failed and not isinstance(error, Exception):
@@ -100,16 +105,47 @@ def _case(saved: SavedGraph, device: str | None) -> _Case:
     return _Case(gm, fakes, case.spec, case.notes)
 
 
-def _compile(case: _Case, teller: Teller, skip: Sequence[str], until: str | None) -> list[str]:
+def _for_target(saved: SavedGraph, case: _Case, wanted: Wanted) -> dict[str, str]:
+    """Puts the case onto the pretended GPU, tells what of the recording bears on it, and names target and assembler."""
+    from ...triton import _triton
+    from ...triton.emission import triton_sources
+    from ...triton.retarget import retargeted
+    from ...triton.standin import require_triton
+    from ...triton.targets import target_of
+
+    require_triton()
+    on_gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in case.fakes)
+    made = retargeted(case.gm, case.fakes, _torch.mode_of(case.gm, case.fakes))
+    case.fakes[:] = made.fakes
+    if not on_gpu:
+        case.notes.append("recorded on the CPU; these are the kernels that Inductor writes for a GPU")
+    for file in saved.code_files():
+        if file.name == "output_code.py":
+            wanted.recorded.update(triton_sources(file.read_text()))
+    target = target_of(wanted.target)
+    assembler = f"Triton {_triton.version()}, {_triton.architecture(target.capability)}"
+    return {"target": target.text(), "assembler": assembler}
+
+
+def _compile(case: _Case, teller: Teller, skip: Sequence[str], until: str | None, target: str = "") -> list[str]:
     from ..entering import enter
     from ..pipeline import Pipeline
 
     pipeline = Pipeline([teller.kernels, teller], skip=skip, until=until)
     teller.reports = pipeline.reports
-    with _torch.settings(case.spec.config) as lost, in_force(case.spec):
+    with _torch.settings(case.spec.config) as lost, in_force(case.spec), _pretended(target):
         enter(case.gm, case.fakes, case.spec, pipeline)
     teller.tell_skipped()
     return [*lost, *pipeline.told_of_skipped()]
+
+
+def _pretended(target: str) -> contextlib.AbstractContextManager[None]:
+    if not target:
+        return contextlib.nullcontext()
+    from ...triton.standin import pretending
+    from ...triton.targets import target_of
+
+    return pretending(target_of(target))
 
 
 def _has(device: str) -> bool:
@@ -143,7 +179,7 @@ def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Tr
     if lacking and any(word in str(inner) for word in _NO_DEVICE):
         made.kind, device = MISSING_DEVICE, ", ".join(lacking)
         made.message = f"{teller.failed} asks the device itself, and there is no {device} device here"
-        made.advice = "--until post_grad needs none, and --device cpu moves the graph"
+        made.advice = "--target cuda:90 writes the code for a GPU that is not here; --device cpu moves the graph"
     if is_memory_error(inner):
         made.advice = (
             made.advice or "memory ran out: close what else runs, or compile a smaller graph (graphdbg minify)"

@@ -95,6 +95,29 @@ class KernelRow(msgspec.Struct):
         return self.name if not self.call else f"{self.name}#{self.call + 1}"
 
 
+class CompiledRow(msgspec.Struct):
+    """One candidate of a Triton kernel, compiled for a named GPU. `place` among its `count` candidates, from 0; None: not known.
+
+    `registers` (32 bit), bytes of `stack` and of spills are those of a thread, `shared` bytes those of a block. `recorded`:
+    whether the recorded kernel of this name has this source. `files`: form -> name of its file; `report`: the assembler's.
+    """
+
+    name: str
+    config: str = ""
+    place: int = 0
+    count: int = 1
+    registers: int | None = None
+    stack: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    shared: int | None = None
+    dynamic_shared: int | None = None
+    recorded: str = ""
+    error: str = ""
+    files: dict[str, str] = {}
+    report: str = ""
+
+
 class BufferRow(msgspec.Struct):
     """One buffer that lowering made. `size` as it prints; `nodes` are those that it was made of."""
 
@@ -111,6 +134,7 @@ class PartRow(msgspec.Struct):
     part: str
     stages: list[StageRow] = []
     kernels: list[KernelRow] = []
+    compiled: list[CompiledRow] = []
     buffers: list[BufferRow] = []
     node_to_kernel: dict[str, list[str]] = {}
     without_kernel: dict[str, str] = {}
@@ -146,6 +170,9 @@ class Told(msgspec.Struct):
     recorded_with: str = ""
     caches: str = "not used"
     until: str = ""
+    target: str = ""
+    """The GPU that code was written for, where one was named: "cuda:90 (H100, 132 SMs)"."""
+    assembler: str = ""
     skip: list[str] = []
     parts: list[PartRow] = []
     error: Trouble | None = None

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ....dumps.errors import UsageError
 from ....dumps.output import emit, say
 from ....dumps.tables import on_terminal, plain
 from ...triage.words import address
-from ..emitting import emitted, source_of
+from ..emitting import emitted, kernel_sources, source_of
 from ..stage import NAMES, order
 from . import asking
 from .asked import entry_of, not_run_after, sibling
 from .asking import DEATH, INTERRUPTED
+from .compiled_table import compiled_table, failed_kernels, forms_of, named, notes_of
 from .differences import difference_data, difference_text, differences
 from .kernel_table import buffer_table, kernel_table
 from .records import MISSING_DEVICE, StageRow, Told
@@ -39,12 +41,14 @@ _STACK_LINES = 10
 
 
 class Options(NamedTuple):
-    """How to show it. `name`: the graph as it was typed; `code`: print the generated code."""
+    """How to show it. `name`: the graph as it was typed; `code`: print the generated code, of these `kinds` and this `kernel`."""
 
     name: str
     folder: Path | None = None
     code: bool = False
     as_json: bool = False
+    kinds: tuple[str, ...] = ()
+    kernel: str = ""
 
 
 def shown(saved: SavedGraph, request: asking.Request, options: Options) -> int:
@@ -95,6 +99,8 @@ class _Showing:
             recorded = self.saved.record.versions.get("torch", "?")
             head = f"{self.name}: {event['nodes']} nodes, {devices}, torch {event['torch']} (recorded {recorded})"
             self.say_row(plain(f"{head}; enters at {entry_of(self.saved)}; caches not used"))
+            if event["target"]:
+                self.say_row(plain(f"compiled for {event['target']}; {event['assembler']}; no GPU is used"))
             if recorded != event["torch"]:
                 say(f"note: recorded with torch {recorded}; stages of torch {event['torch']} are what you see")
             for note in event["notes"]:
@@ -166,11 +172,14 @@ class _Showing:
             if part.kernels:
                 out(f"\n{part.part}, kernels as called:" if len(told.parts) > 1 else "\nkernels as called:")
                 out(kernel_table(part, terminal=self.terminal))
+                if part.compiled:
+                    out(f"\nTriton kernels for {told.target}:")
+                    out(compiled_table(part, terminal=self.terminal))
             elif part.buffers and self.request.until == "lower":
                 out(f"\n{part.part}, buffers:\n{buffer_table(part.buffers)}")
         self._notes(told)
         if self.options.code and self.options.folder is None and told.error is None:
-            _print(source_of(self.work / "asked", told))
+            self._code(told)
         for file in told.files:
             _print(f"{file['path']}  {file['bytes']:,} bytes")
         if told.error is not None:
@@ -181,7 +190,19 @@ class _Showing:
         else:
             self._next(told)
 
+    def _code(self, told: Told) -> None:
+        options, work = self.options, self.work / "asked"
+        if options.kernel and not named(told, options.kernel):
+            known = ", ".join(named(told, "")) or "none"
+            raise UsageError(f"no kernel is called {options.kernel!r}", f"there are {known}")
+        if "source" in options.kinds:
+            _print(source_of(work, told) if not options.kernel else kernel_sources(work, told, options.kernel))
+        if text := forms_of(work, told, options.kinds, options.kernel):
+            _print(text)
+
     def _notes(self, told: Told) -> None:
+        for note in notes_of(told) if told.error is None else ():
+            say(f"note: {note}")
         if told.error is None and not self.request.diff and not told.lacking:
             left = not_run_after(self.request.until) if self.request.until else []
             if left:
@@ -259,6 +280,8 @@ def _normal(source: str) -> str:
 
 
 def _exit_code(told: Told) -> int:
+    if told.error is None and failed_kernels(told):
+        return 1
     if told.error is None:
         past = not told.until or order(told.until) > order("codegen")
         return LACK_EXIT if told.lacking and past else 0
