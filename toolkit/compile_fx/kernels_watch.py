@@ -12,8 +12,8 @@ comments and handles into the code). While a stage `codegen` runs, that function
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -86,6 +86,20 @@ class KernelWatch(Observer):
         self._origins.append(origins)
 
 
+class _Hearing:
+    def __init__(self, tell: Callable[[KernelRow, list[Any], Any], None]) -> None:
+        self.tell = tell
+
+    def found(self, row: KernelRow, origins: list[Any]) -> None:
+        """A kernel whose call was written."""
+        self.tell(row, origins, t.V.graph)
+
+
+def kernels_heard(tell: Callable[[KernelRow, list[Any], Any], None]) -> AbstractContextManager[None]:
+    """Around any compile: `tell(row, nodes, lowering)` hears of each kernel whose call is written."""
+    return _hooks.inside(_Hearing(tell))
+
+
 def _listening(kind: str, usual: Function) -> Function:
     def listen(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> Any:
         if _hooks.here is not None:
@@ -97,6 +111,19 @@ def _listening(kind: str, usual: Function) -> Function:
 
 _PLACES = ((t.codegen_cpp, "C++"), (t.codegen_triton, "Triton"), (t.inductor_debug, ""))
 _hooks = Hooks(lambda: [(place, _HOOK, partial(_listening, kind)) for place, kind in _PLACES])
+
+
+@contextmanager
+def telling(found: Callable[[KernelRow], None]) -> Iterator[None]:
+    """While it is open, compiles of this thread that are none of ours tell `found` each kernel, too, as its call is written."""
+
+    class Told:
+        @staticmethod
+        def found(row: KernelRow, origins: list[Any]) -> None:
+            found(row)
+
+    with _hooks.inside(Told):
+        yield
 
 
 def line_of(node: Any) -> str:

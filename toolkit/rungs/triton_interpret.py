@@ -7,16 +7,19 @@ Wrong here too: the kernels that Inductor wrote.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
 from .._torch import mode_of
-from ..spec import ReplaySpec
+from ..spec import FULL_STAGES, ReplaySpec
 from . import _torch
 from .base import Compiled
 from .inductor import Inductor
+
+if TYPE_CHECKING:
+    from ..triton.interpreting.session import Session
 
 
 class TritonInterpret(Inductor):
@@ -31,16 +34,27 @@ class TritonInterpret(Inductor):
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        from ..triton.interpreting.session import Session
+        from ..triton._torch import put_on_gpu_behind_autograd
+        from ..triton.retarget import put
         from ..triton.standin import pretending
         from ..triton.targets import DEFAULT, target_of
 
-        with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(DEFAULT)), Session().open():
-            yield
+        moving = put_on_gpu_behind_autograd(put) if spec.stage in FULL_STAGES else nullcontext()
+        with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(DEFAULT)), moving:
+            with self.session().open():
+                yield
+
+    def session(self) -> Session:
+        """What runs the kernels."""
+        from ..triton.interpreting.session import Session
+
+        return Session()
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         from ..triton.retarget import retargeted
 
+        if spec.stage in FULL_STAGES:  # what `around` opened moves it
+            return super().build(gm, fake_inputs, spec)
         made = retargeted(gm, fake_inputs, mode_of(gm, fake_inputs))
         compiled = super().build(made.gm, made.fakes, spec)
         return lambda inputs: compiled([*inputs, *made.added])

@@ -8,11 +8,14 @@ is imported by the functions.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -179,6 +182,32 @@ def wrappers_called_by(around: Callable[[Callable[..., Any], list[Any]], Any]) -
 
 
 @contextlib.contextmanager
+def wrappers_told_of(tell: Callable[[Any, Callable[..., Any]], None]) -> Iterator[None]:
+    """Has `tell(lowering, call)` hear of each generated module that is loaded, its Inductor lowering beside it."""
+    from torch._inductor.graph import GraphLowering
+
+    usual = GraphLowering._compile_to_module_lines
+
+    def load(self: Any, *arguments: Any) -> Any:
+        module = usual(self, *arguments)
+        tell(self, module.call)
+        return module
+
+    with replaced(GraphLowering, "_compile_to_module_lines", load):
+        yield
+
+
+def nodes_of_buffers(lowering: Any) -> dict[str, str]:
+    """The wrapper's name of a buffer -> the node whose value it holds, where Inductor says so; inputs by their own names."""
+    found = {name: name for name in lowering.graph_inputs}
+    for name, buffer in lowering.name_to_buffer.items():
+        node = buffer.get_origin_node() if hasattr(buffer, "get_origin_node") else None
+        if node is not None:
+            found[name] = str(node.name)
+    return found
+
+
+@contextlib.contextmanager
 def launched_by_triton() -> Iterator[None]:
     """Has Inductor keep Triton's compiled kernel, with every form of it; its own launcher keeps the machine code alone."""
     from torch._inductor.runtime import triton_heuristics
@@ -219,6 +248,85 @@ def tensor_fakes(value: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
+def guards_of_gpu() -> Iterator[None]:
+    """Has a torch that was built without CUDA take guards of CUDA devices for nothing, as one that was built with it does where
+    there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
+
+    torch's own way to do so (`torch._C._ensureCUDADeviceGuardSet`) leaves such a build out. Read on 2.13.0.
+    """
+    table = _guard_table()
+    if table is None or table[_CUDA]:
+        yield
+        return
+    table[_CUDA] = table[_META]
+    try:
+        yield
+    finally:
+        table[_CUDA] = None
+
+
+_CUDA, _META = 1, 14  # c10::DeviceType
+_TABLE = "_ZN3c104impl26device_guard_impl_registryE"
+
+
+def _guard_table() -> Any:
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        return (ctypes.c_void_p * (_META + 1)).in_dll(library, _TABLE)
+    except (OSError, ValueError):  # another build: then torch says itself what it lacks
+        return None
+
+
+Put = Callable[[fx.GraphModule, list[Any] | None], tuple[list[Any], list[torch.Tensor]]]
+
+
+@contextlib.contextmanager
+def put_on_gpu_behind_autograd(put: Put) -> Iterator[None]:
+    """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)` before each
+    inner compile, which takes the tensors that it returns behind the fakes as more inputs.
+
+    Autograd's engine refuses tensors of a GPU where torch has none, and Inductor's path has no public place between. Read on
+    2.13.0.
+    """
+    from torch._inductor import compile_fx as path
+
+    passes = path._recursive_joint_graph_passes
+
+    def passes_there(gm: Any, *more: Any, **named: Any) -> Any:
+        put(gm, None)
+        if named.get("input_device") is not None:
+            named["input_device"] = torch.device("cuda", 0)
+        return passes(gm, *more, **named)
+
+    def compiling_there(usual: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_half(gm: Any, fakes: Any, *more: Any, inner_compile: Callable[..., Any], **named: Any) -> Any:
+            def inner(gm: Any, fakes: Any, *rest: Any, **given: Any) -> Any:
+                moved, added = put(gm, list(fakes))
+                made = inner_compile(gm, moved, *rest, **given)
+                return _with_more(made, added) if added else made
+
+            return usual(gm, fakes, *more, inner_compile=inner, **named)
+
+        return compile_half
+
+    with contextlib.ExitStack() as open_:
+        open_.enter_context(replaced(path, "_recursive_joint_graph_passes", passes_there))
+        for name in ("compile_fx_forward", "compile_fx_backward"):
+            open_.enter_context(replaced(path, name, compiling_there(getattr(path, name))))
+        yield
+
+
+def _with_more(compiled: Callable[[list[Any]], Any], added: list[torch.Tensor]) -> Callable[[list[Any]], Any]:
+    def run(inputs: list[Any]) -> Any:
+        given = [*inputs, *added]
+        inputs.clear()
+        return compiled(given)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+@contextlib.contextmanager
 def memory_on_cpu() -> Iterator[None]:
     """Where there is no GPU, tensors that are asked of one get memory of the CPU: passes of Inductor compute constants on the
     device of the graph, with every mode switched off. Fake tensors are not touched."""
@@ -244,3 +352,16 @@ def _empty_strided(
     size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
 ) -> Any:
     return torch.empty_strided(size, stride, dtype=dtype)
+
+
+def graph_in_hand() -> Any:
+    """The graph that Inductor is writing code for in this thread, or loading the code of; None outside. Not public."""
+    from torch._inductor.virtualized import V
+
+    graph = V.graph
+    return graph if hasattr(graph, "name_to_buffer") else None
+
+
+def module_of(graph: Any) -> Any:
+    """The post-grad graph behind generated code."""
+    return graph.module

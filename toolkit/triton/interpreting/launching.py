@@ -40,6 +40,7 @@ def run(
     }
     grid = tuple(int(one) for one in grid)  # type: ignore[assignment]
     BUILDER.memory = memory
+    memory.again = lambda: ready(**given)
     BUILDER.set_grid_dim(*grid)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, 10_000))
@@ -53,10 +54,12 @@ def run(
                         if each is not None:
                             each(number)
                         ready(**given)
+                        memory.watch.ended(number)
                         number += 1
     finally:
         sys.setrecursionlimit(deep)
         BUILDER.memory = Memory()
+        memory.again = None
 
 
 def _passed(value: Any, kind: str, memory: Memory, name: str) -> Any:

@@ -11,7 +11,7 @@ it is, of which argument, and can neither crash nor read another tensor. Values 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,12 +89,20 @@ class Watch:
     def loaded(self, access: Access, values: np.ndarray) -> None:
         """What a load brought."""
 
+    def stored(self, access: Access) -> None:
+        """A store was done."""
+
+    def ended(self, number: int) -> None:
+        """That program ran to its end."""
+
 
 class Memory:
     """Zones by storage, for the time that their tensors live. `watch` may be replaced between kernels."""
 
     def __init__(self, watch: Watch | None = None) -> None:
         self.watch = watch or Watch()
+        self.again: Callable[[], None] | None = None
+        """Runs the program once more that the builder's grid index names, while a kernel runs."""
         self.zones: list[Zone] = []
         self._by_storage: dict[int, Zone] = {}
 
@@ -141,6 +149,7 @@ class Memory:
             if access.zone is not None:
                 elements = access.zone.elements(dtype)
                 elements[access.index[access.inside]] = value[access.inside].astype(dtype, copy=False)
+                self.watch.stored(access)
 
     def update(self, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, step: Any, pointer: Any = None) -> np.ndarray:
         """An atomic: `step(lane, old value)` is the new value, lane after lane. Returns the old values (zeros where masked)."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -87,6 +88,11 @@ def laid_out(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -
         fresh = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype)
         fresh.copy_(tensor)
         tensor.data = fresh
+
+
+def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:
+    """While it is open, operators that are told of a GPU make their results on the CPU, and those that only a GPU has are replaced."""
+    return _Calls(SimpleNamespace(observers=()))
 
 
 @contextlib.contextmanager

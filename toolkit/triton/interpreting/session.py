@@ -40,6 +40,7 @@ class Launch:
     function: Any
     autotuner: Any
     buffers: dict[str, str] = field(default_factory=dict)
+    memory: Memory | None = None
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -49,6 +50,9 @@ class Launch:
 
 class Observer:
     """Sees launches and library calls. A `watch` for the memory of a launch may be given."""
+
+    def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
+        """A wrapper is about to be called."""
 
     def before(self, launch: Launch) -> Watch | None:
         """Called before a kernel runs."""
@@ -72,7 +76,8 @@ class Kernel:
 
     def __init__(self, session: Session, name: str, source: str, which: int = 0) -> None:
         self.session, self.name, self.source, self.which = session, name, source, which
-        self.autotuner = loaded(name, source, session.folder)
+        session.made += 1
+        self.autotuner = loaded(name, source, session.folder / str(session.made))  # two wrappers may use one name
         self.config = self.autotuner.configs[which]
         self.function = self.autotuner.fn.fn
         self.signature = dict(self.autotuner.triton_meta["signature"])
@@ -93,19 +98,36 @@ class Kernel:
         for name in names:
             given[name] = by_name[name] if name in by_name else fixed.get(name, named.get(name))
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
-        called = {id(value): name for name, value in scope.items() if isinstance(value, torch.Tensor)}
-        buffers = {name: called[id(value)] for name, value in given.items() if id(value) in called}
+        buffers = _names(given, scope)
         number = self.session.launches
         return Launch(
             self.name, number, given, constexprs, grid, self.config, self.signature, self.function, self.autotuner, buffers
         )
 
 
-class Session:
-    """The run of wrappers: which kernels there are, how many launches ran, who looks on."""
+def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]:
+    """Argument -> what the wrapper calls the tensor; of a view that has no name, what it calls another of that storage."""
+    known = {name: value for name, value in scope.items() if isinstance(value, torch.Tensor)}
+    by_identity = {id(value): name for name, value in known.items()}
+    by_storage = {value.untyped_storage()._cdata: name for name, value in reversed(known.items())}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if isinstance(value, torch.Tensor):
+            called = by_identity.get(id(value)) or by_storage.get(value.untyped_storage()._cdata)
+            if called is not None:
+                found[name] = called
+    return found
 
-    def __init__(self, *observers: Observer, which: int = 0) -> None:
-        self.observers, self.which = observers, which
+
+class Session:
+    """The run of wrappers: which kernels there are, how many launches ran, who looks on.
+
+    `edit(name, source)` may give a kernel another source than the one that was generated.
+    """
+
+    def __init__(self, *observers: Observer, which: int = 0, edit: Callable[[str, str], str] | None = None) -> None:
+        self.observers, self.which, self.edit = observers, which, edit
+        self.made = 0
         self.kernels: dict[str, Kernel] = {}
         self.launches = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -129,11 +151,15 @@ class Session:
     def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:
         from .on_cpu import running
 
+        for one in self.observers:
+            one.began(call, inputs)
         with running(self):
             return call(inputs)
 
     def make(self, name: str, source: str) -> Kernel:
         """A kernel of a wrapper."""
+        if self.edit is not None:
+            source = self.edit(name, source)
         made = self.kernels[name] = Kernel(self, name, source, self.which)
         return made
 
@@ -143,7 +169,7 @@ class Session:
 
         self.launches += 1
         watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
-        memory = Memory(watches[0] if watches else None)
+        memory = launch.memory = Memory(watches[0] if watches else None)
 
         def each(number: int) -> None:
             for one in self.observers:

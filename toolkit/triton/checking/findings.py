@@ -1,0 +1,96 @@
+"""What a checked run of kernels found, as plain data. Imports no torch.
+
+>>> Finding(kind="load", kernel="triton_poi_fused_index_2", launch=4, program=(17, 0, 0), line=14, lanes=29)
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+KINDS = {
+    "load": "out-of-bounds load",
+    "store": "out-of-bounds store",
+    "atomic": "out-of-bounds atomic",
+    "uninitialised": "read of memory that nothing wrote",
+    "write-write": "write of one place by two programs",
+    "read-write": "read and write of one place by two programs",
+    "lanes": "write of one place by two lanes",
+    "overflow": "integer overflow of an index",
+    "nan": "birth of a NaN",
+    "inf": "birth of an infinity",
+    "assert": "assertion that failed",
+    "values": "buffer that departs from eager",
+}
+"""Kind -> what a reader calls it."""
+
+
+class UserLine(msgspec.Struct, frozen=True):
+    """A line of the user's program: "model.py:41" and what stands there, where that was recorded."""
+
+    place: str
+    code: str = ""
+
+
+class Finding(msgspec.Struct, omit_defaults=True):
+    """One fault: all that befell one line of one kernel and one argument. `launch`, `program` and lanes are those of the first time.
+
+    `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`: how many times.
+    `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one whose value the buffer holds;
+    `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was looked at. `note`: no fault by itself.
+    """
+
+    kind: str
+    kernel: str
+    launch: int = 0
+    program: tuple[int, int, int] = (0, 0, 0)
+    line: int = 0
+    text: str = ""
+    lanes: int = 0
+    first_lane: int = 0
+    last_lane: int = 0
+    programs: int = 1
+    count: int = 1
+    argument: str = ""
+    buffer: str = ""
+    node: str = ""
+    dtype: str = ""
+    shape: list[int] = []
+    element: int = 0
+    storage: int = 0
+    nodes: list[str] = []
+    lines: list[UserLine] = []
+    detail: str = ""
+    eager: bool | None = None
+    note: bool = False
+
+    @property
+    def what(self) -> str:
+        """What it is, in words."""
+        return KINDS[self.kind]
+
+
+class Checked(msgspec.Struct, omit_defaults=True):
+    """What a checked run came to. `findings` are faults, `notes` such as are none by themselves; `unchecked`: what was not looked at,
+    in sentences; `verdict`: the judge's of the results; `cannot`: why the run did not come to its end."""
+
+    findings: list[Finding] = []
+    notes: list[Finding] = []
+    kernels: int = 0
+    launches: int = 0
+    calls: int = 0
+    seconds_plain: float | None = None
+    seconds_checked: float = 0.0
+    verdict: str = ""
+    cannot: str = ""
+    unchecked: list[str] = []
+    peak_bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran and no fault was found."""
+        return not (self.findings or self.cannot)
+
+    @property
+    def ratio(self) -> float | None:
+        """Checked by plain time."""
+        return self.seconds_checked / self.seconds_plain if self.seconds_plain else None

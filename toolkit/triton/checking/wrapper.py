@@ -1,0 +1,102 @@
+# pyright: basic
+"""The graph behind each generated wrapper: nodes and user lines of kernels and buffers, and eager's value of any node.
+
+>>> with wrappers.open():
+...     compiled = rung.build(gm, fakes, spec)
+>>> wrappers.of(call).behind("triton_poi_fused_relu_0", 0)
+(['relu'], [UserLine('model.py:12', 'y = x.relu()')])
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from ....dumps.sidecar import user_frame
+from ...compile_fx.kernels_watch import kernels_heard
+from ...copying import clone_inputs
+from ...eager import run_graph
+from .. import _torch as t
+from ..interpreting.on_cpu import devices_on_cpu
+from .findings import UserLine
+
+
+class _Call(NamedTuple):
+    nodes: list[fx.Node]
+    graph: Any
+
+
+class Wrapper:
+    """One generated module. `nodes`: the wrapper's name of a buffer -> node."""
+
+    def __init__(self, lowering: Any, calls: dict[str, list[_Call]]) -> None:
+        self.module: fx.GraphModule = lowering.module
+        self.nodes = t.nodes_of_buffers(lowering)
+        self.calls = calls
+        self._by_name = {node.name: node for node in self.module.graph.nodes}
+
+    def behind(self, kernel: str, call: int) -> tuple[list[str], list[UserLine]]:
+        """Nodes of the `call`th launch of a kernel, in the graph's order, and the user's lines of them."""
+        known = self.calls.get(kernel, ())
+        if not known:
+            return [], []
+        nodes = known[min(call, len(known) - 1)].nodes
+        order = {node: place for place, node in enumerate(self.module.graph.nodes)}
+        nodes = sorted(nodes, key=lambda node: order.get(node, len(order)))
+        return [node.name for node in nodes], list(dict.fromkeys(line for node in nodes if (line := line_of(node))))
+
+    def line(self, node: str) -> UserLine | None:
+        """The user's line of a node."""
+        found = self._by_name.get(node)
+        return line_of(found) if found is not None else None
+
+    def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
+        """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made. Raises
+        GraphRunError."""
+        found: dict[str, torch.Tensor] = {}
+
+        def keep(node: fx.Node, value: Any) -> Any:
+            if node.name in wanted and isinstance(value, torch.Tensor):
+                found[node.name] = value.detach().clone()
+            return value
+
+        with devices_on_cpu(), torch.no_grad():
+            run_graph(self.module, clone_inputs(list(inputs)), hook=keep)
+        return found
+
+
+def line_of(node: fx.Node) -> UserLine | None:
+    """Where the user wrote what became of a node."""
+    stack = node.meta.get("stack_trace") or getattr(node, "stack_trace", None)
+    place, code = user_frame(stack) if stack else ("", "")
+    return UserLine(place, code) if place else None
+
+
+class Wrappers:
+    """Those that are loaded while it is open."""
+
+    def __init__(self) -> None:
+        self._heard: list[tuple[str, list[fx.Node], Any]] = []
+        self._known: list[tuple[Callable[..., Any], Wrapper]] = []
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Wrappers]:
+        """Around compiles."""
+        with kernels_heard(lambda row, nodes, graph: self._heard.append((row.name, nodes, graph))):
+            with t.wrappers_told_of(self._loaded):
+                yield self
+
+    def of(self, call: Callable[..., Any]) -> Wrapper | None:
+        """The one with that function."""
+        return next((wrapper for known, wrapper in self._known if known is call), None)
+
+    def _loaded(self, lowering: Any, call: Callable[..., Any]) -> None:
+        calls: dict[str, list[_Call]] = {}
+        for name, nodes, graph in self._heard:
+            calls.setdefault(name, []).append(_Call(nodes, graph))
+        self._heard = []
+        self._known.append((call, Wrapper(lowering, calls)))
