@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("toolkit.commands.check:check", "Compare every value of a saved graph with its traced metadata."),
     "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
     "compile": ("toolkit.commands.compile:compile", "Compile a saved graph and show every stage, and the kernels it becomes."),
+    "kernel": ("toolkit.commands.kernel:kernel", "Run one Triton kernel of a graph alone: right, and how fast?"),
     "bisect": ("toolkit.commands.bisect:bisect", "Name the pass, lowering or setting that makes a graph fail."),
     "localize": ("toolkit.commands.localize:localize", "Name the first node whose compiled value is wrong."),
     "triage": ("toolkit.commands.triage:triage", "Say which layer is to blame: a graph under every rung, a run, a script."),

@@ -26,6 +26,9 @@ class TritonInterpret(Inductor):
     """The same entries as `inductor`, for a pretended GPU."""
 
     name = "triton_interpret"
+    takes_kernels_on_cpu = True
+    target = "cuda:90"
+    """The GPU that is pretended: see `triton.targets`."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         from ..triton.standin import lacks_triton
@@ -37,10 +40,10 @@ class TritonInterpret(Inductor):
         from ..triton._torch import put_on_gpu_behind_autograd
         from ..triton.retarget import put
         from ..triton.standin import pretending
-        from ..triton.targets import DEFAULT, target_of
+        from ..triton.targets import target_of
 
         moving = put_on_gpu_behind_autograd(put) if spec.stage in FULL_STAGES else nullcontext()
-        with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(DEFAULT)), moving:
+        with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(self.target)), moving:
             with self.session().open():
                 yield
 

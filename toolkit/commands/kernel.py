@@ -1,0 +1,206 @@
+"""`graphdbg kernel`: one generated kernel alone on a GPU, with saved arguments: compared, timed, placed under the roofline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ...dumps.errors import EnvironmentLackError, UsageError
+from ..trusting import with_trust
+
+if TYPE_CHECKING:
+    from ..isolation import ForkServer
+    from ..triton.judged import Judged
+    from ..triton.launches import Launch, Launches
+
+
+class Asked(NamedTuple):
+    """What to do with the launches. `name`: "" for the list of kernels."""
+
+    name: str
+    every: bool
+    interpret: bool
+    save: Path | None
+    target: str | None
+    trust: bool
+    seed: int
+    imports: tuple[str, ...]
+    limit_s: float
+    as_json: bool
+
+    @property
+    def lists(self) -> bool:
+        """Whether kernels are only listed."""
+        return not (self.name or self.every or self.save)
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether kernels are launched."""
+        return not (self.lists or self.interpret or self.save)
+
+
+@click.command()
+@click.argument("graph", metavar="RUN/ID|DIR")
+@click.argument("name", required=False, default="", metavar="[NAME[#N]]")
+@click.option("--all", "every", is_flag=True, help="Every launch of every kernel.")
+@click.option("--interpret", is_flag=True, help="No GPU: the interpreter's results against eager's.")
+@click.option("--save", type=click.Path(path_type=Path), metavar="DIR", help="Write the launches to a new folder; needs no GPU.")
+@click.option("--target", metavar="DEVICE", help="The GPU that kernels are written for. Default: the one here, else cuda:90.")
+@click.option("--trust", is_flag=True, help="Run the sources that a folder, or a graph with kernels of a user's own, brings.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
+@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
+              help="Seconds for the interpretation, and for each launch.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, metavar="MODULE",
+              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def kernel(
+    graph: str, name: str, every: bool, interpret: bool, save: Path | None, target: str | None, trust: bool, seed: int,
+    limit_s: float, imports: tuple[str, ...], as_json: bool,
+) -> int:  # fmt: skip
+    """List a graph's Triton kernels, or run one alone on the GPU: is its result right, and how fast is it?
+
+    \b
+    graphdbg kernel run/0_0/forward                          the kernels: launches, grid, configuration, arguments
+    graphdbg kernel run/0_0/forward triton_red_fused_sum_1   that one on the GPU (NAME#2: its second launch; --all: each)
+    graphdbg kernel run/0_0/forward --save DIR               launches as a folder, written with no GPU
+    graphdbg kernel DIR [NAME] --trust                       the same from such a folder, on another machine
+
+    The graph's kernels are interpreted on the CPU, which gives every launch its arguments and results. On the GPU a kernel gets
+    the same arguments, in a process of its own that an illegal access ends alone; its results are compared with the interpreter's
+    and with eager's value of the node, its time with what the GPU can do at most, measured on the spot.
+    Exit code: 0 agrees, 1 differs or died, 2 no such kernel, 3 no GPU or no Triton.
+    """
+    import sys
+
+    from ..triton.launches import is_launches
+
+    if imports and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the fork server searches where we search
+    asked = Asked(name, every, interpret, save, target, trust, seed, with_trust(imports, trust), limit_s, as_json)
+    if name and every:
+        raise UsageError("a kernel's name and --all exclude each other", "--all is every launch of every kernel")
+    return _of_folder(Path(graph), asked) if is_launches(Path(graph)) else _of_graph(graph, asked)
+
+
+def _of_folder(folder: Path, asked: Asked) -> int:
+    from ..triton.kernel_asking import server
+    from ..triton.launches import open_launches
+
+    if asked.save is not None or asked.target is not None:
+        raise UsageError(f"{folder} is a folder of launches", "they are saved, and written for a target", "name a graph: RUN/ID")
+    known = open_launches(folder)
+    if asked.lists:
+        return _listed(known, asked)
+    chosen = known.named(asked.name) if asked.name else known.launches
+    if asked.interpret:
+        with server() as children:
+            return _judge(known, chosen, asked, children, {})
+    if not asked.trust:
+        raise UsageError(
+            f"running the kernels of {folder} runs source that lies there", "a kernel is a program",
+            f"read it, then run graphdbg kernel {folder} {asked.name or '--all'} --trust",
+        )  # fmt: skip
+    with server() as children:
+        return _judge(known, chosen, asked, children, _require_gpu(children))
+
+
+def _of_graph(graph: str, asked: Asked) -> int:
+    import tempfile
+
+    from ...dumps.query import resolve_graph
+    from ..triton.kernel_asking import gpu, launches_of, server, target_here
+    from ..triton.targets import target_of
+
+    saved = resolve_graph(graph)
+    if asked.save is not None and asked.save.exists():
+        raise UsageError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
+    target = target_of(asked.target).name if asked.target else None
+    with server() as children, tempfile.TemporaryDirectory(prefix="graphdbg-launches-") as scratch:
+        found = _require_gpu(children) if asked.needs_gpu else {} if target else gpu(children)
+        names = [asked.name] if asked.name else None
+        known = launches_of(
+            saved, asked.save or Path(scratch) / "launches", target or target_of(target_here(found)).name, children, names=names,
+            seed=asked.seed, imports=asked.imports, limit_s=asked.limit_s,
+        )  # fmt: skip
+        if asked.name and not known.launches:
+            raise _unknown(known, asked, saved, children, Path(scratch))
+        if asked.lists or (asked.save is not None and not asked.interpret):
+            return _listed(known, asked)
+        return _judge(known, known.launches, asked, children, found)
+
+
+def _unknown(known: Launches, asked: Asked, saved: Any, children: ForkServer, scratch: Path) -> UsageError:
+    """The list of kernels there are, by a run that saves all of them; the empty folder is taken away."""
+    import shutil
+
+    from ..triton.kernel_asking import launches_of
+    from ..triton.launches import unknown
+
+    if asked.save is not None:
+        shutil.rmtree(asked.save)
+    every = launches_of(
+        saved, scratch / "every", known.index.target, children, seed=asked.seed, imports=asked.imports, limit_s=asked.limit_s
+    )
+    return unknown(asked.name, every.launches)
+
+
+def _require_gpu(children: ForkServer) -> dict[str, Any]:
+    from ..triton.kernel_asking import gpu
+
+    found = gpu(children)
+    if not found:
+        raise EnvironmentLackError(
+            "no GPU here", "a kernel alone needs one",
+            "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust (--interpret compares without one)",
+        )  # fmt: skip
+    return found
+
+
+def _listed(known: Launches, asked: Asked) -> int:
+    from ...dumps.output import emit, say
+    from ..triton.kernel_report import listed, table
+
+    saved = str(asked.save) if asked.save is not None else None
+    if asked.as_json:
+        emit({**listed(known), "folder": saved}, as_json=True)
+        return 0
+    emit(table(known.launches) if known.launches else "no kernel was launched", as_json=False)
+    for note in known.index.notes:
+        say(f"note: {note}")
+    if saved is not None:
+        say(f"{len(known.launches)} launches are in {saved}; on a GPU machine: graphdbg kernel {saved} --all --trust")
+    return 0
+
+
+def _judge(known: Launches, chosen: list[Launch], asked: Asked, children: ForkServer, found: dict[str, Any]) -> int:
+    from ...dumps.output import emit, say
+    from ..triton.kernel_asking import alone, ceilings, interpreted
+    from ..triton.kernel_report import document, report
+
+    limits = None
+    judged: list[Judged] = []
+    if asked.interpret:
+        judged = interpreted(known, chosen, children, asked.limit_s)
+    else:
+        measured = ceilings(children)
+        if isinstance(measured, str):
+            say(f"note: the ceilings could not be measured, so nothing is timed: {measured}")
+        else:
+            limits = measured
+    for place, launch in enumerate(chosen):
+        if not asked.interpret:
+            judged.append(alone(known, launch, children, limits, asked.limit_s))
+        if not asked.as_json:
+            emit(("\n" if place else "") + report(judged[place], limits), as_json=False)
+    if asked.as_json:
+        emit(document(known, judged, limits, found.get("name", "interpreter")), as_json=True)
+    else:
+        for note in known.index.notes:
+            say(f"note: {note}")
+        if len(judged) > 1:
+            bad = [one for one in judged if not one.ok]
+            named = f": {', '.join(one.kernel for one in bad[:8])}" if bad else ""
+            say(f"{len(judged)} launches, {len(bad)} not right{named}")
+    return 0 if all(one.ok for one in judged) else 1

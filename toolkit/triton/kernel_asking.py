@@ -1,0 +1,122 @@
+"""Asks children for the launches of a graph, and for one launch alone on the GPU at a time. Imports no torch.
+
+A kernel that kills its process is told as one that died; the others go on.
+
+>>> with server() as children:
+...     saved = launches_of(graph, Path("launches"), "cuda:90", children)
+...     rows = [alone(saved, launch, children, None) for launch in saved.launches]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...dumps.errors import GraphdbgError
+from ..isolation import Answer, ForkServer, default_memory_bytes
+from ..replay import PRELOAD
+from ..signature import from_answer
+from ..triage.words import address
+from .judged import Judged
+from .launches import INDEX, Launch, Launches, open_launches
+from .roofline import Ceilings
+from .targets import DEFAULT
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+SAVE = f"{__package__}.saving_child:task"
+_ALONE = f"{__package__}.alone"
+
+
+class RunError(GraphdbgError):
+    """The graph's compile or run went wrong before all of its kernels were launched: a finding, not a mistake of the user's."""
+
+    exit_code = 1
+
+
+def server() -> ForkServer:
+    """A fork server with what these tasks need imported once."""
+    preload = (*PRELOAD, f"{__package__}.saving_child", _ALONE)
+    return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm="inductor", preload=preload)
+
+
+def gpu(children: ForkServer) -> dict[str, Any]:
+    """Name and capability of the GPU here; empty where there is none."""
+    answer = children.call(f"{_ALONE}:gpu", {}, 120.0)
+    return answer.value if answer.status == "done" else {}
+
+
+def target_here(found: dict[str, Any]) -> str:
+    """The target that stands for a GPU, or the default one."""
+    return f"cuda:{found['capability']}" if found else DEFAULT
+
+
+def launches_of(
+    saved: SavedGraph, folder: Path, target: str, children: ForkServer, *, names: Sequence[str] | None = None, seed: int = 0,
+    imports: Sequence[str] = (), limit_s: float = 600.0,
+) -> Launches:  # fmt: skip
+    """Interprets a graph's kernels in a child and saves launches to `folder`: those of `names` (None: all). Raises RunError
+    where the run itself went wrong."""
+    payload = {
+        "path": str(saved.path.absolute()), "graph": address(saved), "folder": str(folder.absolute()), "target": target,
+        "names": None if names is None else list(names), "seed": seed, "imports": list(imports),
+    }  # fmt: skip
+    answer = children.call(SAVE, payload, limit_s)
+    if answer.status != "done":
+        raise _failed(answer, folder)
+    return open_launches(folder)
+
+
+def _failed(answer: Answer, folder: Path) -> GraphdbgError:
+    from ...dumps import errors
+
+    if answer.error is not None and answer.error.type.startswith(errors.__name__):
+        return getattr(errors, answer.error.type.rpartition(".")[2])(answer.error.message)
+    count = len(open_launches(folder).launches) if (folder / INDEX).is_file() else 0
+    said = f"{answer.error.type.rpartition('.')[2]}: {answer.error.message}".splitlines()[0] if answer.error else ended(answer)
+    what = f"the graph failed in {answer.stage or 'loading'} after {count} launch{'es' * (count != 1)}"
+    return RunError(what, said, "graphdbg replay --rung triton_interpret tells more")
+
+
+def ended(answer: Answer) -> str:
+    """How a process ended, for a reader."""
+    if answer.error is not None:
+        said = str(answer.error.message).strip().splitlines() or [""]
+        return f"{answer.error.type.rpartition('.')[2]} in {answer.stage or 'loading'}: {said[0]}"
+    signature = from_answer(answer)
+    return signature.text() if signature is not None else answer.status
+
+
+def ceilings(children: ForkServer, limit_s: float = 300.0) -> Ceilings | str:
+    """What the GPU can do at most, or why that is not known."""
+    answer = children.call(f"{_ALONE}:ceilings", {}, limit_s)
+    return msgspec.convert(answer.value, Ceilings) if answer.status == "done" else ended(answer)
+
+
+def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0) -> Judged:
+    """One launch on the GPU, in a child of its own. The source is run: only where it was trusted."""
+    payload = {
+        "folder": str(known.folder.absolute()), "launch": launch.folder,
+        "ceilings": None if limits is None else msgspec.to_builtins(limits),
+    }  # fmt: skip
+    answer = children.call(f"{_ALONE}:task", payload, limit_s)
+    if answer.status == "done":
+        return msgspec.convert(answer.value, Judged)
+    return Judged(
+        launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text(), "the GPU", launch.nodes,
+        died=ended(answer),
+    )  # fmt: skip
+
+
+def interpreted(known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0) -> list[Judged]:
+    """The interpreter's results of launches against eager's. Raises RunError where the child that compares ends."""
+    payload = {"folder": str(known.folder.absolute()), "launches": [one.folder for one in wanted]}
+    answer = children.call(f"{_ALONE}:compared", payload, limit_s)
+    if answer.status != "done":
+        raise RunError("the results could not be compared", ended(answer))
+    return msgspec.convert(answer.value, list[Judged])

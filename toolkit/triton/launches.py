@@ -1,0 +1,271 @@
+"""Launches of kernels as a folder: source, configuration, grid, arguments before and after, what eager has in their place.
+
+```
+DIR/launches.json                      what was run, for which GPU, with which versions; one name for each launch
+DIR/0003_triton_red_fused_sum_1/       launch.json, kernel.py
+DIR/tensors/<hash>                     storages, whole, each once (see dumps.tensors)
+```
+
+Nothing of a folder is run when it is read, and what is odd is refused with a sentence. Must not import torch.
+
+>>> saved = open_launches(Path("launches"))
+>>> [(one.kernel, one.grid) for one in saved.launches]
+[('triton_poi_fused_relu_0', (4, 1, 1))]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...dumps.atomic import write_file
+from ...dumps.errors import RefusedError, UnreadableError, UsageError
+from ...dumps.tensors import TensorStore, check_hash, hash_bytes
+
+VERSION = 1
+INDEX, LAUNCH, SOURCE, TENSORS = "launches.json", "launch.json", "kernel.py", "tensors"
+DTYPES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+    "bool": 1, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+"""dtype -> bytes of an element: those that an argument of a launch may have."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)
+_FOLDER = re.compile(r"[0-9]{4,8}_[A-Za-z0-9_]{1,200}", re.ASCII)
+Number = bool | int | float | None
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """One storage. `before`, `after`: names of its bytes in `tensors/`; one that the kernel did not write has no `after`."""
+
+    size_bytes: int
+    before: str
+    after: str = ""
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """How an argument lies in its storage, in elements. `storage`: its place in the launch's list."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    storage: int
+
+    @property
+    def element_bytes(self) -> int:
+        """Of one element."""
+        return DTYPES[self.dtype]
+
+    def text(self) -> str:
+        """"f32[64, 256]"."""
+        short = self.dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("complex", "c")
+        return f"{short.replace('int', 'i') if self.dtype != 'bool' else 'bool'}{list(self.shape)}"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """An argument that the kernel wrote. `buffer`: the wrapper's name of it; `node`: the FX node whose value it holds;
+    `eager`, `truth`: names of that value's bytes in the node's dtype and in float64, as a contiguous tensor of `shape`."""
+
+    argument: str
+    buffer: str = ""
+    node: str = ""
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    eager: str = ""
+    truth: str = ""
+    truth_dtype: str = ""
+
+
+class Launch(msgspec.Struct):
+    """One launch. `number` counts those of the run, `call` those of the kernel (from 1), of `calls`; `passed`: the launcher's
+    arguments in order, names of tensors or numbers; `blocks`: XBLOCK and the like; `bytes_read`, `bytes_written`: each byte once,
+    as the interpreter saw them; `flops` where they are known."""
+
+    kernel: str
+    number: int
+    call: int
+    source: str
+    grid: tuple[int, int, int]
+    blocks: dict[str, Number | str]
+    num_warps: int
+    num_stages: int
+    signature: dict[str, str]
+    constants: dict[str, Number | str]
+    passed: list[str | Number | list[Number]]
+    names: list[str]
+    tensors: dict[str, Tensor]
+    storages: list[Storage]
+    written: list[Written]
+    calls: int = 1
+    options: dict[str, Number] = {}
+    nodes: list[str] = []
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    flops: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def folder(self) -> str:
+        """Its place in the folder of launches."""
+        return f"{self.number:04d}_{self.kernel}"[:200]
+
+    @property
+    def label(self) -> str:
+        """"NAME", or "NAME#2" where the kernel is launched more than once: what the command line takes."""
+        return self.kernel if self.calls == 1 else f"{self.kernel}#{self.call}"
+
+    def config_text(self) -> str:
+        """"XBLOCK=64 R0_BLOCK=64 warps=8 stages=1"."""
+        blocks = [f"{name}={value}" for name, value in self.blocks.items() if isinstance(value, int)]
+        return " ".join([*blocks, f"warps={self.num_warps}", f"stages={self.num_stages}"])
+
+
+class Index(msgspec.Struct):
+    """What all launches of a folder have in common. `which`: their folders, in the order of the run."""
+
+    version: int
+    graph: str
+    target: str
+    torch: str
+    triton: str
+    which: list[str]
+    notes: list[str] = []
+
+
+class Launches:
+    """A folder of launches that was read. Tensors are read when they are asked for."""
+
+    def __init__(self, folder: Path, index: Index, launches: Sequence[Launch]) -> None:
+        self.folder, self.index, self.launches = folder, index, list(launches)
+        self.tensors = TensorStore(folder / TENSORS)
+
+    def source(self, launch: Launch) -> str:
+        """The kernel's source: a program, to be run under `--trust` alone. Raises UnreadableError where somebody changed it."""
+        path = self.folder / launch.folder / SOURCE
+        data = _read(path)
+        if hash_bytes(data) != launch.source:
+            raise UnreadableError(f"cannot use {path}", "it is not the source that was saved", "save the launches again")
+        return data.decode("utf-8", "strict")
+
+    def named(self, name: str) -> list[Launch]:
+        """The launches of a kernel, or the one that `NAME#2` means. Raises UsageError with the list of those there are."""
+        kernel, mark, call = name.partition("#")
+        found = [one for one in self.launches if one.kernel == kernel and (not mark or str(one.call) == call)]
+        if not found:
+            raise unknown(name, self.launches)
+        return found
+
+
+def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
+    """No kernel or launch has that name."""
+    known = dict.fromkeys(one.kernel if one.calls == 1 else f"{one.kernel} (#1 to #{one.calls})" for one in launches)
+    return UsageError(f"there is no kernel {name!r}", f"there are: {', '.join(known)}" if known else "no kernel was launched")
+
+
+class Writer:
+    """Writes launches into a folder, one after the other; `finish` writes the index, without which the folder is none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tensors = TensorStore(folder / TENSORS)
+        self.launches: list[Launch] = []
+
+    def add(self, launch: Launch, source: str) -> None:
+        """Writes one launch and its kernel's source; the tensors were put into `tensors` before."""
+        data = source.encode("utf-8")
+        launch.source = hash_bytes(data)
+        place = self.folder / launch.folder
+        place.mkdir(parents=True, exist_ok=True)
+        write_file(place / SOURCE, (data,))
+        self.launches.append(launch)
+
+    def finish(self, index: Index) -> None:
+        """Writes what is known only at the end."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for launch in self.launches:
+            write_file(self.folder / launch.folder / LAUNCH, (msgspec.json.format(msgspec.json.encode(launch), indent=1),))
+        index.which = [one.folder for one in self.launches]
+        write_file(self.folder / INDEX, (msgspec.json.format(msgspec.json.encode(index), indent=1),))
+
+
+def is_launches(path: Path) -> bool:
+    """Whether a path is a folder of launches."""
+    return (path / INDEX).is_file()
+
+
+def open_launches(folder: Path) -> Launches:
+    """Reads a folder. Raises UnreadableError or RefusedError for one that is damaged, newer, or not what `Writer` writes."""
+    index = _decoded(folder / INDEX, Index)
+    if index.version != VERSION:
+        raise UnreadableError(f"cannot read {folder}", f"it has version {index.version}, known is {VERSION}", "update graphdbg")
+    launches = []
+    for name in index.which:
+        if not _FOLDER.fullmatch(name):
+            raise RefusedError(f"{folder / INDEX} names {name!r}", "a launch is a number and the name of its kernel")
+        launch = _decoded(folder / name / LAUNCH, Launch)
+        _check(launch, name, str(folder / name / LAUNCH))
+        launches.append(launch)
+    return Launches(folder, index, launches)
+
+
+T = TypeVar("T")
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(_read(path), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableError(f"cannot read {path}", str(error), "save the launches again") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}", error.strerror or str(error), "save the launches again") from error
+
+
+def _check(launch: Launch, name: str, where: str) -> None:
+    """Refuses names that are none, and arguments that reach out of their storages."""
+    def refuse(what: str) -> RefusedError:
+        return RefusedError(f"{where} is odd", what, "save the launches again")
+
+    if launch.folder != name:
+        raise refuse(f"it calls itself {launch.folder}")
+    for one in (launch.kernel, *launch.signature, *launch.constants, *launch.blocks, *launch.tensors, *launch.names):
+        if not _NAME.fullmatch(one):
+            raise refuse(f"{one!r} is no name")
+    check_hash(launch.source, where)
+    for one in launch.passed:
+        if isinstance(one, str) and one not in launch.tensors:
+            raise refuse(f"argument {one!r} is no tensor of it")
+    if any(not 1 <= one < 1 << 31 for one in launch.grid) or not 1 <= launch.num_warps <= 64 or not 0 <= launch.num_stages <= 64:
+        raise refuse(f"grid {launch.grid}, {launch.num_warps} warps and {launch.num_stages} stages cannot be launched")
+    for storage in launch.storages:
+        for hashed in filter(None, (storage.before, storage.after)):
+            check_hash(hashed, where)
+        if storage.size_bytes < 0:
+            raise refuse("a storage has a negative size")
+    for argument, tensor in launch.tensors.items():
+        _check_tensor(argument, tensor, launch, refuse)
+    for one in launch.written:
+        if one.argument not in launch.tensors or (one.eager and one.dtype not in DTYPES):
+            raise refuse(f"{one.argument!r} is no tensor of it, or its value's dtype {one.dtype!r} is unknown")
+        for hashed in filter(None, (one.eager, one.truth)):
+            check_hash(hashed, where)
+
+
+def _check_tensor(argument: str, tensor: Tensor, launch: Launch, refuse: Any) -> None:
+    if tensor.dtype not in DTYPES or not 0 <= tensor.storage < len(launch.storages):
+        raise refuse(f"{argument} has dtype {tensor.dtype!r} in storage {tensor.storage}")
+    if len(tensor.shape) != len(tensor.stride) or min((*tensor.shape, *tensor.stride, tensor.offset), default=0) < 0:
+        raise refuse(f"{argument} has size {tensor.shape}, strides {tensor.stride}, offset {tensor.offset}")
+    empty = 0 in tensor.shape
+    last = tensor.offset + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride, strict=True))
+    if not empty and (last + 1) * tensor.element_bytes > launch.storages[tensor.storage].size_bytes:
+        raise refuse(f"{argument} reaches beyond its storage")

@@ -1,0 +1,290 @@
+# pyright: basic
+"""Saves the launches of an interpreted run: arguments before and after, bytes touched, what eager and float64 have instead.
+
+Eager's values are those of Inductor's own post-grad graph, on the inputs that the wrapper got: a buffer is compared with the
+node whose value it holds. Nodes behind random numbers are left out: kernels draw their own.
+
+>>> saver = Saver(Writer(folder), wanted=lambda kernel, call: True)
+>>> with SavingSession(saver).open():
+...     compiled(inputs)
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+from ..compile_fx.showing.records import KernelRow
+from ..copying import clone_inputs, copy_graph
+from ..eager import GraphRunError, is_random, run_graph
+from ..float64 import NoReference, reference
+from . import _torch as t
+from .interpreting.memory import Access, Watch, Zone
+from .interpreting.on_cpu import running
+from .interpreting.session import Kernel, Launch, Observer, Session
+from .launches import DTYPES, Number, Storage, Tensor, Writer, Written
+from .launches import Launch as Saved
+
+Wanted = Callable[[str, int], bool]
+"""(kernel, which of its launches, from 1) -> whether to keep it."""
+
+
+class Touched(Watch):
+    """Counts the bytes that a launch reads and writes, each once."""
+
+    def __init__(self) -> None:
+        self.zones: dict[int, Zone] = {}
+
+    def access(self, access: Access) -> bool:
+        if access.zone is not None:
+            self.zones[access.zone.number] = access.zone
+            index, width = access.index[access.inside], access.dtype.itemsize
+            for way in {"load": ("read",), "store": ("written",)}.get(access.kind, ("read", "written")):
+                nbytes = access.zone.data.nbytes
+                touched = access.zone.facts.setdefault(way, np.zeros(nbytes, bool))
+                touched[: nbytes // width * width].reshape(-1, width)[index] = True
+        return False
+
+    def count(self, way: str) -> int:
+        """Bytes that were "read" or "written"."""
+        return sum(int(zone.facts[way].sum()) for zone in self.zones.values() if way in zone.facts)
+
+    def wrote(self, storage: Any) -> bool:
+        """Whether something was written into a storage."""
+        return any(zone.storage.data_ptr() == storage.data_ptr() and "written" in zone.facts for zone in self.zones.values())
+
+
+@dataclass
+class Part:
+    """One compiled graph: its module, which buffer holds which node, what Inductor knows of its kernels, the inputs of a run."""
+
+    gm: fx.GraphModule
+    nodes: Mapping[str, str]
+    rows: dict[str, list[KernelRow]]
+    launches: list[tuple[Saved, dict[str, torch.Tensor]]] = field(default_factory=list)
+
+
+class Saver(Observer):
+    """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: told while code is written."""
+
+    def __init__(self, writer: Writer, wanted: Wanted) -> None:
+        self.writer, self.wanted = writer, wanted
+        self.rows: list[KernelRow] = []
+        self.notes: list[str] = []
+        self.passed: tuple[Any, ...] = ()
+        self.calls: Counter[str] = Counter()
+        self._parts: dict[int, tuple[Any, Part]] = {}
+        self._made: dict[int, tuple[Kernel, Part | None]] = {}
+        self._inputs: list[Any] = []
+        self._here: Counter[tuple[int, str]] = Counter()
+        self._held: set[tuple[str, int]] = set()
+        self._open: tuple[Touched, float, dict[int, tuple[Any, str]]] | None = None
+
+    def kernel(self, kernel: Kernel) -> None:
+        """A wrapper is being loaded, and has this kernel."""
+        graph = t.graph_in_hand()
+        part = None
+        if graph is not None:
+            if id(graph) not in self._parts:
+                rows: dict[str, list[KernelRow]] = {}
+                for row in self.rows:
+                    rows.setdefault(row.name, []).append(row)
+                self.rows.clear()
+                self._parts[id(graph)] = graph, Part(copy_graph(t.module_of(graph)), t.nodes_of_buffers(graph), rows)
+            part = self._parts[id(graph)][1]
+        self._made[id(kernel.autotuner)] = kernel, part
+
+    def entered(self, inputs: list[Any]) -> None:
+        """A wrapper is called."""
+        self._inputs = clone_inputs(inputs)
+        self._here.clear()
+        self._held.clear()
+
+    def before(self, launch: Launch) -> Watch | None:
+        self.calls[launch.kernel] += 1
+        self._open = None
+        if not self.wanted(launch.kernel, self.calls[launch.kernel]):
+            return None
+        storages = {}
+        for tensor in launch.tensors.values():
+            storage = tensor.untyped_storage()
+            if storage._cdata not in storages:
+                storages[storage._cdata] = storage, self.writer.tensors.put(_bytes(storage))
+        watch = Touched()
+        self._open = watch, time.perf_counter(), storages
+        return watch
+
+    def after(self, launch: Launch) -> None:
+        kernel, part = self._made[id(launch.autotuner)]
+        place = self._here[id(part), launch.kernel]
+        self._here[id(part), launch.kernel] += 1
+        if self._open is None:
+            return
+        watch, began, storages = self._open
+        saved = _saved(launch, self.calls[launch.kernel], self.passed, watch, storages, self.writer)
+        saved.seconds = time.perf_counter() - began
+        rows = part.rows.get(launch.kernel, []) if part is not None else []
+        if place < len(rows):
+            saved.nodes, saved.flops = list(rows[place].nodes), rows[place].flops
+        self.writer.add(saved, kernel.source)
+        changed = [name for name, tensor in saved.tensors.items() if saved.storages[tensor.storage].after]
+        saved.written = [self._written(launch, name, part) for name in changed]
+        if part is not None:
+            part.launches.append((saved, launch.tensors))
+
+    def _written(self, launch: Launch, name: str, part: Part | None) -> Written:
+        """Which node's value an argument holds: of a buffer that a second kernel writes to it is that node's no more."""
+        buffer = launch.buffers.get(name, "")
+        place = buffer, launch.arguments[name].untyped_storage()._cdata
+        again = place in self._held
+        self._held.add(place)
+        node = "" if part is None or again else part.nodes.get(buffer, "")
+        return Written(name, buffer, node)
+
+    def left(self) -> None:
+        """The wrapper has ended: adds what eager has to the launches since it was called."""
+        for _, part in self._parts.values():
+            launches, part.launches = part.launches, []
+            names = {one.node for saved, _ in launches for one in saved.written if one.node}
+            if not names:
+                continue
+            known = part.gm.graph.nodes
+            drawn = _behind_random(part.gm)
+            names = {node.name for node in known if node.name in names and node.op != "placeholder" and node not in drawn}
+            if drawn and (count := len({node.name for node in drawn})):
+                self.notes.append(f"{count} nodes behind random numbers are not compared with eager: kernels draw their own")
+            eager, truth = self._values(part.gm, names)
+            for saved, tensors in launches:
+                saved.written = [self._valued(one, tensors[one.argument], eager, truth) for one in saved.written]
+        self._inputs = []
+
+    def _values(self, gm: fx.GraphModule, names: set[str]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        eager: dict[str, torch.Tensor] = {}
+        truth: dict[str, torch.Tensor] = {}
+
+        def keeping(kept: dict[str, torch.Tensor]) -> Callable[[fx.Node, Any], Any]:
+            def hook(node: fx.Node, value: Any) -> Any:
+                if node.name in names and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                    kept[node.name] = value.detach().clone(memory_format=torch.contiguous_format)
+                return value
+
+            return hook
+
+        with running(Session()), torch.no_grad():
+            try:
+                run_graph(gm, clone_inputs(self._inputs), hook=keeping(eager))
+            except GraphRunError as error:
+                self.notes.append(f"eager's values behind node {error.node} are not known: {error.__cause__}".splitlines()[0])
+            found = reference(gm, self._inputs, lambda wide, inputs: run_graph(wide, inputs, hook=keeping(truth)))
+            if isinstance(found, NoReference):
+                self.notes.append(f"no float64 values: {found.reason}")
+        return eager, truth
+
+    def _valued(
+        self, written: Written, tensor: torch.Tensor, eager: Mapping[str, torch.Tensor], truth: Mapping[str, torch.Tensor]
+    ) -> Written:
+        value, exact = eager.get(written.node), truth.get(written.node)
+        if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
+            return Written(written.argument, written.buffer, written.node)
+        put = self.writer.tensors.put
+        kept = Written(written.argument, written.buffer, written.node, _name(value.dtype), tuple(value.shape), put(_data(value)))
+        if exact is None or exact.shape != value.shape or _name(exact.dtype) not in DTYPES:
+            return kept
+        return Written(*_fields(kept), truth=put(_data(exact)), truth_dtype=_name(exact.dtype))
+
+
+class SavingSession(Session):
+    """A session that also tells its saver of kernels that are loaded, and of wrappers that are called."""
+
+    def __init__(self, saver: Saver) -> None:
+        super().__init__(saver)
+        self.saver = saver
+
+    def make(self, name: str, source: str) -> Kernel:
+        made = self.kernels[name] = _Kernel(self, name, source, self.which)
+        self.saver.kernel(made)
+        return made
+
+    def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:
+        self.saver.entered(inputs)
+        made = super()._called(call, inputs)
+        self.saver.left()
+        return made
+
+
+class _Kernel(Kernel):
+    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
+        assert isinstance(self.session, SavingSession)
+        self.session.saver.passed = arguments
+        return super()._launch(arguments, named, scope)
+
+
+def _saved(
+    launch: Launch, call: int, passed: tuple[Any, ...], watch: Touched, storages: dict[int, tuple[Any, str]], writer: Writer
+) -> Saved:
+    places = {key: place for place, key in enumerate(storages)}
+    rows = [
+        Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")
+        for storage, before in storages.values()
+    ]
+    tensors = {
+        name: Tensor(_name(one.dtype), tuple(one.shape), tuple(one.stride()), int(one.storage_offset()),
+                     places[one.untyped_storage()._cdata])
+        for name, one in launch.tensors.items()
+    }  # fmt: skip
+    names = {id(value): name for name, value in launch.tensors.items()}
+    config = launch.config
+    fixed = {name: _plain(value) for name, value in launch.arguments.items() if name in launch.constants}
+    return Saved(
+        launch.kernel, launch.number, call, "", (int(launch.grid[0]), int(launch.grid[1]), int(launch.grid[2])),
+        {name: _plain(value) for name, value in config.kwargs.items()}, int(config.num_warps), int(config.num_stages),
+        dict(launch.signature), fixed, [names[id(one)] if id(one) in names else _plain(one) for one in passed],
+        list(launch.arguments), tensors, rows, [], options=_options(config),
+        bytes_read=watch.count("read"), bytes_written=watch.count("written"),
+    )  # fmt: skip
+
+
+def _options(config: Any) -> dict[str, Number]:
+    """What else a configuration may say, where it says it."""
+    known = {name: getattr(config, name, None) for name in ("num_ctas", "maxnreg")}
+    return {name: value for name, value in known.items() if isinstance(value, int)}
+
+
+def _behind_random(gm: fx.GraphModule) -> set[fx.Node]:
+    found: set[fx.Node] = set()
+    for node in gm.graph.nodes:
+        if is_random(node) or any(one in found for one in node.all_input_nodes):
+            found.add(node)
+    return {node for node in found if node.op != "output"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    if isinstance(value, (torch.dtype,)):
+        return str(value)
+    return int(value) if hasattr(value, "__index__") else float(value) if hasattr(value, "__float__") else str(value)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _bytes(storage: Any) -> memoryview:
+    whole = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return memoryview(whole.numpy())  # type: ignore[arg-type]
+
+
+def _data(tensor: torch.Tensor) -> memoryview:
+    return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+
+
+def _fields(written: Written) -> tuple[Any, ...]:
+    return written.argument, written.buffer, written.node, written.dtype, written.shape, written.eager

@@ -1,0 +1,111 @@
+# pyright: basic
+"""What a child does for `graphdbg kernel`: interprets a saved graph's kernels on the CPU and saves their launches.
+
+A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot touch it.
+
+>>> server.call("graphdbg.toolkit.triton.saving_child:task", {"path": "case", "folder": "launches", "target": "cuda:90", ...})
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.store import load_graph
+from .. import _torch
+from ..compile_fx.kernels_watch import telling
+from ..copying import clone_inputs, copy_graph
+from ..execution import execute
+from ..imports import import_modules
+from ..isolation.child import mark
+from ..live_case import LiveCase, live_case
+from ..rungs.triton_interpret import TritonInterpret
+from ..spec import FULL_STAGES
+from ..surroundings import in_force
+from . import _triton
+from .launches import VERSION, Index, Launch, Writer
+from .saving import Saver, SavingSession, Wanted
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from .interpreting.session import Session
+
+
+class Saving(TritonInterpret):
+    """The rung, with a saver that looks on. `target`: the name of the GPU that the kernels are written for."""
+
+    def __init__(self, saver: Saver, target: str) -> None:
+        self.saver, self.target = saver, target
+
+    def session(self) -> Session:
+        return SavingSession(self.saver)
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """Saves the launches named `names` (None: all) into `folder`; tells how often each kernel was launched, and notes."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    mark("load")
+    import_modules(payload["imports"])
+    saved = load_graph(payload["path"])
+    case = live_case(saved, seed=payload["seed"], device="cpu" if on_gpu(saved) else None)
+    names = payload["names"]
+    made = saved_launches(
+        case, Path(payload["folder"]), payload["target"], lambda kernel, call: wanted(names, kernel, call),
+        graph=payload["graph"], seed=payload["seed"],
+    )  # fmt: skip
+    return {"notes": made.notes, "launches": len(made.which)}
+
+
+def wanted(names: Sequence[str] | None, kernel: str, call: int) -> bool:
+    """Whether one of `names` (KERNEL or KERNEL#2; None: all) means a launch."""
+    return names is None or kernel in names or f"{kernel}#{call}" in names
+
+
+def on_gpu(saved: SavedGraph) -> bool:
+    """Whether tensors of a recorded graph lay on a GPU."""
+    table = saved.table
+    return any(table.strings[place].startswith("cuda") for place in table.device)
+
+
+def saved_launches(case: LiveCase, folder: Path, target: str, wanted: Wanted, *, graph: str = "", seed: int = 0) -> Index:
+    """Compiles for the pretended GPU, interprets, and writes a folder of launches. Raises what compile and run raise; what was
+    launched before that is written all the same."""
+    writer = Writer(folder)
+    saver = Saver(writer, wanted)
+    rung = Saving(saver, target)
+    spec = case.spec
+    with _torch.settings(spec.config) as lost, _torch.no_caches(), in_force(spec):
+        if reason := rung.unavailable(spec):
+            raise EnvironmentLackError("kernels cannot be written here", reason)
+        if reason := rung.cannot_take(case.gm, spec):
+            raise UsageError("this graph has no kernels", reason)
+        try:
+            _run(case, rung, saver, seed)
+        finally:
+            _count(writer.launches, saver)
+            index = Index(VERSION, graph, target, str(torch.__version__), _triton.version(), [])
+            index.notes = [*lost, *case.notes, *dict.fromkeys(saver.notes)]
+            writer.finish(index)
+    return index
+
+
+def _run(case: LiveCase, rung: Saving, saver: Saver, seed: int) -> None:
+    gm, spec = copy_graph(case.gm), case.spec
+    backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
+    with rung.around(case.gm, spec), telling(saver.rows.append):
+        mark("compile")
+        fakes = _torch.shared_fakes(gm, case.inputs, spec.dynamic)[0]
+        compiled = rung.build(gm, fakes, spec)
+        mark("run")
+        parameters = [one for one in case.gm.parameters() if one.requires_grad] if backward else []
+        execute(compiled, clone_inputs(case.inputs), seed=seed, backward=backward, parameters=parameters)
+
+
+def _count(launches: Sequence[Launch], saver: Saver) -> None:
+    for launch in launches:
+        launch.calls = saver.calls[launch.kernel]
