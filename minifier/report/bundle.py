@@ -23,7 +23,7 @@ from ...dumps.output import say
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
-from . import artifacts, casefile, environment, issue, layers, plain_program, until_shown
+from . import artifacts, casefile, environment, issue, layers, on_gpu, plain_program, until_shown
 from .case import Case, Failure
 from .custom_ops import custom_targets, refuse_others
 from .program import CannotExpressError
@@ -31,6 +31,7 @@ from .repro import SENTENCES, Script
 from .starter import Starter
 from .trying import Found, lay_down, plain_of, search
 from .values import ITEM_SIZES
+from .verify import UNSURE
 
 TIMES = 3
 
@@ -174,7 +175,11 @@ def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
     report.notes += [f"left out of repro.py: {note}" for note in found.script.notes]
     rate = found.script.case.rate if found.script.case is not None else None
     report.notes += [until_shown.sentence(rate).replace("This program", "repro.py")] if rate is not None and rate.flaky else []
-    if not report.verified:
+    on_interpreter = found.script.case is not None and found.script.case.rung == on_gpu.RUNG
+    if on_interpreter and all(trial.code == UNSURE for trial in found.runs.trials):
+        report.notes.append("repro.py needs an NVIDIA GPU and there is none here: its kernels failed on Triton's interpreter, "
+                            "the program itself was not seen to fail")  # fmt: skip
+    elif not report.verified:
         report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")
 
 

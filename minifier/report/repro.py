@@ -23,6 +23,7 @@ from .checks import PART, against_float64, checks, filled, has_float_dtype, is_r
 from .dynamic import Sizing
 from .environment import package_version
 from .groups import group_lines
+from .on_gpu import RUNG, SENTENCE, on_gpu
 from .program import CannotExpressError, Program, broken, dotted, program_of, quoted, widened
 from .settings import CONFIG_MODULES, ambient_lines, config_lines, inner_kwargs, random_lines
 from .values import Source, Way, sidecar_bytes, slots_of, source_of
@@ -31,6 +32,7 @@ Entry = Literal["torch.compile", "compile_fx_inner"]
 
 BACKENDS = {
     "inductor": "inductor",
+    RUNG: "inductor",
     "nop": "aot_eager",
     "debug_nop": "aot_eager",
     "decomposed": "aot_eager_decomp_partition",
@@ -78,9 +80,10 @@ class Script:
 
 def candidates(case: Case) -> Iterator[Script]:
     """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
+    case = on_gpu(case)
     program = program_of(case.record)
     entries: list[Entry] = ["torch.compile"]
-    if case.rung == "inductor" and not case.grad and case.record.stage != "joint":
+    if case.rung in ("inductor", RUNG) and not case.grad and case.record.stage != "joint":
         entries.append("compile_fx_inner")
     ways: list[Way] = ["seeded"]
     stored = [item for item in (case.inputs.inputs if case.inputs else case.record.inputs) if item.stored]
@@ -191,6 +194,8 @@ def _docstring(case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], si
         f"Shows: {_plain(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         f"Seen on torch {_plain(torch, 40)}. {_plain(case.made, 200)}".rstrip(),
     ]
+    if case.rung == RUNG:
+        lines.append(SENTENCE)
     if sidecar:
         lines[-1] += " Needs repro.safetensors (recorded inputs) beside it."
     if case.only_compiled:
