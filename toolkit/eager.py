@@ -75,6 +75,12 @@ def is_random(node: fx.Node) -> bool:
     return getattr(node.target, "__name__", "") in _RANDOM_FUNCTIONS
 
 
+def is_uninitialised(node: fx.Node) -> bool:
+    """Whether a node makes memory that holds nothing: `empty` and its kin."""
+    name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+    return node.op in ("call_function", "call_method") and name in _UNINITIALISED
+
+
 def has_random(gm: fx.GraphModule) -> bool:
     """Whether a graph, or a graph inside it, draws random numbers."""
     return any(

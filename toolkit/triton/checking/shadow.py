@@ -33,7 +33,9 @@ class Shadow:
         self.launch = -1
         self.writer: np.ndarray | None = None
         self.reader: np.ndarray | None = None
-        self.read = False
+        self.read = self.wrote = False
+        self.by: tuple[str, int, str] | None = None
+        """The kernel that wrote to it last, its line and what stands there."""
 
     @property
     def count(self) -> int:
@@ -42,7 +44,7 @@ class Shadow:
 
     def begin(self, launch: int) -> None:
         """Forgets who wrote and read, at the first access of a launch."""
-        self.launch, self.writer, self.reader, self.read = launch, None, None, False
+        self.launch, self.writer, self.reader, self.read, self.wrote = launch, None, None, False, False
         if self.written is not None and self.written.all():
             self.written = None
 
@@ -86,12 +88,12 @@ class Shadows:
         if shadow is not None and shadow.written is not None:
             _elements(shadow, tensor)[...] = True
 
-    def holes(self, tensor: torch.Tensor) -> int:
-        """How many elements of a tensor nothing wrote."""
+    def holes(self, tensor: torch.Tensor) -> tuple[int, tuple[str, int, str] | None]:
+        """How many elements of a tensor nothing wrote, and the kernel that wrote the others."""
         shadow = self._known.get(tensor.untyped_storage()._cdata)
         if shadow is None or shadow.written is None or not tensor.numel():
-            return 0
-        return int((~_elements(shadow, tensor)).sum())
+            return 0, None
+        return int((~_elements(shadow, tensor)).sum()), shadow.by
 
     def of(self, zone: Zone) -> Shadow:
         """The shadow of a zone of memory."""

@@ -19,7 +19,7 @@ from torch import fx
 from ....dumps.sidecar import user_frame
 from ...compile_fx.kernels_watch import kernels_heard
 from ...copying import clone_inputs
-from ...eager import run_graph
+from ...eager import is_uninitialised, run_graph
 from .. import _torch as t
 from ..interpreting.on_cpu import devices_on_cpu
 from .findings import UserLine
@@ -53,6 +53,17 @@ class Wrapper:
         """The user's line of a node."""
         found = self._by_name.get(node)
         return line_of(found) if found is not None else None
+
+    @property
+    def outputs(self) -> list[str]:
+        """The node of each output; an empty name for what is none."""
+        output = next(node for node in reversed(self.module.graph.nodes) if node.op == "output")
+        return [getattr(one, "name", "") for one in output.args[0]]
+
+    def is_empty(self, node: str) -> bool:
+        """Whether a node is the user's own memory that holds nothing."""
+        found = self._by_name.get(node)
+        return found is not None and is_uninitialised(found)
 
     def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
         """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made. Raises

@@ -54,6 +54,9 @@ class Observer:
     def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
         """A wrapper is about to be called."""
 
+    def ended(self, outputs: Any) -> None:
+        """A wrapper has returned."""
+
     def before(self, launch: Launch) -> Watch | None:
         """Called before a kernel runs."""
         return None
@@ -125,9 +128,12 @@ class Session:
     `edit(name, source)` may give a kernel another source than the one that was generated.
     """
 
-    def __init__(self, *observers: Observer, which: int = 0, edit: Callable[[str, str], str] | None = None) -> None:
+    def __init__(
+        self, *observers: Observer, which: int = 0, edit: Callable[[str, str], str] | None = None, draws_like_cpu: bool = False
+    ) -> None:
         self.observers, self.which, self.edit = observers, which, edit
         self.made = 0
+        self.draws_like_cpu = draws_like_cpu
         self.kernels: dict[str, Kernel] = {}
         self.launches = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -142,10 +148,12 @@ class Session:
     @contextlib.contextmanager
     def open(self) -> Iterator[Session]:
         """Kernels that are defined from now on are interpreted. Open it inside `pretending`."""
+        from .drawing import drawing_like_cpu
         from .language import interpreted
         from .on_cpu import answers
 
-        with t.kernels_made_by(self.make), interpreted(), answers(self), t.wrappers_called_by(self._called):
+        draws = drawing_like_cpu() if self.draws_like_cpu else contextlib.nullcontext()
+        with t.kernels_made_by(self.make), interpreted(), draws, answers(self), t.wrappers_called_by(self._called):
             yield self
 
     def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:
@@ -154,7 +162,10 @@ class Session:
         for one in self.observers:
             one.began(call, inputs)
         with running(self):
-            return call(inputs)
+            outputs = call(inputs)
+        for one in self.observers:
+            one.ended(outputs)
+        return outputs
 
     def make(self, name: str, source: str) -> Kernel:
         """A kernel of a wrapper."""

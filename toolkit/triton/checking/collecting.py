@@ -1,0 +1,137 @@
+# pyright: basic
+"""Findings as they come, one for each kernel, kind, line and argument, with the line of the kernel that is running.
+
+>>> collected = Collected()
+>>> collected.add("load", at, access, access.outside)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..interpreting.memory import Access
+from ..interpreting.session import Launch
+from .findings import Finding, UserLine
+
+
+@dataclass
+class Place:
+    """The launch that runs, with its nodes and the user's lines; `number`: the program, in the order in which they run."""
+
+    launch: Launch
+    nodes: list[str] = field(default_factory=list)
+    lines: list[UserLine] = field(default_factory=list)
+    node_of: dict[str, str] = field(default_factory=dict)
+    number: int = 0
+    is_empty: Callable[[str], bool] = lambda node: False
+
+    def __post_init__(self) -> None:
+        self.file = self.launch.function.__code__.co_filename
+        self.name = self.launch.function.__name__
+
+    @property
+    def program(self) -> tuple[int, int, int]:
+        """Its place in the grid."""
+        x, y, _ = (int(one) for one in self.launch.grid)
+        return self.number % x, self.number // x % y, self.number // (x * y)
+
+    def line(self) -> int:
+        """The line of the kernel itself that is being run, whatever it has called."""
+        frame: Any = sys._getframe(1)
+        found = 0
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename == self.file and code.co_name == self.name:
+                return frame.f_lineno
+            if code.co_filename == self.file:
+                found = found or frame.f_lineno
+            frame = frame.f_back
+        return found
+
+
+class Sources:
+    """Lines of kernels' files, read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[str]] = {}
+
+    def line(self, file: str, number: int) -> str:
+        """One line, without what surrounds it."""
+        if file not in self._known:
+            with open(file, encoding="utf-8") as opened:
+                self._known[file] = opened.read().splitlines()
+        lines = self._known[file]
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+class Collected:
+    """All findings of a run. `Finding.programs` counts programs that have it, `count` accesses."""
+
+    def __init__(self, only: str | None = None) -> None:
+        self.only = only
+        self.sources = Sources()
+        self._found: dict[tuple[str, str, int, str], Finding] = {}
+        self._last: dict[tuple[str, str, int, str], tuple[int, int]] = {}
+
+    def all(self) -> list[Finding]:
+        """In the order in which they came."""
+        return list(self._found.values())
+
+    def add(
+        self, kind: str, at: Place, access: Access | None, lanes: np.ndarray, *, line: int = 0, detail: str = "", note: bool = False
+    ) -> Finding:
+        """One more. `lanes`: those of the program that it befell."""
+        line = line or at.line()
+        text = self.sources.line(at.file, line)
+        argument = argument_of(at.launch, access, text)
+        key = (at.launch.kernel, kind, line, argument)
+        program = (at.launch.number, at.number)
+        known = self._found.get(key)
+        if known is not None:
+            known.count += 1
+            known.programs += self._last[key] != program
+            known.note &= note
+            self._last[key] = program
+            return known
+        made = Finding(kind, at.launch.kernel, at.launch.number, at.program, line, text, note=note, detail=detail)
+        _lanes(made, lanes)
+        made.nodes, made.lines = at.nodes, at.lines
+        _argument(made, at, access, argument, lanes)
+        self._found[key], self._last[key] = made, program
+        return made
+
+
+def _lanes(made: Finding, lanes: np.ndarray) -> None:
+    places = np.flatnonzero(lanes)
+    made.lanes = int(places.size)
+    if places.size:
+        made.first_lane, made.last_lane = int(places[0]), int(places[-1])
+
+
+def argument_of(launch: Launch, access: Access | None, text: str) -> str:
+    """The kernel's name of what was accessed: of several that lie in one storage, the one that the line names."""
+    if access is None or access.zone is None:
+        return ""
+    storage = access.zone.storage._cdata
+    names = [name for name, tensor in launch.tensors.items() if tensor.untyped_storage()._cdata == storage]
+    return next((name for name in names if name in text), names[0] if names else "")
+
+
+def _argument(made: Finding, at: Place, access: Access | None, argument: str, lanes: np.ndarray) -> None:
+    if access is None or access.zone is None:
+        return
+    tensor = at.launch.tensors.get(argument)
+    made.argument = argument
+    made.buffer = at.launch.buffers.get(argument, "")
+    made.node = at.node_of.get(made.buffer, "")
+    made.storage = access.zone.data.nbytes // access.dtype.itemsize
+    if tensor is not None:
+        made.dtype, made.shape = str(tensor.dtype).removeprefix("torch."), [int(one) for one in tensor.shape]
+    chosen = np.broadcast_to(access.index, lanes.shape)[lanes]
+    if chosen.size:
+        made.element = int(chosen.reshape(-1)[0])

@@ -1,0 +1,162 @@
+# pyright: basic
+"""Kernels beside eager: whether eager's value is not finite either, and which kernel is the first whose buffer departs from it.
+
+>>> departures(session, checking, "wrong result: ...", around)
+[Finding(kind='values', kernel='triton_per_fused_softmax_0', line=31, buffer='buf1', node='div')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...copying import clone_inputs
+from ...eager import GraphRunError, has_random
+from ..interpreting.memory import Access, Watch
+from ..interpreting.on_cpu import running
+from ..interpreting.session import Launch, Observer, Session
+from .building import Blind, checking_builder
+from .collecting import Collected, Place
+from .findings import Finding
+from .watching import Checking, Run
+
+_ROUNDINGS = 64
+"""Of a buffer's own type, by how many its elements may be off beside the largest: kernels round in another order than eager."""
+
+
+def eager_beside(checking: Checking) -> None:
+    """Says of each NaN and infinity that was born whether eager's value of that buffer has it, too: such is no fault of the kernel."""
+    if not checking.born or not checking.runs:
+        return
+    known: dict[str, torch.Tensor] = {}
+    for run in checking.runs:
+        if run.wrapper is not None and not has_random(run.wrapper.module):
+            names = {node.name for node in run.wrapper.module.graph.nodes}
+            try:
+                known |= run.wrapper.eager(run.inputs, names)
+            except GraphRunError:
+                continue
+    for finding, place, argument, bad in checking.born:
+        node = place.node_of.get(place.launch.buffers.get(argument, ""), "")
+        value = known.get(node)
+        if value is not None and value.shape == bad.shape and value.is_floating_point():
+            finding.eager = not bool((bad & torch.isfinite(value)).any())
+        else:
+            inner = [known[name] for name in place.nodes if name in known and known[name].is_floating_point()]
+            finding.eager = any(not bool(torch.isfinite(one).all()) for one in inner) if inner else None
+        finding.note = bool(finding.eager)
+
+
+def departures(
+    session: Session | None, checking: Checking, verdict: str, around: Callable[[], AbstractContextManager[None]]
+) -> list[Finding]:
+    """Runs each wrapper again and compares what a kernel leaves with eager's value of the node. The first that departs, of each."""
+    found: list[Finding] = []
+    for run in checking.runs:
+        if run.wrapper is None or session is None or has_random(run.wrapper.module):
+            continue
+        try:
+            eager = run.wrapper.eager(run.inputs, set(run.wrapper.nodes.values()))
+        except GraphRunError:
+            continue
+        beside = Beside(run, eager, verdict)
+        before, session.observers, session.launches = session.observers, (beside,), 0
+        try:
+            with around(), checking_builder(Blind()), running(session), torch.no_grad():
+                run.call(clone_inputs(run.inputs))
+        finally:
+            session.observers = before
+        found += beside.found
+        if beside.found:
+            break
+    return found
+
+
+class Beside(Observer):
+    """Compares until one departs."""
+
+    def __init__(self, run: Run, eager: dict[str, torch.Tensor], verdict: str) -> None:
+        self.run, self.eager, self.verdict = run, eager, verdict
+        self.found: list[Finding] = []
+        self._collected = Collected()
+        self._launched: dict[str, int] = {}
+        self._watch: _Stores | None = None
+
+    def before(self, launch: Launch) -> Watch | None:
+        assert self.run.wrapper is not None
+        place = Place(launch)
+        call = self._launched.get(launch.kernel, 0)
+        self._launched[launch.kernel] = call + 1
+        place.nodes, place.lines = self.run.wrapper.behind(launch.kernel, call)
+        place.node_of = self.run.wrapper.nodes
+        self._watch = _Stores(place)
+        return self._watch
+
+    def after(self, launch: Launch) -> None:
+        watch = self._watch
+        if self.found or watch is None:
+            return
+        for name, tensor in launch.tensors.items():
+            access = watch.last.get(tensor.untyped_storage()._cdata)
+            node = watch.place.node_of.get(launch.buffers.get(name, ""), "")
+            wanted = self.eager.get(node)
+            if access is None or wanted is None or wanted.shape != tensor.shape:
+                continue
+            off = _off(wanted, tensor)
+            if off is not None:
+                self._depart(watch, name, access, wanted, tensor, off)
+                return
+
+    def _depart(
+        self, watch: _Stores, name: str, stored: tuple[int, Access], wanted: torch.Tensor, got: torch.Tensor, off: torch.Tensor
+    ) -> None:
+        line, access = stored
+        where = [int(one) for one in off.nonzero()[0]]
+        detail = (
+            f"{int(off.sum())} of {off.numel()} elements, first {where}: {_number(got, where)}, eager's is {_number(wanted, where)}; "
+            f"the first kernel that departs ({self.verdict})"
+        )
+        finding = self._collected.add("values", watch.place, access, np.zeros(access.live.shape, bool), line=line, detail=detail)
+        finding.programs, finding.lanes = 0, int(off.sum())
+        finding.argument, finding.buffer = name, watch.place.launch.buffers.get(name, "")
+        finding.node = watch.place.node_of.get(finding.buffer, "")
+        self.found.append(finding)
+
+
+class _Stores(Watch):
+    """The last line that stored to each storage."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.last: dict[int, tuple[int, Access]] = {}
+
+    def access(self, access: Access) -> bool:
+        if access.kind != "load" and access.zone is not None and access.inside.any():
+            self.last[access.zone.storage._cdata] = self.place.line(), access
+        return True
+
+
+def _number(tensor: torch.Tensor, where: list[int]) -> str:
+    value = tensor[tuple(where)].item()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _off(wanted: torch.Tensor, got: torch.Tensor) -> torch.Tensor | None:
+    """Elements that rounding does not explain."""
+    if wanted.dtype.is_complex or not wanted.numel():
+        return None
+    if not wanted.is_floating_point():
+        differ = wanted != got
+        return differ if bool(differ.any()) else None
+    kind = max((wanted.dtype, got.dtype), key=lambda one: torch.finfo(one).eps)
+    one, other = wanted.double(), got.double()
+    finite = torch.isfinite(one)
+    scale = float(one[finite].abs().max()) if bool(finite.any()) else 0.0
+    limit = _ROUNDINGS * torch.finfo(kind).eps * max(scale, float(torch.finfo(kind).tiny))
+    differ = ((one - other).abs() > limit) | (finite != torch.isfinite(other))
+    differ &= ~((one == other) | ((one != one) & (other != other)))
+    return differ if bool(differ.any()) else None

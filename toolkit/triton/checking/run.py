@@ -1,0 +1,175 @@
+# pyright: basic
+"""A graph's Triton kernels interpreted and checked, in this process. A compile may change it: use a child for what is not trusted.
+
+>>> found = checked(gm, inputs, ReplaySpec("inference"))
+>>> [(one.kind, one.kernel, one.line, one.nodes) for one in found.findings]
+[('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+
+from ... import _torch as toolkit_torch
+from ...copying import clone_inputs
+from ...eager import has_random
+from ...judge import judge
+from ...outcome import Outcome
+from ...rungs.base import Compiled
+from ...rungs.triton_interpret import TritonInterpret
+from ...spec import ReplaySpec
+from ..interpreting.session import Session
+from .building import checking_builder
+from .findings import Checked
+from .watching import Checking
+from .wrapper import Wrappers
+
+Edit = Callable[[str, str], str]
+NO_REUSE = {"inductor": {"allow_buffer_reuse": False}}
+"""A buffer that is used again would hide that nothing wrote it. Kernels that change a buffer in place still do."""
+
+
+class _CheckedRung(TritonInterpret):
+    """Runs what it compiled twice: as the plain interpreter does, for the time of it, then checked."""
+
+    def __init__(self, kernel: str | None, edit: Edit | None, *, plain: bool) -> None:
+        self.kernel, self.edit, self.plain = kernel, edit, plain
+        self.checking: Checking | None = None
+        self.known: Session | None = None
+        self.seconds_plain: float | None = None
+        self.seconds_checked = 0.0
+        self.recompiled = False
+
+    def session(self) -> Session:
+        assert self.checking is not None
+        made = Session(self.checking, edit=self.edit)
+        self.known = self.known or made
+        return made
+
+    @contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        wrappers = Wrappers()
+        first = self.checking is None
+        usual = self.checking
+        self.checking = Checking(wrappers, self.kernel)
+        kept = self.checking if first or usual is None else usual
+        try:
+            with toolkit_torch.settings(NO_REUSE), wrappers.open(), super().around(gm, spec), checking_builder(_Eye(self)):
+                yield
+        finally:
+            self.recompiled = not first
+            self.checking = kept
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        compiled = super().build(gm, fake_inputs, spec)
+        checking = self.checking
+        assert checking is not None
+
+        def run(inputs: list[Any]) -> Any:
+            if self.plain and self.seconds_plain is None and not self.seconds_checked:
+                self._plainly(compiled, inputs, checking)
+            began = time.perf_counter()
+            made = compiled(inputs)
+            self.seconds_checked = self.seconds_checked or time.perf_counter() - began
+            return made
+
+        return run
+
+    def _plainly(self, compiled: Compiled, inputs: list[Any], checking: Checking) -> None:
+        """The time of the plain interpreter on copies; it stays unknown where that stops at a fault."""
+        state = torch.get_rng_state()
+        checking.active = False
+        given = clone_inputs(inputs)
+        began = time.perf_counter()
+        try:
+            compiled(given)
+            self.seconds_plain = time.perf_counter() - began
+        except Exception:  # noqa: BLE001  the checked run tells of it
+            self.seconds_plain = None
+        finally:
+            checking.active = True
+            if self.known is not None:
+                self.known.launches = 0
+            torch.set_rng_state(state)
+
+
+class _Eye:
+    """Hands what the builder sees to the launch that runs."""
+
+    def __init__(self, rung: _CheckedRung) -> None:
+        self.rung = rung
+
+    @property
+    def watch(self) -> Any:
+        """Of the launch that runs, where it is checked."""
+        checking = self.rung.checking
+        return checking.watch if checking is not None and checking.active else None
+
+    def overflowed(self, made: Any, lanes: Any) -> None:
+        """An integer wrapped."""
+        if self.watch is not None:
+            self.watch.overflowed(made, lanes)
+
+    def asserted(self, lanes: Any, message: str) -> None:
+        """An assertion failed: the plain interpreter stops at it."""
+        if self.rung.checking is not None and not self.rung.checking.active:
+            raise AssertionError(message)
+        if self.watch is not None:
+            self.watch.asserted(lanes, message)
+
+
+def checked(
+    gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, *, kernel: str | None = None, edit: Edit | None = None,
+    plain: bool = True, seed: int = 0,
+) -> Checked:  # fmt: skip
+    """Compiles, interprets and checks. `kernel`: that one alone; `edit(name, source)`: another source for a kernel; `plain`: also run
+    the plain interpreter, for its time. Results are judged as `replay` judges them, and departing ones blamed on a kernel."""
+    from .departing import departures, eager_beside
+
+    rung = _CheckedRung(kernel, edit, plain=plain)
+    random = has_random(gm)
+    outcome = judge(gm, list(inputs), spec, rung, "crash" if random else "numbers", seed=seed)
+    found = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.verdict)
+    checking = rung.checking
+    if checking is None:
+        found.cannot = outcome.verdict
+        return found
+    found.kernels, found.launches, found.calls = len(checking.kernels), checking.launches, checking.calls
+    if _stopped(outcome):
+        found.cannot = outcome.verdict
+    all_found = checking.findings()
+    eager_beside(checking)
+    if not found.cannot and outcome.signature is not None:
+        departing = departures(rung.known, checking, outcome.verdict, lambda: TritonInterpret.around(rung, gm, spec))
+        told = {one.kernel for one in all_found if not one.note}
+        all_found += [one for one in departing if one.kernel not in told]
+    found.findings = [one for one in all_found if not one.note]
+    found.notes = [one for one in all_found if one.note]
+    found.unchecked = _unchecked(checking, kernel, random=random)
+    if outcome.signature is not None and not found.cannot and not found.findings:
+        found.cannot = outcome.verdict
+    return found
+
+
+def _stopped(outcome: Outcome) -> bool:
+    """Whether the kernels did not run to their end."""
+    skipped = outcome.verdict.startswith("skipped")
+    return skipped or (outcome.signature is not None and outcome.signature.stage != "compare")
+
+
+def _unchecked(checking: Checking, kernel: str | None, *, random: bool) -> list[str]:
+    told: list[str] = []
+    if random:
+        told.append("the numbers of the results: the graph draws random ones")
+    if checking.calls:
+        most = ", ".join(name for name, _ in checking.operators.most_common(3))
+        told.append(f"{checking.calls} library call{'s' * (checking.calls != 1)} ({most}) ran as torch's own on the CPU")
+    if kernel is not None:
+        told.append(f"kernels other than {kernel}")
+    return told

@@ -1,0 +1,297 @@
+# pyright: basic
+"""One program run once more with its values followed: where a NaN or an infinity was born, where an index overflowed.
+
+Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its operands are (or
+NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when it reaches a store of a live
+lane, or the address of a live access: `where` takes that of the lane it takes, a reduction that of the lanes that it reduces.
+
+>>> followed(memory, place, collected)
+[(Finding(kind='nan', line=14), 'out_ptr0')]
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import triton.language as tl
+
+from ..interpreting._triton import Handle
+from ..interpreting.builder import BUILDER
+from ..interpreting.memory import Access, Memory, Watch
+from ..interpreting.rounding import is_coded, values
+from ..replacing import replaced
+from .building import CheckingBuilder, checking_builder
+from .collecting import Collected, Place
+from .findings import Finding
+
+CAME_IN = -1
+"""Not finite when it was loaded."""
+_MOVED = frozenset(
+    f"create_{name}" for name in (
+        "expand_dims", "broadcast", "reshape", "trans", "splat", "unsplat", "cat", "join", "split", "gather",
+    )
+)  # fmt: skip
+"""Operations that only move lanes: they do the same with the numbers of events."""
+_LOADS = ("create_load", "create_masked_load", "create_atomic_rmw", "create_atomic_cas")
+
+
+class Event(NamedTuple):
+    """A birth or an overflow, at a line of the kernel."""
+
+    kind: str
+    line: int
+
+
+class Tracker(Watch):
+    """Watches the memory and hears of every operation of the builder."""
+
+    def __init__(self, place: Place, collected: Collected) -> None:
+        self.place, self.collected = place, collected
+        self.events: list[Event] = [Event("", 0)]
+        self.found: list[tuple[Finding, str]] = []
+        self.paused = False
+
+    # the memory
+
+    def access(self, access: Access) -> bool:
+        both = access.pointer if isinstance(access.pointer, tuple) else (access.pointer, None)
+        for handle in both:
+            if handle is None or (known := events_of(handle)) is None:
+                continue
+            reached = np.broadcast_to(known, access.live.shape)
+            for number in sorted({int(one) for one in reached[access.live & (reached > 0)]}):
+                event = self.events[number]
+                if (event.kind == "overflow") == (handle is both[0]):
+                    self._found(event, access, access.live & (reached == number))
+        return True
+
+    def _found(self, event: Event, access: Access, lanes: np.ndarray) -> None:
+        here = self.place.line()
+        does = f"the address of line {here}" if event.kind == "overflow" else f"stored by line {here}"
+        made = self.collected.add(event.kind, self.place, access, lanes, line=event.line, detail=does)
+        self.found.append((made, made.argument))
+
+    # the builder
+
+    def overflowed(self, made: Any, lanes: np.ndarray) -> None:
+        """Integers of some lanes have wrapped."""
+        if not self.paused:
+            made.events = np.where(lanes, self._event("overflow"), 0).astype(np.int32)
+
+    def asserted(self, lanes: np.ndarray, message: str) -> None:
+        """It was told of when it ran the first time."""
+
+    def done(self, builder: Any, name: str, usual: Any, given: tuple[Any, ...], made: Any) -> None:
+        """An operation was computed."""
+        if self.paused or made is None:
+            return
+        if name in _MOVED:
+            self._moved(builder, usual, given, made)
+        elif not isinstance(made, Handle):
+            return
+        elif name in _LOADS:
+            self._loaded(name, given, made)
+        elif name == "create_select":
+            _chosen(given, made)
+        else:
+            self._computed(name, _handles(given), made)
+
+    def _moved(self, builder: Any, usual: Any, given: tuple[Any, ...], made: Any) -> None:
+        if all(events_of(one) is None for one in _handles(given)):
+            return
+        twins = [Handle(_full(one), tl.int32) if isinstance(one, Handle) else one for one in given]
+        moved = usual(builder, *twins)
+        for one, twin in zip(*((made, moved) if isinstance(made, tuple) else ((made,), (moved,))), strict=True):
+            one.events = twin.data
+
+    def _loaded(self, name: str, given: tuple[Any, ...], made: Any) -> None:
+        bad = _bad(made)
+        if bad is None:
+            return
+        events = np.where(bad, CAME_IN, 0).astype(np.int32)
+        if name == "create_masked_load" and given[1] is not None:
+            other = events_of(given[2]) if given[2] is not None else None
+            events = np.where(np.broadcast_to(given[1].data, events.shape), events, 0 if other is None else other)
+        made.events = events
+
+    def _computed(self, name: str, operands: list[Any], made: Any) -> None:
+        if not _is_float(made):
+            self._passed_on(operands, made)
+            return
+        bad = _bad(made)
+        if bad is None:
+            return
+        if name == "create_dot":
+            made.events = self._of_dot(operands, bad)
+            return
+        events = np.zeros(made.data.shape, np.int32)
+        worse, nans = np.zeros(made.data.shape, bool), np.zeros(made.data.shape, bool)
+        for one in operands:
+            wrong = _bad(one)
+            if wrong is None:
+                continue
+            wrong = np.broadcast_to(wrong, events.shape)
+            known = events_of(one)
+            if known is not None:
+                events = np.where((events == 0) & wrong, np.broadcast_to(known, events.shape), events)
+            worse, nans = worse | wrong, nans | np.broadcast_to(np.isnan(_numbers(one)), events.shape)
+        if name != "create_bitcast":
+            self._born(made, bad, events, worse, nans)
+        made.events = np.where(bad, events, 0).astype(np.int32)
+
+    def _passed_on(self, operands: list[Any], made: Any) -> None:
+        """Events of integers go on with them, into addresses too."""
+        events = events_of(made)
+        for one in operands:
+            known = None if _is_float(one) else events_of(one)
+            if known is not None and made.data.dtype != bool:
+                known = np.broadcast_to(known, made.data.shape)
+                events = known if events is None else np.where(events == 0, known, events)
+        if events is not None:
+            made.events = events
+
+    def _of_dot(self, operands: list[Any], bad: np.ndarray) -> np.ndarray:
+        known = [one for handle in operands if (one := events_of(handle)) is not None]
+        if known:
+            return np.where(bad, max((int(one.max()) or int(one.min())) for one in known), 0).astype(np.int32)
+        if any(_bad(one) is not None for one in operands):
+            return np.zeros(bad.shape, np.int32)
+        return np.where(bad, self._event("inf"), 0).astype(np.int32)
+
+    def _born(self, made: Any, bad: np.ndarray, events: np.ndarray, worse: np.ndarray, nans: np.ndarray) -> None:
+        """Numbers the lanes that are not finite of operands that are, in `events`."""
+        is_nan = np.isnan(_numbers(made))
+        fresh = bad & (events == 0) & np.where(is_nan, ~nans, ~worse)
+        if fresh.any():
+            for kind, lanes in (("nan", fresh & is_nan), ("inf", fresh & ~is_nan)):
+                if lanes.any():
+                    events[lanes] = self._event(kind)
+
+    def folded(self, usual: Any, input: Any, axis: Any, combine: Any, *more: Any, **named: Any) -> Any:
+        """A reduction or a scan, as one operation."""
+        outer, self.paused = self.paused, True
+        try:
+            result = usual(input, axis, combine, *more, **named)
+        finally:
+            self.paused = outer
+        if not self.paused:
+            given = [one.handle for one in (input if isinstance(input, (tuple, tl.tuple)) else (input,))]
+            for one in result if isinstance(result, tuple) else (result,):
+                self._fold(given, getattr(axis, "value", axis), one.handle)
+        return result
+
+    def _fold(self, given: list[Any], axis: int | None, made: Any) -> None:
+        bad = _bad(made)
+        known = [_full(one) for one in given if events_of(one) is not None]
+        if bad is None and (not known or _is_float(made)):
+            return
+        shape = made.data.shape
+        events = np.zeros(shape, np.int32)
+        for one in known:
+            most, least = one.max(axis), one.min(axis)
+            events = np.where(events == 0, _as(np.where(most != 0, most, least), shape), events)
+        if bad is not None:
+            worse, nans = np.zeros(shape, bool), np.zeros(shape, bool)
+            for one in given:
+                if (wrong := _bad(one)) is not None:
+                    worse |= _as(wrong.any(axis), shape)
+                    nans |= _as(np.isnan(_numbers(one)).any(axis), shape)
+            self._born(made, bad, events, worse, nans)
+            events = np.where(bad, events, 0).astype(np.int32)
+        made.events = events
+
+    def _event(self, kind: str) -> int:
+        event = Event(kind, self.place.line())
+        if event not in self.events:
+            self.events.append(event)
+        return self.events.index(event)
+
+
+def followed(memory: Memory, place: Place, collected: Collected) -> list[tuple[Finding, str]]:
+    """Runs the current program of a kernel again; findings of values, each with the argument that it reached."""
+    assert memory.again is not None
+    tracker = Tracker(place, collected)
+    before, memory.watch = memory.watch, tracker
+    try:
+        with checking_builder(tracker, FollowingBuilder):
+            reduce, scan = (functools.partial(tracker.folded, one) for one in (tl.core.reduce, tl.core.associative_scan))
+            with (
+                replaced(tl, "reduce", reduce), replaced(tl.core, "reduce", reduce),
+                replaced(tl, "associative_scan", scan), replaced(tl.core, "associative_scan", scan),
+            ):  # fmt: skip
+                memory.again()
+    finally:
+        memory.watch = before
+    return tracker.found
+
+
+def events_of(handle: Any) -> np.ndarray | None:
+    """The numbers of events of a value's lanes."""
+    return getattr(handle, "events", None)
+
+
+def _full(handle: Any) -> np.ndarray:
+    known = events_of(handle)
+    return np.zeros(handle.data.shape, np.int32) if known is None else np.array(np.broadcast_to(known, handle.data.shape))
+
+
+def _as(reduced: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """What was reduced along an axis in the shape of the result; a scan's lanes all get it."""
+    reduced = np.asarray(reduced)
+    if reduced.size == int(np.prod(shape)):
+        return reduced.reshape(shape)
+    return np.broadcast_to(reduced.any() if reduced.dtype == bool else reduced.max(), shape)
+
+
+def _handles(given: Any) -> list[Any]:
+    found: list[Any] = []
+    for one in given:
+        if isinstance(one, Handle):
+            found.append(one)
+        elif isinstance(one, (list, tuple)):
+            found += _handles(one)
+    return found
+
+
+def _is_float(handle: Any) -> bool:
+    scalar = handle.dtype.scalar
+    return not scalar.is_ptr() and scalar.is_floating()
+
+
+def _numbers(handle: Any) -> np.ndarray:
+    kind = handle.dtype.scalar
+    return values(handle.data, kind) if is_coded(kind) else handle.data
+
+
+def _bad(handle: Any) -> np.ndarray | None:
+    """Lanes that are not finite, None where there are none."""
+    if not _is_float(handle):
+        return None
+    fine = np.isfinite(_numbers(handle))
+    return None if fine.all() else ~fine
+
+
+def _chosen(given: tuple[Any, ...], made: Any) -> None:
+    condition, left, right = given[:3]
+    if events_of(left) is not None or events_of(right) is not None:
+        made.events = np.broadcast_to(np.where(condition.data, _full(left), _full(right)), made.data.shape)
+
+
+def _following(name: str) -> Any:
+    usual = getattr(CheckingBuilder, name)
+
+    def call(self: Any, *given: Any, **named: Any) -> Any:
+        made = usual(self, *given, **named)
+        self.eye.done(self, name, usual, given, made)
+        return made
+
+    return call
+
+
+FollowingBuilder = type(
+    "FollowingBuilder", (CheckingBuilder,),
+    {name: _following(name) for name in dir(type(BUILDER)) if name.startswith("create_") and name != "create_assert"},
+)  # fmt: skip
+"""The checking builder, every operation of which is told of."""

@@ -1,0 +1,379 @@
+# pyright: basic
+"""Sees every access of every kernel of a run and keeps what is wrong with it.
+
+Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here; the program is
+then run once more, with values followed (`tracking`).
+
+>>> checking = Checking(wrappers)
+>>> Session(checking)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ...copying import clone_inputs
+from ..interpreting.memory import Access, Watch, Zone
+from ..interpreting.rounding import is_coded, values
+from ..interpreting.session import Launch, Observer
+from .collecting import Collected, Place
+from .findings import Finding
+from .shadow import SEVERAL, Shadow, Shadows
+from .wrapper import Wrapper, Wrappers
+
+AGAIN = 2
+"""How many programs of one line of a kernel are run again to follow values."""
+
+
+class Run(NamedTuple):
+    """One call of a wrapper, with copies of what it was given."""
+
+    call: Callable[..., Any]
+    wrapper: Wrapper | None
+    inputs: list[Any]
+
+
+class Checking(Observer):
+    """`only`: findings of that kernel alone. `active`: False while a run is to be left alone."""
+
+    def __init__(self, wrappers: Wrappers, only: str | None = None) -> None:
+        self.wrappers, self.only = wrappers, only
+        self.collected = Collected(only)
+        self.shadows = Shadows()
+        self.runs: list[Run] = []
+        self.kernels: set[str] = set()
+        self.launches = self.calls = 0
+        self.operators: Counter[str] = Counter()
+        self.born: list[tuple[Finding, Place, str, torch.Tensor]] = []
+        """Findings of values, with the elements of the buffer that are not finite when the kernel has run."""
+        self.outside: dict[tuple[str, int], Finding] = {}
+        self.watch: LaunchWatch | None = None
+        self.active = True
+        self._again: Counter[tuple[str, int]] = Counter()
+        self._launched: Counter[str] = Counter()
+        self._inside = False
+
+    # what the session tells
+
+    def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
+        if not self.active:
+            return
+        self.shadows.clear()
+        self._launched.clear()
+        self.runs.append(Run(call, self.wrappers.of(call), clone_inputs(list(inputs))))
+
+    def before(self, launch: Launch) -> Watch | None:
+        if not self.active:
+            return None
+        self._inside = True
+        if self.only is not None and launch.kernel != self.only:
+            return _Lenient()
+        self.kernels.add(launch.kernel)
+        self.launches += 1
+        wrapper = self.runs[-1].wrapper if self.runs else None
+        place = Place(launch)
+        if wrapper is not None:
+            place.nodes, place.lines = wrapper.behind(launch.kernel, self._launched[launch.kernel])
+            place.node_of = wrapper.nodes
+            place.is_empty = wrapper.is_empty
+        self._launched[launch.kernel] += 1
+        self.watch = LaunchWatch(self, place)
+        return self.watch
+
+    def after(self, launch: Launch) -> None:
+        if not self.active:
+            return
+        self._inside = False
+        if self.watch is None:
+            for tensor in launch.tensors.values():
+                self.shadows.filled(tensor)
+        else:
+            self.watch.finish()
+            self.watch = None
+
+    def allocated(self, tensor: torch.Tensor) -> None:
+        if self.active:
+            self.shadows.allocated(tensor)
+
+    def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
+        if not self.active or self._inside or not (read or written):
+            return
+        self.calls += 1
+        self.operators[str(operator)] += 1
+        given = {one.untyped_storage()._cdata for one in written}
+        for tensor in read:
+            if tensor.untyped_storage()._cdata not in given:
+                self._unread(tensor, f"{operator} reads")
+        for tensor in written:
+            self.shadows.filled(tensor)
+
+    def ended(self, outputs: Any) -> None:
+        if not self.active or self.only is not None:
+            return
+        wrapper = self.runs[-1].wrapper
+        names = wrapper.outputs if wrapper is not None else []
+        for place, tensor in enumerate(outputs):
+            if isinstance(tensor, torch.Tensor) and not (wrapper is not None and wrapper.is_empty(names[place])):
+                self._unread(tensor, f"the graph returns as output {place}", names[place] if names else "")
+
+    def _unread(self, tensor: torch.Tensor, who: str, node: str = "") -> None:
+        """Memory that nothing wrote is read outside of kernels: told of the kernel that wrote the rest."""
+        holes, by = self.shadows.holes(tensor)
+        if not holes or by is None:
+            return
+        kernel, line, text = by
+        made = Finding(
+            "uninitialised", kernel, max(0, self.launches - 1), line=line, text=text, lanes=holes, node=node, programs=0,
+            detail=f"it leaves out {holes} of {tensor.numel()} elements of what {who}", dtype=str(tensor.dtype).removeprefix("torch."),
+            shape=[int(one) for one in tensor.shape],
+        )  # fmt: skip
+        wrapper = self.runs[-1].wrapper
+        if wrapper is not None:
+            made.nodes, made.lines = wrapper.behind(kernel, max(0, self._launched[kernel] - 1))
+        self.outside.setdefault((kernel, line), made)
+
+    def findings(self) -> list[Finding]:
+        """All of them, notes among them."""
+        return [*self.collected.all(), *self.outside.values()]
+
+    def may_run_again(self, kernel: str, line: int) -> bool:
+        """Whether a line is still worth the run of a program, which is counted."""
+        self._again[kernel, line] += 1
+        return self._again[kernel, line] <= AGAIN
+
+
+class _Lenient(Watch):
+    def access(self, access: Access) -> bool:
+        return True
+
+
+class LaunchWatch(Watch):
+    """Sees one launch."""
+
+    def __init__(self, checking: Checking, place: Place) -> None:
+        self.checking, self.place = checking, place
+        self.launch = place.launch
+        x, y, z = (int(one) for one in self.launch.grid)
+        self.alone = x * y * z == 1
+        self.suspects: dict[int, None] = {}
+        """Lines that stored what is not finite, or computed an integer that overflowed, in this program."""
+        self.undo: list[tuple[Zone, np.dtype, np.ndarray, np.ndarray]] = []
+        self.synchronised: set[int] = set()
+        """Programs that did an atomic: what they wrote before it may be read by others after one of their own."""
+        self.read_only = self._read_only()
+        self.births: list[tuple[Finding, str]] = []
+
+    def _read_only(self) -> set[int]:
+        """Storages that generated code only reads: nobody has to remember who did."""
+        changed = set(getattr(self.launch.autotuner, "inductor_meta", {}).get("mutated_arg_names", ()))
+        storages: dict[int, bool] = {}
+        for name, tensor in self.launch.tensors.items():
+            key = tensor.untyped_storage()._cdata
+            storages[key] = storages.get(key, True) and name.startswith("in_ptr") and name not in changed
+        return {key for key, only in storages.items() if only}
+
+    # what the memory tells
+
+    def access(self, access: Access) -> bool:
+        zone = access.zone
+        if zone is None:
+            self._add(access.kind, access, access.live, detail="the address belongs to no argument of the kernel")
+            return True
+        if np.count_nonzero(access.live) != np.count_nonzero(access.inside):
+            self._add(access.kind, access, access.outside)
+        shadow = self.checking.shadows.of(zone)
+        if shadow.launch != self.launch.number:
+            shadow.begin(self.launch.number)
+        if access.kind == "load":
+            self._load(access, zone, shadow)
+        elif access.kind == "store":
+            self._store(access, zone, shadow)
+        else:
+            self._atomic(access, zone, shadow)
+        return True
+
+    def _load(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+        shadow.read = True
+        if shadow.written is None and (self.alone or zone.storage._cdata in self.read_only):
+            return
+        places = self._places(access, shadow)
+        if shadow.written is not None:
+            self._unwritten(access, shadow.written[places])
+        if self.alone or zone.storage._cdata in self.read_only:
+            return
+        me = self.place.number + 1
+        if shadow.writer is not None:
+            self._others(access, shadow.writer[places], "read-write")
+        if shadow.reader is None:
+            shadow.reader = np.zeros(shadow.count, np.int32)
+            shadow.reader[places] = me
+        else:
+            before = shadow.reader[places]
+            shadow.reader[places] = np.where((before == 0) | (before == me), me, SEVERAL)
+
+    def _store(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+        places = self._places(access, shadow)
+        if shadow.read:
+            self._remember(access, zone)
+        if not self.alone:
+            if shadow.writer is None:
+                shadow.writer = np.zeros(shadow.count, np.int32)
+            else:
+                self._others(access, shadow.writer[places], "write-write", same=zone)
+            if shadow.reader is not None:
+                self._others(access, shadow.reader[places], "read-write")
+            shadow.writer[places] = self.place.number + 1
+        if shadow.written is not None:
+            shadow.written[places] = True
+            if not shadow.wrote:
+                self._by(shadow)
+        self._not_finite(access)
+
+    def _by(self, shadow: Shadow) -> None:
+        shadow.wrote, line = True, self.place.line()
+        shadow.by = self.launch.kernel, line, self.checking.collected.sources.line(self.place.file, line)
+
+    def _atomic(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+        places = self._places(access, shadow)
+        self._remember(access, zone)
+        if shadow.written is not None:
+            self._unwritten(access, shadow.written[places])
+            shadow.written[places] = True
+        self.synchronised.add(self.place.number)
+        if shadow.writer is not None:
+            self._others(access, shadow.writer[places], "write-write")
+        self._not_finite(access)
+
+    def stored(self, access: Access) -> None:
+        """Two lanes of one store at one place: the second has overwritten another value."""
+        assert access.zone is not None and access.value is not None
+        kept = access.zone.elements(access.dtype)[access.index[access.inside]]
+        wanted = access.value[access.inside].astype(access.dtype, copy=False)
+        differ = _bits(kept) != _bits(wanted)
+        if differ.any():
+            self._add("lanes", access, _spread(access.inside, differ))
+
+    def ended(self, number: int) -> None:
+        if self.suspects:
+            lines = [line for line in self.suspects if self.checking.may_run_again(self.launch.kernel, line)]
+            if lines:
+                self._again()
+        self.suspects.clear()
+        self.undo.clear()
+        self.place.number = number + 1
+
+    def finish(self) -> None:
+        """The kernel ran: what its buffers hold is kept beside findings of values."""
+        for finding, argument in self.births:
+            tensor = self.launch.tensors.get(argument)
+            if tensor is not None and tensor.is_floating_point():
+                self.checking.born.append((finding, self.place, argument, ~torch.isfinite(tensor)))
+
+    # what the builder tells
+
+    def overflowed(self, made: Any, lanes: np.ndarray) -> None:
+        """A signed integer does not hold its result in some lanes."""
+        self.suspects[self.place.line()] = None
+
+    def asserted(self, lanes: np.ndarray, message: str) -> None:
+        """`tl.device_assert` failed."""
+        self.checking.collected.add("assert", self.place, None, lanes, detail=message)
+
+    # how
+
+    def _add(self, kind: str, access: Access, lanes: np.ndarray, **more: Any) -> Finding:
+        return self.checking.collected.add(kind, self.place, access, lanes, **more)
+
+    def _places(self, access: Access, shadow: Shadow) -> np.ndarray:
+        index = access.index
+        return shadow.places(index if access.inside.all() else index[access.inside], access.dtype.itemsize)
+
+    def _unwritten(self, access: Access, written: np.ndarray) -> None:
+        if written.all():
+            return
+        missing = ~written
+        if missing.size != np.count_nonzero(access.inside):
+            missing = missing.any(-1)
+        lanes = _spread(access.inside, missing)
+        found = self._add("uninitialised", access, lanes, detail=_by_whom(self.checking.shadows, access))
+        found.note = self.place.is_empty(found.node)  # the user's own
+
+    def _others(self, access: Access, before: np.ndarray, kind: str, same: Zone | None = None) -> None:
+        """Places that another program of this launch wrote or read. Such as atomics put into an order are none."""
+        other = (before != 0) & (before != self.place.number + 1)
+        if not other.any():
+            return
+        if self.place.number in self.synchronised and self.synchronised.issuperset((before[other] - 1).tolist()):
+            return
+        by = int(before[other].reshape(-1)[0]) - 1
+        if other.size != np.count_nonzero(access.inside):
+            other = other.any(-1)
+        lanes = _spread(access.inside, other)
+        who = f"program {by} of the launch" if by >= 0 else "several programs"
+        verb = "wrote" if kind == "write-write" or access.kind == "load" else "read"
+        detail, note = f"{who} {verb} it before", False
+        if same is not None and access.value is not None:
+            held = same.elements(access.dtype)[access.index[lanes]]
+            given = access.value[lanes].astype(access.dtype, copy=False)
+            if (_bits(held) == _bits(given)).all():
+                detail, note = f"{detail}, the same value", True
+        self._add(kind, access, lanes, detail=detail, note=note)
+
+    def _remember(self, access: Access, zone: Zone) -> None:
+        index = access.index[access.inside]
+        self.undo.append((zone, access.dtype, index, zone.elements(access.dtype)[index]))
+
+    def _not_finite(self, access: Access) -> None:
+        value = access.pointer[1] if isinstance(access.pointer, tuple) else None
+        if value is None or not_finite(value.data, value.dtype.scalar) is None:
+            return
+        lanes = np.broadcast_to(not_finite(value.data, value.dtype.scalar), access.live.shape) & access.live  # type: ignore[arg-type]
+        if lanes.any():
+            self.suspects[self.place.line()] = None
+
+    def _again(self) -> None:
+        from .tracking import followed
+
+        memory = self.launch.memory
+        assert memory is not None and memory.again is not None
+        for zone, dtype, index, old in reversed(self.undo):
+            zone.elements(dtype)[index] = old
+        for finding, argument in followed(memory, self.place, self.checking.collected):
+            if finding.kind in ("nan", "inf"):
+                self.births.append((finding, argument))
+
+
+def _by_whom(shadows: Shadows, access: Access) -> str:
+    by = shadows.of(access.zone).by if access.zone is not None else None
+    return f"{by[0]}, line {by[1]}, wrote the rest of it" if by is not None else "nothing wrote to it"
+
+
+def not_finite(data: np.ndarray, kind: Any) -> np.ndarray | None:
+    """Lanes that are NaN or infinite; None where there are none, or the type has neither."""
+    if not (kind.is_floating() if hasattr(kind, "is_floating") else False):
+        return None
+    numbers = values(data, kind) if is_coded(kind) else data
+    if numbers.dtype.kind != "f":
+        return None
+    fine = np.isfinite(numbers)
+    return None if fine.all() else ~fine
+
+
+def _bits(data: np.ndarray) -> np.ndarray:
+    if data.dtype.kind != "f":
+        return data
+    return np.ascontiguousarray(data).view(np.dtype(f"u{data.dtype.itemsize}"))
+
+
+def _spread(inside: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """A mask over the lanes inside -> over all lanes."""
+    if chosen.shape == inside.shape:
+        return chosen & inside
+    made = np.zeros(inside.shape, bool)
+    made[inside] = chosen
+    return made
