@@ -146,6 +146,23 @@ class GraphBody(Record):
     meta: dict[str, Arg] = {}
 
 
+class TritonKernel(Record):
+    """A Triton kernel of the user's own that the graph calls: node.kwargs["kernel_idx"] is its place in GraphRecord.kernels.
+
+    `program` is a whole Python module that defines `name`: imports, constants, helpers, and the function with the decorators that
+    were in force. `decorators` are those that the user wrote, `file` where ("model.py:12"). `missing`: what the program lacks and
+    cannot run without; `dropped`: what it runs without. Constants of a call are in its node's meta["triton_constants"], as Python
+    expressions over the program.
+    """
+
+    name: str
+    program: str
+    decorators: str = ""
+    file: str = ""
+    missing: list[str] = []
+    dropped: list[str] = []
+
+
 class SymbolRecord(Record):
     """One symbol: the number it had, and the range it may take (None: unbounded).
 
@@ -243,6 +260,7 @@ class GraphRecord(Record, kw_only=True):
     guards: list[GuardRecord] = []
     shape_env: dict[str, Arg] = {}
     strings: list[str] = []
+    kernels: list[TritonKernel] = []
     compile_kwargs: dict[str, Arg] = {}
     ambient: Ambient = msgspec.field(default_factory=Ambient)
     config: dict[str, dict[str, Arg]] = {}

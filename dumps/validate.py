@@ -330,6 +330,8 @@ def check_graph(record: GraphRecord, where: str) -> None:
         checker.expression(guard.expr, f"guard {index}")
         if not -1 <= guard.stack < len(record.strings):
             checker.fail(f"guard {index}, stack", f"there is no string {guard.stack}")
+    for index, kernel in enumerate(record.kernels):
+        checker.name(kernel.name, f"kernel {index}")
     checker.body(record.graph, len(record.strings), "")
     checker.inputs(record.inputs)
     checker.mapping(record.compile_kwargs, "compile_kwargs")

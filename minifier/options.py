@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.errors import UsageError
+from ..toolkit.trusting import option_words
 from .executors.ray_pool import required
 
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory")
@@ -135,7 +136,10 @@ class Options:
             value: Any = getattr(self, field.name)
             if value == field.default or field.name not in FLAGS:
                 continue
-            for one in value if field.name in ("imports", "without") else (value,):
+            if field.name == "imports":
+                words += option_words(value)
+                continue
+            for one in value if field.name == "without" else (value,):
                 words += [FLAGS[field.name], f"{one:g}" if isinstance(one, float) else str(one)]
         return words
 

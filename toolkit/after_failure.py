@@ -29,6 +29,7 @@ from ..dumps.errors import UsageError
 from ..dumps.output import say
 from .recorder.summary import shown_path
 from .suspects import compile_of, suspects, triggered
+from .trusting import option_words
 
 STEPS = ("minify", "report")
 
@@ -85,7 +86,7 @@ class _Steps:
 
     def __init__(self, run: Path, limit_s: float, imports: Sequence[str] = ()) -> None:
         self.run = run
-        self.imports = [word for name in imports for word in ("--import", name)]
+        self.imports = option_words(imports)
         self.limit_s = limit_s
         self.written: list[Path] = []
         self.done: index.Row | None = None

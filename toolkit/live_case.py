@@ -15,7 +15,7 @@ from torch.fx.node import map_aggregate
 
 from ..dumps import live
 from ..dumps.torchside import targets
-from . import process_groups
+from . import kernel_calls, process_groups
 from .copying import clone_inputs
 from .relaid import follow_saved
 from .spec import ReplaySpec
@@ -45,6 +45,8 @@ def live_case(saved: SavedGraph, *, seed: int, device: str | None = None, meetin
     if device is not None:
         gm, inputs = moved(gm, inputs, torch.device(device))
         spec.dynamic = False
+    if saved.record.kernels and device in (None, "cpu"):
+        notes += kernel_calls.notes(gm)
     return LiveCase(gm, inputs, spec, notes)
 
 

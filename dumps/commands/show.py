@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from .. import statistics
+from .. import statistics, user_kernels
 from ..browse import captured_backward
 from ..browse.recorded import Recorded
 from ..browse.roles import OutputRole, inputs_of, outputs_of
@@ -16,6 +17,7 @@ from ..query import resolve_graph
 from ..sidecar import Row, Table, dims_text, dims_value
 from ..store import CodeFile, SavedGraph
 from ..tables import Column, on_terminal, one_line, render
+from ..user_kernels import UserKernel
 from .show_node import show_node
 from .show_rows import RowOptions, show_rows
 
@@ -33,7 +35,7 @@ WHOLE = "output_code.py"
     is_flag=False,
     flag_value=ALL_KERNELS,
     metavar="[NAME]",
-    help="One generated kernel; without NAME, which there are.",
+    help="One kernel, generated or your own Triton kernel; without NAME, which there are.",
 )
 @click.option("--stats", is_flag=True, help="How many nodes of which kind, and how many bytes.")
 @click.option("--node", metavar="NAME", help="One node: all that is recorded of it; with --code its kernels.")
@@ -169,13 +171,16 @@ def _code(saved: SavedGraph) -> list[CodeFile]:
 
 
 def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> None:
-    files = saved.code_files()
-    files = [path for path in files if path.name != WHOLE] or files
+    generated = saved.code_files()
+    own = user_kernels.of(saved)
+    files = [*([path for path in generated if path.name != WHOLE] or ([] if own else generated)), *own]
     if not files:
         raise UsageError(f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}")
     if kernel == ALL_KERNELS:
         names = [path.name for path in files]
-        emit({**_head(saved), "kernels": names} if as_json else "\n".join(names), as_json=as_json)
+        told = {"user_kernels": [path.name for path in own]} if own else {}
+        lines = [path.name for path in files if path not in own] + [path.line() for path in own]
+        emit({**_head(saved), "kernels": names, **told} if as_json else "\n".join(lines), as_json=as_json)
         return
     exact = [path for path in files if kernel in (path.name, path.stem)]
     found = (
@@ -191,7 +196,7 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
     _show_files(text, found, as_json)
 
 
-def _show_files(text: str, files: list[CodeFile], as_json: bool) -> None:
+def _show_files(text: str, files: Sequence[CodeFile | UserKernel], as_json: bool) -> None:
     texts = [(file.name, file.read_text()) for file in files]
     if as_json:
         emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True)

@@ -30,6 +30,7 @@ from ..schema import (
     RunRecord,
     SequenceValue,
     StoredTensor,
+    TritonKernel,
     Value,
 )
 from .texts import Texts
@@ -69,15 +70,29 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
     programs = set[int]() if texts.source else set(_programs(record.graph))
     strings = ["" if number in programs else texts.text(text) for number, text in enumerate(record.strings)]
     texts.changed["source lines"] += sum(record.strings[number].count("\n") + 1 for number in programs)
+    kernels = [_kernel(kernel, texts) for kernel in record.kernels]
     return replace(
         record, versions=_texts(record.versions, texts), graph=_body(record.graph, texts, keep),
         inputs=[_input(item, texts, keep) for item in record.inputs],
         symbols=[replace(symbol, source=texts.text(symbol.source)) for symbol in record.symbols],
         guards=[replace(guard, message=texts.text(guard.message)) for guard in record.guards],
-        shape_env=tree(record.shape_env, texts), strings=strings,
+        shape_env=tree(record.shape_env, texts), strings=strings, kernels=kernels,
         compile_kwargs=_arguments(record.compile_kwargs, texts),
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
     )  # fmt: skip
+
+
+def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
+    """A kernel of the user's: its source stays where sources do."""
+    path, _, line = kernel.file.rpartition(":")
+    kernel = replace(
+        kernel, file=f"{texts.file(path)}:{line}" if path else "", missing=[texts.text(one) for one in kernel.missing],
+        dropped=[texts.text(one) for one in kernel.dropped],
+    )  # fmt: skip
+    if texts.source:
+        return kernel
+    texts.changed["source lines"] += (kernel.decorators + kernel.program).count("\n")
+    return replace(kernel, program="", decorators="")
 
 
 def _programs(body: GraphBody) -> Iterator[int]:

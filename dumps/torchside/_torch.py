@@ -34,11 +34,12 @@ HigherOrderOperator = _ops.HigherOrderOperator
 
 __all__ = [
     "CapturedTraceback", "ConstantSource", "FakeTensor", "FakeTensorMode", "HigherOrderOperator", "OpOverload",
-    "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "backed_hints",
+    "OpOverloadPacket", "RuntimeAssert", "ShapeEnv", "ShapeGuard", "SymNode", "ValueRanges", "add_triton_constants",
+    "add_triton_kernel", "backed_hints",
     "descriptor_module", "disable_current_modes", "fake_script_object", "higher_order_ops", "int_oo", "is_wrapped", "neg_view",
     "node_source", "op_schemas", "original_assumptions", "per_channel_quantized", "per_tensor_quantized",
     "pytree_keys", "raw_expr", "resolve_process_group", "shapes", "storage_key", "sympy_functions",
-    "tensor_metadata", "triton_kernel",
+    "tensor_metadata", "triton_constants", "triton_kernel",
 ]  # fmt: skip
 
 disable_current_modes = _disable_current_modes
@@ -132,12 +133,35 @@ def resolve_process_group(name: str) -> Any:
 
 def triton_kernel(index: Any) -> Any:
     """The user's Triton kernel that a wrapper node calls by index; None when there is none. No public table (2.13.0)."""
+    return _from_table("get_kernel", index)
+
+
+def triton_constants(index: Any) -> Any:
+    """The arguments that a wrapper node holds outside of the graph, by name; None for none. No public table (2.13.0)."""
+    return _from_table("get_constant_args", index)
+
+
+def _from_table(getter: str, index: Any) -> Any:
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
     try:
-        return kernel_side_table.get_kernel(index)
+        return getattr(kernel_side_table, getter)(index)
     except (AssertionError, KeyError, TypeError):
         return None
+
+
+def add_triton_kernel(kernel: Any) -> int:
+    """The index of a kernel in the table that wrapper nodes look into, put there where it is new. No public table (2.13.0)."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    return kernel_side_table.add_kernel(kernel)
+
+
+def add_triton_constants(constants: dict[str, Any]) -> int:
+    """The same for the arguments outside of the graph."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    return kernel_side_table.add_constant_args(constants)
 
 
 def pytree_keys() -> dict[str, Any]:

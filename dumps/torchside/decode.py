@@ -23,6 +23,7 @@ from .node_meta import MetaReader
 from .storages import StorageReader
 from .symbols import Symbols
 from .synth import stand_in
+from .triton_kernels import KernelReader, is_call
 from .values import ValueReader
 
 MAX_SUBGRAPH_DEPTH = 20
@@ -38,6 +39,7 @@ class Decoder:
         self.values = ValueReader(self.symbols)
         self.storages = StorageReader(tensors, where, absent=stand_in)
         self.originals: dict[str, str] = {}
+        self.kernels = KernelReader(record.kernels, where)
 
     def build(self, *, fake: bool) -> GraphModule:
         """The live module; with `fake`, `node.meta` holds the recorded values as fake tensors and SymInts."""
@@ -97,6 +99,8 @@ class Decoder:
                 raise RefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
         args = tuple(arguments.decode(argument, where) for argument in record.args)
         kwargs = {name: arguments.decode(argument, where) for name, argument in record.kwargs.items()}
+        if record.op == "call_function" and is_call(record.target):
+            kwargs = self.kernels.kwargs(record, kwargs, where)
         target = self._target(root, record, args, kwargs, where)
         node = graph.create_node(record.op, target, args, kwargs, name=record.name)
         if node.name != record.name:
@@ -108,6 +112,8 @@ class Decoder:
     ) -> Any:
         name = record.target
         if record.op == "call_function":
+            if is_call(name):
+                return self.kernels.target(name)
             function = targets.resolve(name, where)
             if function is getattr:
                 targets.check_getattr(args, kwargs, where)

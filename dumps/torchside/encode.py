@@ -35,6 +35,7 @@ from .leaf_modules import LeafWriter
 from .node_meta import MetaWriter, Strings
 from .storages import StorageWriter
 from .symbols import SymbolWriter
+from .triton_kernels import KernelWriter
 from .values import ValueWriter, is_plain_tensor
 
 CARRY = "graphdbg"
@@ -69,6 +70,7 @@ class _Encoder:
         self.values = ValueWriter(self.symbols)
         self.storages = StorageWriter(self.values, sink)
         self.strings = Strings()
+        self.kernels = KernelWriter()
         self.originals: dict[str, str] = self.carry.get("originals", {})
         self.lost: Counter[str] = Counter(self.carry.get("not_saved", {}))
 
@@ -95,7 +97,7 @@ class _Encoder:
         return GraphRecord(
             format=FORMAT, id=id, stage=stage, compile_id=compile_id, versions={"torch": str(torch.__version__)}, graph=body,
             inputs=inputs, symbols=symbols, guards=guards, shape_env=shape_env, strings=self.strings.texts,
-            compile_kwargs=encoded_kwargs, ambient=ambient or Ambient(), config=encoded_config,
+            kernels=self.kernels.finish(), compile_kwargs=encoded_kwargs, ambient=ambient or Ambient(), config=encoded_config,
         )  # fmt: skip
 
     def body(self, gm: GraphModule) -> GraphBody:
@@ -145,6 +147,7 @@ class _Encoder:
                 self._use_carried(record.value)
         keys["tensor_meta"] += "tensor_meta" in node.meta
         meta.node(node, record, self.lost)
+        self.kernels.node(node, record)
         return record
 
     def _target(self, node: torch.fx.Node) -> str:

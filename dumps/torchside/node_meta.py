@@ -19,7 +19,7 @@ from torch.fx.node import map_aggregate
 from ..errors import GraphdbgError, RefusedError, UnreadableError
 from ..schema import Arg, NodeRecord
 from . import descriptors, targets
-from ._torch import node_source, pytree_keys, shapes, tensor_metadata, triton_kernel
+from ._torch import node_source, pytree_keys, shapes, tensor_metadata
 from .allowlist import words
 from .arguments import ArgumentReader, ArgumentWriter
 
@@ -60,8 +60,6 @@ _SIZE_METHODS = ("size", "stride", "storage_offset", "numel", "dim")
 
 CARRIED_DESCRIPTOR = "graphdbg_desc"
 """Key in node.meta of descriptors that this torch does not have."""
-TRITON_SOURCE = "triton_source"
-"""Key in NodeRecord.meta of the source of a user's own Triton kernel: always shown, never run from here."""
 CARRIED_META = "graphdbg_meta"
 """Key in node.meta of encoded metadata that needs fake values, on modules that were loaded without them."""
 
@@ -128,10 +126,6 @@ class MetaWriter:
             kept["desc"] = [descriptors.write(item) for item in meta["desc"]]
         elif meta.get("desc") is not None:
             kept["desc"] = descriptors.write(meta["desc"])
-        if "kernel_idx" in node.kwargs:
-            source = _source_of(triton_kernel(node.kwargs["kernel_idx"]))
-            if source:
-                kept[TRITON_SOURCE] = {"string": self.strings.add(source)}
         self._plain(meta, kept, lost)
 
     def module(self, gm: torch.nn.Module, lost: Counter[str]) -> dict[str, Arg]:
@@ -287,16 +281,6 @@ class MetaReader:
         if not 0 <= index < len(self.strings):
             raise UnreadableError(where, f"it refers to text {index}, and there are {len(self.strings)}")
         return self.strings[index]
-
-
-def _source_of(kernel: Any) -> str:
-    """The source of a Triton kernel, through its autotuners and heuristics."""
-    for _ in range(8):
-        source = getattr(kernel, "src", None) or getattr(kernel, "raw_src", None)
-        if isinstance(source, str):
-            return source
-        kernel = getattr(kernel, "fn", None)
-    return ""
 
 
 def _has_values(value: Arg) -> bool:

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...toolkit.recorder.summary import shown_path
+from ...toolkit.trusting import trust_option
 from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
@@ -46,6 +47,7 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")
+@trust_option
 @click.option("--hangs", type=SECONDS, is_flag=False, flag_value=HANG_LIMIT_S, metavar="[S]",
               help=f"It fails where it has not ended after S seconds (default {HANG_LIMIT_S:g}).")
 @click.option("--slower-than", type=click.FloatRange(min=0, min_open=True), metavar="S",

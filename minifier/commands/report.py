@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...dumps.output import emit, say
+from ...toolkit.trusting import trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")
+@trust_option
 @click.option("--preview", "only_look", is_flag=True,
               help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
 @click.option("--verify", "again", is_flag=True,

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 import torch
 from torch._inductor import compile_fx
-from torch.fx import Graph, GraphModule
+from torch.fx import GraphModule
 
 from graphdbg.dumps import live
-from graphdbg.dumps.errors import RefusedError
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.dumps.tensors import MemoryTensors
 from graphdbg.dumps.validate import check_graph
@@ -74,24 +73,3 @@ def test_the_same_code(dynamic: bool, device: str) -> None:
             compiled = compile_fx.compile_fx_inner(gm, inputs, **kwargs)
         assert code(compiled) == expected
         assert bool(record.symbols) == dynamic
-
-
-def test_a_users_triton_kernel_is_shown_and_not_run() -> None:
-    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_mutation
-
-    class Kernel:
-        src = "def add_kernel(x_ptr): ..."
-
-    class Tuned:
-        fn = Kernel()
-
-    kernel = Tuned()
-    graph = Graph()
-    x = graph.placeholder("x")
-    kwargs = {"kernel_idx": kernel_side_table.add_kernel(kernel), "constant_args_idx": 0, "grid": [(1, 1, 1)], "kwargs": {"x": x}}
-    graph.call_function(triton_kernel_wrapper_mutation, (), kwargs)
-    graph.output((x,))
-    record = live.encode(GraphModule({}, graph), id="0_0/forward", stage="forward")
-    assert record.strings[record.graph.nodes[1].meta["triton_source"]["string"]] == kernel.fn.src
-    with pytest.raises(RefusedError, match="--trust"):
-        live.module(record, None)

@@ -63,7 +63,14 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "unchecked memory": (call("inductor._reinterpret_tensor.default", X, [9], [1], 99), "_reinterpret_tensor"),
     "a torchbind call": (call("higher_order.call_torchbind", X, "run"), "'higher_order.call_torchbind'"),
     "inline assembly": (call("higher_order.inline_asm_elementwise", X), "inline_asm_elementwise"),
-    "a user's Triton kernel": (call("higher_order.triton_kernel_wrapper_mutation"), "--trust"),
+    "a user's Triton kernel": (
+        lambda g: (
+            call("higher_order.triton_kernel_wrapper_mutation", kernel_idx=0)(g),
+            g.update(kernels=[{"name": "evil", "program": f"import os; os.system({TOUCH!r})"}]),
+        ),
+        "--kernel evil; then add --trust",
+    ),
+    "a kernel without its source": (call("higher_order.triton_kernel_wrapper_mutation", kernel_idx=0), "no kernel source"),
     "a Python function": (call("opaque:mymodule.evil", X), "'mymodule.evil'"),
     "getattr of __class__": (call("builtins.getattr", X, "__class__"), "getattr of '__class__'"),
     "getattr of a node": (call("builtins.getattr", X, X), "getattr of"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...dumps.output import emit, say
+from ..trusting import trust_option
 
 if TYPE_CHECKING:
     from ..blame.bisect_records import Bisection, Finding, Row
@@ -24,6 +25,7 @@ INTERRUPTED_EXIT = 130
               show_default=True, help="What to compare after each run.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@trust_option
 @click.option("--max-time", "max_time_s", type=click.FloatRange(min=0, min_open=True), metavar="S",
               help="Stop after so many seconds, with what was found.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with every probe.")

@@ -8,6 +8,7 @@ import click
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.output import emit, say
+from ..trusting import trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
               help="Seconds that the check of one graph may take.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with all findings.")
 def check(
     graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..trusting import trust_option
+
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
@@ -41,6 +43,7 @@ class _Help(click.Command):
               help="Seconds that the compile may take.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, also when the compile fails.")
 def compile(
     graph: str, until: str | None, skip: tuple[str, ...], diff: str | None, emit: str | None, target: str | None,

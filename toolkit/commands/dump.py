@@ -28,6 +28,7 @@ from ..recorder import launch, summary
 from ..recorder.options import Options, check_stages, checked, parts, size_of
 from ..recorder.origin import environment, versions
 from ..recorder.watching import Watcher
+from ..trusting import option_words, trust_option
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -51,6 +52,7 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 )  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="For --on-failure: import a module first, for the custom ops that it registers; can be repeated.")
+@trust_option
 @click.option("--keep-cache", is_flag=True, help="Leave torch's compiler caches on, and say which graphs they hid.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
 def dump(
@@ -63,7 +65,8 @@ def dump(
     """
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
     if imports and not steps:
-        raise UsageError("--import does nothing by itself", "it is for what --on-failure does", "add --on-failure minify")
+        option = option_words(imports)[0]
+        raise UsageError(f"{option} does nothing by itself", "it is for what --on-failure does", "add --on-failure minify")
     options = _options(**recording)
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))

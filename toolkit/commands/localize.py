@@ -6,6 +6,7 @@ import click
 
 from ...dumps.output import emit, say
 from ..rungs.names import NAMES
+from ..trusting import trust_option
 
 
 @click.command()
@@ -17,6 +18,7 @@ from ..rungs.names import NAMES
               help="Seconds that one compile may take.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def localize(
     graph: str, rung: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool

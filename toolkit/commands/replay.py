@@ -10,6 +10,7 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ..nan_found import sentence
 from ..rungs.names import NAMES
+from ..trusting import trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
               show_default=True, help="What to compare after the run.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@trust_option
 @click.option("--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf.")
 @click.option("--values", is_flag=True,
               help="Instead of judging, read each node's value under the rung: range, NaN, error to float64.")  # fmt: skip

@@ -9,6 +9,7 @@ import click
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
+from ..trusting import option_words, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -38,6 +39,7 @@ class _Command(click.Command):
               help="Seconds in all: by default 600 for a run, 3600 for a script. What is left out is said.")  # fmt: skip
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@trust_option
 @click.option(
     "-o",
     "--output",
@@ -178,7 +180,8 @@ def _script(command: list[str], as_json: bool, output: str | None, options: dict
     from ..recorder.summary import shown_path
     from ..triage.script import DEFAULT_TIME_S, triage_script
 
-    for option, given in (("--seed", options["seed"]), ("--device", options["device"]), ("--import", options["imports"])):
+    for option, given in (("--seed", options["seed"]), ("--device", options["device"]),
+                          *((word, True) for word in option_words(options["imports"]) if word.startswith("--"))):  # fmt: skip
         if given:
             raise UsageError(f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out")
     found = triage_script(

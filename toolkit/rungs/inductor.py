@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import kernel_calls
 from .._torch import has_cpp_compiler, mode_of, tree_leaves
 from ..eager import draws_from_generator
 from ..spec import FULL_STAGES, ReplaySpec
@@ -34,6 +35,8 @@ class Inductor(Rung):
 
     name = "inductor"
     compiles_draws = True
+    takes_kernels_on_cpu = False
+    """Whether the user's own Triton kernels run on tensors of the CPU."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         return None if spec.device or has_cpp_compiler() else "no C++ compiler was found"
@@ -42,7 +45,9 @@ class Inductor(Rung):
         nodes = gm.graph.find_nodes(op="placeholder")
         values = [(node.name, node.meta.get("val", node.meta.get("example_value"))) for node in nodes]
         sparse = [name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided]
-        return f"Inductor takes no sparse tensors (input {', '.join(sparse)})" if sparse else None
+        if sparse:
+            return f"Inductor takes no sparse tensors (input {', '.join(sparse)})"
+        return None if self.takes_kernels_on_cpu else kernel_calls.refusal(gm)
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return [f"{RETRACED}: {', '.join(ops)}"] if (ops := needs_decomposing(gm, spec)) else []

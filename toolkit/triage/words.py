@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..recorder.summary import shown_path
+from ..trusting import option_words, without_trust
 from .given import REAL
 from .records import SIDE, Row, Triage
 
@@ -48,7 +49,7 @@ def run_address(run: Run) -> str:
 def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eager_nan: Sequence[str] = ()) -> Triage:
     """Fills in `graph`, `summary` and `next`."""
     found.graph = address(saved)
-    with_imports = "".join(f" --import {name}" for name in imports)
+    with_imports = "".join(f" {word}" for word in option_words(imports))
     if found.first_failing is not None:
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
@@ -155,4 +156,5 @@ def _most_said(found: Triage) -> str:
 
 
 def _imported(imports: Sequence[str]) -> str:
-    return f"Imported first: {', '.join(imports)}." if imports else ""
+    named = without_trust(imports)
+    return f"Imported first: {', '.join(named)}." if named else ""

@@ -1,0 +1,175 @@
+# pyright: basic
+"""The user's own Triton kernels that a graph calls: saved beside it as programs, and real kernels again, with `--trust` only.
+
+A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved, the index
+is a place in `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
+
+>>> writer = KernelWriter(); writer.node(node, record); writer.finish()
+[TritonKernel(name='add_kernel', ...)]
+>>> KernelReader(record.kernels, "case").kwargs(node_record, kwargs)      # RefusedError without --trust
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .. import trust
+from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..schema import NodeRecord, TritonKernel
+from . import allowlist
+from ._torch import add_triton_constants, add_triton_kernel, higher_order_ops, triton_constants, triton_kernel
+from .triton_program import Program, decorators_of
+
+CONSTANTS = "triton_constants"
+"""Key in NodeRecord.meta of what a call passes outside of the graph: name -> Python expression over the kernel's program."""
+OLD = "this run has no kernel source (recorded by an older graphdbg)"
+
+_loaded: dict[str, tuple[Any, ModuleType]] = {}
+"""Program and name -> the kernel and its module; one each in a process, since its index must not change."""
+_records: dict[int, TritonKernel] = {}
+"""Index in torch's table -> what the kernel was loaded from."""
+_texts: dict[int, dict[str, str]] = {}
+"""Index of constants in torch's table -> their expressions."""
+_known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
+
+
+def is_call(target: str) -> bool:
+    """Whether a saved target calls a kernel of the user's own."""
+    return target.removeprefix("higher_order.") in allowlist.TRITON_HIGHER_ORDER and target.startswith("higher_order.")
+
+
+def name_of_kernel(index: Any) -> str:
+    """The name of a kernel in torch's table, through its autotuner."""
+    kernel = triton_kernel(index)
+    while kernel is not None and not hasattr(kernel, "src") and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return getattr(getattr(kernel, "fn", None), "__name__", "") or "kernel"
+
+
+class KernelWriter:
+    """Collects the kernels of one graph, its subgraphs included."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[TritonKernel | None, Program]] = {}
+        self._names: dict[int, str] = {}
+        self._places: list[int] = []
+
+    def node(self, node: torch.fx.Node, record: NodeRecord) -> None:
+        """Has a wrapper node's record name its kernel by its place in the record, and hold its constants."""
+        if not is_call(record.target) or "kernel_idx" not in node.kwargs:
+            return
+        index: Any = node.kwargs["kernel_idx"]
+        if index not in self._found:
+            program = Program()
+            self._found[index] = (_records.get(index), program)
+            self._places.append(index)
+            if index not in _records:
+                self._names[index] = program.kernel(triton_kernel(index))
+        record.kwargs["kernel_idx"] = self._places.index(index)
+        given: Any = node.kwargs.get("constant_args_idx")
+        known = _texts.get(given)
+        program = self._found[index][1]
+        texts = known if known is not None else {
+            name: program.expression(value) for name, value in (triton_constants(given) or {}).items()
+        }
+        record.kwargs["constant_args_idx"] = 0
+        record.meta[CONSTANTS] = {"dict": [[name, text] for name, text in texts.items()]}
+
+    def finish(self) -> list[TritonKernel]:
+        """The kernels in the order in which the graph calls them first."""
+        return [known or self._made(index, program) for index, (known, program) in self._found.items()]
+
+    def _made(self, index: int, program: Program) -> TritonKernel:
+        decorators, file = decorators_of(triton_kernel(index))
+        name = self._names[index]
+        text = program.text() if f"def {name}(" in program.text() else ""
+        missing, dropped = (list(dict.fromkeys(told)) for told in (program.missing, program.dropped))
+        return TritonKernel(name, text, decorators, file, missing, dropped)
+
+
+class KernelReader:
+    """Gives wrapper nodes of one graph their kernels back. `where` names the graph's folder or file."""
+
+    def __init__(self, kernels: list[TritonKernel], where: str) -> None:
+        self.kernels = kernels
+        self.where = where.removesuffix("/graph.json")
+
+    def target(self, name: str) -> Any:
+        """The operator of a call."""
+        found = higher_order_ops().get(name.removeprefix("higher_order."))
+        if found is None:
+            fix = "load the dump with the torch that wrote it"
+            raise EnvironmentLackError(self.where, f"this torch has no operator {name!r}", fix)
+        return found
+
+    def kwargs(self, record: NodeRecord, given: dict[str, Any], where: str) -> dict[str, Any]:
+        """A call's keyword arguments with indices of this process. Raises RefusedError without trust or source."""
+        place = given.get("kernel_idx")
+        if not self.kernels:
+            raise RefusedError(where, OLD, "record it again")
+        if not isinstance(place, int) or not 0 <= place < len(self.kernels):
+            raise UnreadableError(where, f"it calls kernel {place!r}, and there are {len(self.kernels)}")
+        kernel = self.kernels[place]
+        if not trust.given():
+            why = f"it runs the user's own Triton kernel {kernel.name}, whose source is in the dump"
+            raise RefusedError(where, why, f"read it: graphdbg show {self.where} --kernel {kernel.name}; then add --trust")
+        if not kernel.program:
+            why = "this run has no kernel source (it was packed without, or could not be read)"
+            raise RefusedError(where, why, "record it again")
+        if kernel.missing:
+            why = f"the kernel {kernel.name} could not be saved whole; it lacks {'; '.join(kernel.missing)}"
+            raise RefusedError(where, why, "define that beside the kernel as a constant, a dtype or a function under triton.jit")
+        found, module = _kernel(kernel, where)
+        index = add_triton_kernel(found)
+        _records[index] = kernel
+        return {**given, "kernel_idx": index, "constant_args_idx": self._constants(record, index, module, where)}
+
+    def _constants(self, record: NodeRecord, index: int, module: ModuleType, where: str) -> int:
+        held = record.meta.get(CONSTANTS) or {"dict": []}
+        try:
+            texts = {str(name): str(text) for name, text in held["dict"]}
+        except (TypeError, KeyError, ValueError) as error:
+            raise UnreadableError(where, f"its constants are malformed ({error})") from error
+        key = (index, tuple(sorted(texts.items())))
+        if key not in _known:
+            try:
+                values = {name: eval(text, vars(module)) for name, text in texts.items()}  # trusted, as its program is
+            except Exception as error:
+                why = f"a constant of its kernel cannot be made ({type(error).__name__}: {error})"
+                raise UnreadableError(where, why) from error
+            _known[key] = add_triton_constants(values)
+            _texts[_known[key]] = texts
+        return _known[key]
+
+
+def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
+    """Runs a kernel's program, once in a process. Triton finds the source again through linecache, so no file is written."""
+    key = hashlib.sha256(f"{record.name}\n{record.program}".encode()).hexdigest()[:16]
+    if key in _loaded:
+        return _loaded[key]
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        why = f"it runs the user's own Triton kernel {record.name}, and Triton is not installed ({error})"
+        raise EnvironmentLackError(where, why, "pip install 'graphdbg[triton]'") from error
+    trust.prepare()
+    path = f"graphdbg-kernels/{key}/{record.name}.py"
+    linecache.cache[path] = (len(record.program), None, record.program.splitlines(keepends=True), path)
+    module = ModuleType(f"graphdbg_kernel_{key}")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # inspect looks there
+    try:
+        exec(compile(record.program, path, "exec"), vars(module))  # trusted
+        found = getattr(module, record.name)
+    except Exception as error:
+        sys.modules.pop(module.__name__, None)
+        why = f"the program of its kernel {record.name} fails here ({type(error).__name__}: {error})"
+        raise EnvironmentLackError(where, why, "load the dump with the Triton that it was recorded with") from error
+    _loaded[key] = found, module
+    return _loaded[key]

@@ -1,0 +1,115 @@
+"""The user's own Triton kernels that a graph calls, as text: where they were written, how they are called, their source.
+
+Reads records only; nothing of the source is run.
+
+>>> [kernel.name for kernel in of(saved)]
+['add_kernel.py']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from .schema import Arg, GraphBody, GraphRecord, NodeRecord, TritonKernel
+from .sidecar import references
+
+if TYPE_CHECKING:
+    from .store import SavedGraph
+
+CALL = "triton_kernel_wrapper"
+OLD = "triton_source"
+"""Key in node.meta of a kernel's source, in runs of an older graphdbg."""
+
+
+class UserKernel:
+    """One kernel; reads like a file of generated code. `name` ends in .py so that a kernel is found by its plain name."""
+
+    def __init__(self, kernel: TritonKernel, calls: list[NodeRecord]) -> None:
+        self.kernel, self.calls = kernel, calls
+        self.stem = kernel.name
+        self.name = f"{kernel.name}.py"
+
+    def line(self) -> str:
+        """For a list of kernels."""
+        return f"{self.name}  (your own, {len(self.calls)} call{'s' * (len(self.calls) != 1)})"
+
+    def read_text(self) -> str:
+        """Comments on where it is from and how it is called, then the program."""
+        kernel = self.kernel
+        head = [f"your own Triton kernel {kernel.name}" + (f", {_near(kernel.file)}" if kernel.file else "")]
+        head += [line for call in self.calls for line in _call(call)]
+        if kernel.decorators and kernel.decorators not in kernel.program:
+            head += ["as it was written:", *(f"  {line}" for line in kernel.decorators.splitlines())]
+        head += [f"not saved, and it cannot run without: {one}" for one in kernel.missing]
+        head += [f"not saved: {one}" for one in kernel.dropped]
+        body = kernel.program or "# its source was not kept\n"
+        return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + body
+
+
+def of(saved: SavedGraph) -> list[UserKernel]:
+    """In the order of their first calls. The record is read only where the graph calls one."""
+    table = saved.table
+    if not any(CALL in table.strings[at] for at in set(table.target)):
+        return []
+    return of_record(saved.record)
+
+
+def of_record(record: GraphRecord) -> list[UserKernel]:
+    """The same of a record; what an older graphdbg recorded has the kernel's function alone."""
+    calls = list(_calls(record.graph))
+    if record.kernels:
+        return [
+            UserKernel(kernel, [one for one in calls if one.kwargs.get("kernel_idx") == at])
+            for at, kernel in enumerate(record.kernels)
+        ]
+    found: dict[str, UserKernel] = {}
+    for call in calls:
+        held = cast("dict[str, int]", call.meta.get(OLD) or {})
+        source = record.strings[held["string"]] if "string" in held else ""
+        name = source.partition("def ")[2].partition("(")[0].strip() or "kernel"
+        found.setdefault(source, UserKernel(TritonKernel(name, source), [])).calls.append(call)
+    return list(found.values())
+
+
+def _calls(body: GraphBody) -> Iterator[NodeRecord]:
+    for node in body.nodes:
+        if node.op == "call_function" and CALL in node.target:
+            yield node
+    for inner in body.subgraphs.values():
+        yield from _calls(inner)
+
+
+def _call(node: NodeRecord) -> Iterator[str]:
+    grids: Any = node.kwargs.get("grid") or []
+    yield f"called by {node.name}, grid {' or '.join(dict.fromkeys(_plain(one) for one in grids))}"
+    tensors = [f"{name}={_plain(value)}" for name, value in _pairs(node.kwargs.get("kwargs"))]
+    constants = [f"{name}={value}" for name, value in _pairs(node.meta.get("triton_constants"))]
+    yield f"  {', '.join([*tensors, *constants])}"
+    if written := node.kwargs.get("tensors_to_clone"):
+        yield f"  writes {', '.join(str(one) for one in cast('list[Any]', written))}"
+
+
+def _pairs(arg: Arg) -> list[tuple[str, Arg]]:
+    held = cast("dict[str, list[list[Any]]]", arg or {})
+    return [(str(one[0]), one[1]) for one in held.get("dict", [])]
+
+
+def _plain(arg: Arg) -> str:
+    """An argument in short: nodes by name, numbers, symbols."""
+    if isinstance(arg, list):
+        return ", ".join(_plain(one) for one in cast("list[Arg]", arg))
+    if isinstance(arg, dict):
+        tagged = cast("dict[str, Any]", arg)
+        if "tuple" in tagged:
+            return f"({', '.join(_plain(one) for one in tagged['tuple'])})"
+        if "sym" in tagged:
+            return str(tagged["sym"][1])
+        return next(references(tagged), "...")
+    return str(arg)
+
+
+def _near(file: str) -> str:
+    path, _, line = file.rpartition(":")
+    return f"{Path(path).name}:{line}"

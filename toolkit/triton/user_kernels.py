@@ -1,0 +1,113 @@
+# pyright: basic
+"""Launches of the user's own Triton kernels on CPU tensors: interpreted, since nothing else can run them there.
+
+`kernel[grid](...)` and torch's wrapper operators (triton_kernel_wrapper_mutation, _functional) come to one place, Triton's `run`;
+with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a machine that has no GPU.
+
+>>> with without_gpu():
+...     torch.compile(model, backend="graphdbg_dump")(x)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ...dumps.torchside._torch import disable_current_modes
+from .replacing import replaced
+
+_forever = contextlib.ExitStack()
+_ready = False
+
+
+def ready() -> None:
+    """Interprets such launches until this process ends: for children that replay a trusted graph."""
+    global _ready
+    if not _ready:
+        _ready = True
+        _forever.enter_context(interpreting())
+
+
+@contextlib.contextmanager
+def without_gpu() -> Iterator[None]:
+    """For programs: kernels are traced by torch.compile and interpreted when they run, with all tensors on the CPU."""
+    from .standin import pretending
+    from .targets import DEFAULT, target_of
+
+    with pretending(target_of(DEFAULT)), interpreting():
+        yield
+
+
+@contextlib.contextmanager
+def interpreting() -> Iterator[None]:
+    """Launches on CPU tensors are interpreted while it is open. What torch asks Triton about a kernel (which arguments it
+    writes) is answered for a pretended GPU where there is none."""
+    from triton.runtime import Autotuner, JITFunction, driver
+
+    from .standin import driver_for
+    from .targets import DEFAULT, target_of
+
+    usual, usual_tuned = JITFunction.run, Autotuner.run
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if warmup or not _on_cpu(args, kwargs):
+            return usual(self, *args, grid=grid, warmup=warmup, **kwargs)
+        return _interpreted(self, args, kwargs, grid)
+
+    def run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("warmup") or not _on_cpu(args, kwargs):
+            return usual_tuned(self, *args, **kwargs)
+        config = self.configs[0]  # there is nothing to time
+        if getattr(config, "pre_hook", None) is not None:
+            config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
+        return self.fn.run(*args, **kwargs, **config.all_kwargs())
+
+    with contextlib.ExitStack() as open_:
+        open_.enter_context(replaced(JITFunction, "run", run))
+        open_.enter_context(replaced(Autotuner, "run", run_tuned))
+        if not torch.cuda.is_available() and getattr(driver, "_active", None) is None:
+            open_.callback(setattr, driver, "_active", None)
+            driver.set_active(driver_for(target_of(DEFAULT)))
+        yield
+
+
+def _on_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether some argument is a tensor, and all that are lie on the CPU."""
+    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+    return bool(tensors) and all(one.device.type == "cpu" for one in tensors)
+
+
+def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
+    """One launch, as Triton's own `run` binds its arguments. Options of the launch (num_warps) change no result."""
+    from triton.language import constexpr
+    from triton.runtime import JITFunction
+
+    from .interpreting import language, launching
+    from .interpreting.memory import Memory
+
+    bound = kernel.signature.bind(*args, **{name: value for name, value in kwargs.items() if name in kernel.signature.parameters})
+    bound.apply_defaults()
+    arguments = dict(bound.arguments)
+    constants = {one.name for one in kernel.params if one.is_constexpr or arguments[one.name] is None}
+    signature = {
+        one.name: one.annotation_type or _type_of(arguments[one.name]) for one in kernel.params if one.name not in constants
+    }
+    given = {name: value.value if isinstance(value, constexpr) else value for name, value in arguments.items()}
+    size: Any = grid(arguments) if callable(grid) else grid
+    x, y, z = (*(int(one) for one in size), 1, 1)[:3]
+
+    def called(self: Any, *values: Any, **named: Any) -> Any:  # helpers, wherever the kernel finds them
+        return language.of(self)(*values, **named)
+
+    helpers = replaced(JITFunction, "__call__", called)
+    with disable_current_modes(), torch.no_grad(), language.interpreted(), helpers:
+        launching.run(kernel.fn, given, constants, (x, y, z), Memory(), signature)
+
+
+def _type_of(value: Any) -> str:
+    from .interpreting._triton import type_of
+
+    return type_of(value)
