@@ -102,3 +102,20 @@ def test_sources_are_compared_without_what_names_a_machine() -> None:
     (one,) = triton_sources(SOURCE).values()
     assert same_source(one, one.replace("'AB'", "'CD'").replace("/a/b.py", "/c.py"))
     assert not same_source(one, one.replace("'n': 1", "'n': 2"))
+
+
+@pytest.mark.slow
+def test_a_graph_of_dynamo_gives_both_halves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Through AOTAutograd, which runs on the CPU, and onto the pretended GPU behind it."""
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x @ w).softmax(-1)
+
+    graph = fx.symbolic_trace(step)
+    inputs = [torch.randn(16, 32), torch.randn(32, 8, requires_grad=True)]
+    graphdbg.save_graph(graph, inputs, tmp_path / "case", stage="dynamo")
+    assert command(["compile", str(tmp_path / "case"), "--emit", "ptx", "--target", "cuda:90", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    made = {part["part"]: part["compiled"] for part in told["parts"] if part["compiled"]}
+    assert set(made) == {"forward", "backward"}
+    assert all(row["registers"] for rows in made.values() for row in rows)

@@ -27,9 +27,12 @@ from ...isolation.child import failure_of, is_memory_error, mark
 from ...live_case import live_case
 from ...relaid import follow_saved
 from ...rungs._torch import patterns_without_device
-from ...spec import ReplaySpec
+from ...spec import FULL_STAGES, ReplaySpec
 from ...surroundings import in_force
+from ..pipeline import Observer
+from ..stage import Stage
 from ..telling import Lines, Teller, Wanted
+from ..work import Work
 from .records import MISSING_DEVICE, Trouble
 
 _NO_DEVICE = (
@@ -115,8 +118,8 @@ def _for_target(saved: SavedGraph, case: _Case, wanted: Wanted) -> dict[str, str
 
     require_triton()
     on_gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in case.fakes)
-    made = retargeted(case.gm, case.fakes, _torch.mode_of(case.gm, case.fakes))
-    case.fakes[:] = made.fakes
+    if case.spec.stage not in FULL_STAGES:
+        case.fakes[:] = retargeted(case.gm, case.fakes, _torch.mode_of(case.gm, case.fakes)).fakes
     if not on_gpu:
         case.notes.append("recorded on the CPU; these are the kernels that Inductor writes for a GPU")
     for file in saved.code_files():
@@ -131,12 +134,25 @@ def _compile(case: _Case, teller: Teller, skip: Sequence[str], until: str | None
     from ..entering import enter
     from ..pipeline import Pipeline
 
-    pipeline = Pipeline([teller.kernels, teller], skip=skip, until=until)
+    onto = [_Onto()] if target and case.spec.stage in FULL_STAGES else []
+    pipeline = Pipeline([*onto, teller.kernels, teller], skip=skip, until=until)
     teller.reports = pipeline.reports
     with _torch.settings(case.spec.config) as lost, in_force(case.spec), _pretended(target):
         enter(case.gm, case.fakes, case.spec, pipeline)
     teller.tell_skipped()
     return [*lost, *pipeline.told_of_skipped()]
+
+
+class _Onto(Observer):
+    """Puts graphs onto the pretended GPU behind AOTAutograd, whose engine takes no tensors of a GPU that torch does not have."""
+
+    def before(self, stage: Stage, work: Work) -> None:
+        from ...triton.retarget import put
+
+        if stage.name == "joint":
+            put(work.gm, None)
+        elif stage.name == "post_grad":
+            work.inputs = put(work.gm, list(work.inputs))[0]
 
 
 def _pretended(target: str) -> contextlib.AbstractContextManager[None]:
