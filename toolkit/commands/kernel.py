@@ -103,7 +103,7 @@ def _of_folder(folder: Path, asked: Asked) -> int:
             f"read it, then run graphdbg kernel {folder} {asked.name or '--all'} --trust",
         )  # fmt: skip
     with server() as children:
-        return _judge(known, chosen, asked, children, _require_gpu(children))
+        return _judge(known, chosen, asked, children, _require_gpu(children, known.index.target))
 
 
 def _of_graph(graph: str, asked: Asked) -> int:
@@ -118,7 +118,7 @@ def _of_graph(graph: str, asked: Asked) -> int:
         raise UsageError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
     target = target_of(asked.target).name if asked.target else None
     with server() as children, tempfile.TemporaryDirectory(prefix="graphdbg-launches-") as scratch:
-        found = _require_gpu(children) if asked.needs_gpu else {} if target else gpu(children)
+        found = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
         names = [asked.name] if asked.name else None
         known = launches_of(
             saved, asked.save or Path(scratch) / "launches", target or target_of(target_here(found)).name, children, names=names,
@@ -146,8 +146,9 @@ def _unknown(known: Launches, asked: Asked, saved: Any, children: ForkServer, sc
     return unknown(asked.name, every.launches)
 
 
-def _require_gpu(children: ForkServer) -> dict[str, Any]:
-    from ..triton.kernel_asking import gpu
+def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
+    """The GPU here. Raises where there is none, or another one than the target."""
+    from ..triton.kernel_asking import gpu, target_here
 
     found = gpu(children)
     if not found:
@@ -155,6 +156,10 @@ def _require_gpu(children: ForkServer) -> dict[str, Any]:
             "no GPU here", "a kernel alone needs one",
             "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust (--interpret compares without one)",
         )  # fmt: skip
+    if target is not None and target != target_here(found):
+        raise UsageError(
+            f"kernels for {target} cannot run here", f"{found['name']} is a {target_here(found)}", "save them for that --target"
+        )
     return found
 
 

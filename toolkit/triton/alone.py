@@ -119,8 +119,10 @@ def _is(config: Any, launch: Launch) -> bool:
 Change = Callable[[torch.Tensor], torch.Tensor]
 
 
-def arguments(launch: Launch, known: Launches, change: Change | None = None) -> tuple[list[Any], dict[int, torch.Tensor]]:
-    """(the launcher's arguments on the GPU, storage -> its bytes there). `change` is made to floating-point storages first."""
+def arguments(
+    launch: Launch, known: Launches, change: Change | None = None, device: str = "cuda"
+) -> tuple[list[Any], dict[int, torch.Tensor]]:
+    """(the launcher's arguments on a device, storage -> its bytes there). `change` is made to floating-point storages first."""
     kinds: dict[int, set[str]] = {}
     for tensor in launch.tensors.values():
         kinds.setdefault(tensor.storage, set()).add(tensor.dtype)
@@ -130,9 +132,9 @@ def arguments(launch: Launch, known: Launches, change: Change | None = None) -> 
         whole = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
         if change is not None and len(kinds.get(place, ())) == 1 and (kind := next(iter(kinds[place]))) in _MOVED:
             whole = change(flat(whole, dtype_of(kind))).view(torch.uint8)
-        storages[place] = whole.cuda()
+        storages[place] = whole.to(device)
     tensors = {
-        name: torch.empty(0, dtype=dtype_of(one.dtype), device="cuda").set_(
+        name: torch.empty(0, dtype=dtype_of(one.dtype), device=device).set_(
             storages[one.storage].untyped_storage(), one.offset, one.shape, one.stride
         )
         for name, one in launch.tensors.items()
