@@ -1,4 +1,4 @@
-"""`graphdbg check`: the metadata checker on a saved graph, or on every graph of a run."""
+"""`graphdbg check`: the metadata checker on a saved graph, or on every graph of a run; with --kernels, its Triton kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...dumps.errors import GraphdbgError
+from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ..trusting import trust_option
 
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 @click.option("--import", "imports", multiple=True, metavar="MODULE",
               help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
 @trust_option
+@click.option("--kernels", is_flag=True, help="Check the Triton kernels that Inductor writes for it instead; needs no GPU.")
+@click.option("--kernel", metavar="NAME", help="Check that kernel alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with all findings.")
 def check(
-    graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool
+    graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], kernels: bool, kernel: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run a saved graph eagerly and compare every value with the metadata it was traced with.
 
@@ -34,7 +37,12 @@ def check(
     Size, dtype, significant strides, storage offset, device, aliasing and mutation. A mismatch whose own
     node is at fault (the op's fake function, its schema, stale metadata) is an origin; what only follows
     from one is inherited and stands under it. Given a run, checks every graph in it.
-    Exit code: 0 no mismatch, 1 mismatches were found or the graph could not be run.
+
+    With --kernels the metadata check is not made. Inductor writes the graph's Triton kernels for a GPU that need not be here,
+    and an interpreter runs them and looks at every access: out of bounds of the real storage, memory that nothing wrote, two
+    programs at one place, an index that overflowed, a NaN or infinity born, an assertion that failed. Where results are wrong,
+    the first kernel that departs from eager is named. Library calls are not checked; inputs that were not stored are made up.
+    Exit code: 0 no mismatch, 1 mismatches were found or the graph could not be run, 3 Triton is missing.
     """
     import sys
     from pathlib import Path
@@ -47,6 +55,13 @@ def check(
     if imports and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # the fork server searches where we search
     found = resolve(graph)
+    if kernels or kernel is not None:
+        if device is not None:
+            raise UsageError("--device goes without --kernels", "kernels are written for a GPU that is pretended", "leave it out")
+        from ..triton.checking.showing import shown
+
+        graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
+        raise SystemExit(shown(graphs, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports, as_json=as_json))
     one = isinstance(found, SavedGraph)
     graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
     options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}

@@ -1,7 +1,7 @@
 """Puts a fault of a kind into the source of a kernel at a place that a seed chooses: the second proof of the checks.
 
 >>> mutated(source, "mask dropped", seed=3)
-'...tl.load(in_ptr0 + (x0), None)...'
+'...tl.load(in_ptr0 + (x0), (xmask) | True)...'
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def _replaced(body: str, where: re.Match[str], group: str | int, new: str) -> st
 
 def _mask_dropped(body: str, choose: random.Random) -> str | None:
     found = _sites(body, r"tl\.(?:load|store)\(.*?, (?P<mask>(?:[xyr]0?_?mask)(?: & [xyr]0?_?mask)*)")
-    return _replaced(body, choose.choice(found), "mask", "None") if found else None
+    if not found:
+        return None
+    where = choose.choice(found)
+    return _replaced(body, where, "mask", f"({where['mask']}) | True")
 
 
 def _index_shifted(body: str, choose: random.Random) -> str | None:
@@ -48,7 +51,7 @@ def _low_precision(body: str, choose: random.Random) -> str | None:
     if not found:
         return None
     where = choose.choice(found)
-    return _replaced(body, where, "what", f"{where['what']}.to(tl.float16).to(tl.float32) * 1.01")
+    return _replaced(body, where, "what", f"{where['what']}.to(tl.bfloat16)")
 
 
 def _not_written(body: str, choose: random.Random) -> str | None:

@@ -74,17 +74,21 @@ def graph(name: str) -> Graph:
 def captured(function: Callable[..., Any], make: Callable[[], Sequence[Any]]) -> Graph:
     """The graph of a function without gradients, as Dynamo and AOTAutograd trace it, and inputs of a seed."""
     torch.manual_seed(0)
-    inputs, found = list(make()), []
+    inputs = list(make())
+    found: list[tuple[fx.GraphModule, list[Any]]] = []
 
     def compiler(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
-        found.append(gm)
-        return make_boxed_func(gm.forward)
+        def run(*given: Any) -> Any:  # in the graph's order
+            found.append((gm, [one.clone() if isinstance(one, torch.Tensor) else one for one in given]))
+            return gm.forward(*given)
+
+        return make_boxed_func(run)
 
     torch._dynamo.reset()
     backend = aot_autograd(fw_compiler=compiler, decompositions=select_decomp_table())
     with torch.no_grad():
         torch.compile(function, backend=backend, dynamic=False)(*inputs)
-    return found[0], inputs, ReplaySpec("inference")
+    return *found[0], ReplaySpec("inference")
 
 
 @dataclass(frozen=True)

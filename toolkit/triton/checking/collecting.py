@@ -29,6 +29,8 @@ class Place:
     node_of: dict[str, str] = field(default_factory=dict)
     number: int = 0
     is_empty: Callable[[str], bool] = lambda node: False
+    scattering: str = ""
+    """A node of the graph that may itself write one place twice."""
 
     def __post_init__(self) -> None:
         self.file = self.launch.function.__code__.co_filename

@@ -70,17 +70,20 @@ class Finding(msgspec.Struct, omit_defaults=True):
 
 
 class Checked(msgspec.Struct, omit_defaults=True):
-    """What a checked run came to. `findings` are faults, `notes` such as are none by themselves; `unchecked`: what was not looked at,
-    in sentences; `verdict`: the judge's of the results; `cannot`: why the run did not come to its end."""
+    """What a checked run came to. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as are none by themselves; `unchecked`: what was not looked at,
+    in sentences; `verdict`: the judge's of the results; `wrong`: that they are wrong, and no kernel was found to be; `cannot`: why the
+    run did not come to its end."""
 
     findings: list[Finding] = []
     notes: list[Finding] = []
     kernels: int = 0
+    names: list[str] = []
     launches: int = 0
     calls: int = 0
     seconds_plain: float | None = None
     seconds_checked: float = 0.0
     verdict: str = ""
+    wrong: bool = False
     cannot: str = ""
     unchecked: list[str] = []
     peak_bytes: int = 0
@@ -88,7 +91,7 @@ class Checked(msgspec.Struct, omit_defaults=True):
     @property
     def ok(self) -> bool:
         """Whether it ran and no fault was found."""
-        return not (self.findings or self.cannot)
+        return not (self.findings or self.wrong or self.cannot)
 
     @property
     def ratio(self) -> float | None:

@@ -35,6 +35,9 @@ NO_REUSE = {"inductor": {"allow_buffer_reuse": False}}
 """A buffer that is used again would hide that nothing wrote it. Kernels that change a buffer in place still do."""
 
 
+_SHORT_S = 2.0
+
+
 class _CheckedRung(TritonInterpret):
     """Runs what it compiled twice: as the plain interpreter does, for the time of it, then checked."""
 
@@ -86,10 +89,14 @@ class _CheckedRung(TritonInterpret):
         state = torch.get_rng_state()
         checking.active = False
         given = clone_inputs(inputs)
-        began = time.perf_counter()
         try:
+            began = time.perf_counter()
             compiled(given)
             self.seconds_plain = time.perf_counter() - began
+            if self.seconds_plain < _SHORT_S:  # the first run of all loads and fills caches
+                given, began = clone_inputs(inputs), time.perf_counter()
+                compiled(given)
+                self.seconds_plain = time.perf_counter() - began
         except Exception:  # noqa: BLE001  the checked run tells of it
             self.seconds_plain = None
         finally:
@@ -152,8 +159,8 @@ def checked(
     found.findings = [one for one in all_found if not one.note]
     found.notes = [one for one in all_found if one.note]
     found.unchecked = _unchecked(checking, kernel, random=random)
-    if outcome.signature is not None and not found.cannot and not found.findings:
-        found.cannot = outcome.verdict
+    found.names = list(rung.known.kernels) if rung.known is not None else []
+    found.wrong = outcome.signature is not None and not found.cannot and not found.findings
     return found
 
 

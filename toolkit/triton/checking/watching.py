@@ -30,6 +30,9 @@ AGAIN = 2
 """How many programs of one line of a kernel are run again to follow values."""
 
 
+_OWN = "{}, whose index names a place twice, does so in the graph itself"
+
+
 class Run(NamedTuple):
     """One call of a wrapper, with copies of what it was given."""
 
@@ -80,7 +83,7 @@ class Checking(Observer):
         if wrapper is not None:
             place.nodes, place.lines = wrapper.behind(launch.kernel, self._launched[launch.kernel])
             place.node_of = wrapper.nodes
-            place.is_empty = wrapper.is_empty
+            place.is_empty, place.scattering = wrapper.is_empty, wrapper.scattering(place.nodes)
         self._launched[launch.kernel] += 1
         self.watch = LaunchWatch(self, place)
         return self.watch
@@ -256,7 +259,8 @@ class LaunchWatch(Watch):
         wanted = access.value[access.inside].astype(access.dtype, copy=False)
         differ = _bits(kept) != _bits(wanted)
         if differ.any():
-            self._add("lanes", access, _spread(access.inside, differ))
+            own = self.place.scattering
+            self._add("lanes", access, _spread(access.inside, differ), detail=own and _OWN.format(own), note=bool(own))
 
     def ended(self, number: int) -> None:
         if self.suspects:
@@ -322,6 +326,8 @@ class LaunchWatch(Watch):
             given = access.value[lanes].astype(access.dtype, copy=False)
             if (_bits(held) == _bits(given)).all():
                 detail, note = f"{detail}, the same value", True
+            elif own := self.place.scattering:
+                detail, note = f"{detail}; {_OWN.format(own)}", True
         self._add(kind, access, lanes, detail=detail, note=note)
 
     def _remember(self, access: Access, zone: Zone) -> None:

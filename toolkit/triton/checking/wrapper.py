@@ -25,6 +25,12 @@ from ..interpreting.on_cpu import devices_on_cpu
 from .findings import UserLine
 
 
+_SCATTERS = frozenset({
+    "index_put", "index_put_", "_unsafe_index_put", "_index_put_impl_", "scatter", "scatter_", "index_copy", "index_fill",
+    "index_copy_", "index_fill_",
+})  # fmt: skip
+
+
 class _Call(NamedTuple):
     nodes: list[fx.Node]
     graph: Any
@@ -65,6 +71,10 @@ class Wrapper:
         found = self._by_name.get(node)
         return found is not None and is_uninitialised(found)
 
+    def scattering(self, nodes: Sequence[str]) -> str:
+        """Of some nodes the one that writes where an index says, which may name a place twice: then the graph does so itself."""
+        return next((name for name in nodes if name in self._by_name and _name(self._by_name[name]) in _SCATTERS), "")
+
     def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
         """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made. Raises
         GraphRunError."""
@@ -78,6 +88,10 @@ class Wrapper:
         with devices_on_cpu(), torch.no_grad():
             run_graph(self.module, clone_inputs(list(inputs)), hook=keep)
         return found
+
+
+def _name(node: fx.Node) -> str:
+    return getattr(node.target, "__name__", str(node.target)).partition(".")[0]
 
 
 def line_of(node: fx.Node) -> UserLine | None:

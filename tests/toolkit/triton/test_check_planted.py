@@ -1,0 +1,35 @@
+"""Faults put into kernels by hand are found, with the kernel's line, an FX node and the user's line."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("triton")
+
+from .planted import FAULTS, Fault
+
+FAST = ("load past the end", "half is not written", "two programs at one place", "a logarithm of less than nothing")
+
+
+@pytest.mark.parametrize(
+    "name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FAULTS]
+)  # fmt: skip
+def test_a_planted_fault_is_reported_with_its_place(name: str) -> None:
+    from graphdbg.toolkit.triton.checking.run import checked
+
+    fault: Fault = FAULTS[name]
+    edited: list[bool] = []
+
+    def edit(kernel: str, source: str) -> str:
+        made = fault.edit(kernel, source)
+        edited.append(made != source)
+        return made
+
+    found = checked(*fault.graph(), edit=edit, plain=False)
+    assert any(edited), "the kernel is no longer what the fault was written for"
+    assert not found.ok
+    one = next(one for one in found.findings if one.kind == fault.kind)
+    assert fault.line in one.text
+    assert one.line > 0
+    assert fault.node in one.nodes
+    assert any(fault.user in line.code and line.place.startswith("planted.py:") for line in one.lines)

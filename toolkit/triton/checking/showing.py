@@ -1,0 +1,67 @@
+"""`graphdbg check --kernels`: asks for each graph, prints, and says with what to exit. Imports no torch.
+
+>>> shown([saved], kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
+run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: no finding
+0
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ....dumps.errors import EnvironmentLackError, GraphdbgError
+from ....dumps.output import emit, say
+from .asking import check, server
+from .findings import Checked
+from .text import headline, text
+
+if TYPE_CHECKING:
+    from ....dumps.store import SavedGraph
+
+
+def shown(
+    graphs: Sequence[SavedGraph], *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
+) -> int:  # fmt: skip
+    """0 where nothing was found, 1 where something was or a graph could not be run. Raises EnvironmentLackError without Triton."""
+    if importlib.util.find_spec("triton") is None:
+        raise EnvironmentLackError(
+            "Triton is not installed", "kernels for GPUs are written and interpreted with it", "pip install 'graphdbg[triton]'"
+        )
+    rows: list[tuple[str, SavedGraph, Checked]] = []
+    with server() as used:
+        for saved in graphs:
+            name = f"{saved.run.path}/{saved.id}" if saved.run else str(saved.path)
+            found = _checked(saved, used, alone=len(graphs) == 1, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
+            rows.append((name, saved, found))
+            if not as_json:
+                emit(text(found, name), as_json=False)
+                for note in found.unchecked:
+                    say(f"not checked: {note}")
+    if as_json:
+        documents = [_json(*row) for row in rows]
+        emit(documents[0] if len(graphs) == 1 else {"graphs": documents}, as_json=True)
+    return 0 if all(found.ok for _, _, found in rows) else 1
+
+
+def _checked(saved: SavedGraph, used: Any, *, alone: bool, **options: Any) -> Checked:
+    try:
+        return check(saved, used, **options)
+    except GraphdbgError as error:
+        if alone or isinstance(error, EnvironmentLackError):
+            raise
+        return Checked(cannot=str(error).splitlines()[0])
+
+
+def _json(name: str, saved: SavedGraph, found: Checked) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(found))
+    rows = [msgspec.to_builtins(one) | {"what": one.what} for one in found.findings]
+    notes = [msgspec.to_builtins(one) | {"what": one.what} for one in found.notes]
+    empty: dict[str, Any] = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 0, "seconds_plain": None}
+    return {
+        "id": saved.id, "stage": saved.stage, "graph": name, "ok": found.ok, "headline": headline(found), "ratio": found.ratio,
+        **empty, **plain, "findings": rows, "notes": notes,
+    }  # fmt: skip
