@@ -39,12 +39,22 @@ def seeds(count: int, device: torch.device | str = "cpu") -> torch.Tensor:
 
 def rand(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
     """Uniform float32 numbers in [0, 1)."""
-    return _unit(_words(size, seed)[0], seed)
+    return rand_at(_indices(size, seed), seed)
+
+
+def rand_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    """Those of the elements with these linear indices."""
+    return _unit(_words(index, seed)[0], seed)
 
 
 def randn(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
     """Normal float32 numbers, by Box and Muller from the first two words; computed in float64 like the kernel."""
-    u1, u2 = (_unit(word, seed) for word in _words(size, seed)[:2])
+    return randn_at(_indices(size, seed), seed)
+
+
+def randn_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    """Those of the elements with these linear indices."""
+    u1, u2 = (_unit(word, seed) for word in _words(index, seed)[:2])
     if seed.is_cuda:
         return (-2.0 * u1.clamp_min(1.0e-7).log()).sqrt() * (2.0 * math.pi * u2).cos()
     u1, u2 = 1 - u1, 1 - u2
@@ -53,15 +63,23 @@ def randn(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
 
 def randint(low: int, high: int, size: Sequence[int], seed: torch.Tensor) -> torch.Tensor:
     """Integers in [low, high): 64 random bits modulo the range."""
-    first, second = _words(size, seed)[:2]
+    return randint_at(low, high, _indices(size, seed), seed)
+
+
+def randint_at(low: int, high: int, index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+    """Those of the elements with these linear indices."""
+    first, second = _words(index, seed)[:2]
     span = high - low
     # (second * 2^32 + first) mod span in pieces that fit int64; exact while span < 2^31
     return ((second % span) * (2**32 % span) + first % span) % span + low
 
 
-def _words(size: Sequence[int] | int, seed: torch.Tensor) -> list[torch.Tensor]:
+def _indices(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
     shape = [size] if isinstance(size, int) else list(size)
-    index = torch.arange(math.prod(shape), dtype=torch.int64, device=seed.device).reshape(shape)
+    return torch.arange(math.prod(shape), dtype=torch.int64, device=seed.device).reshape(shape)
+
+
+def _words(index: torch.Tensor, seed: torch.Tensor) -> list[torch.Tensor]:
     counter = [index & _MASK, index >> 32, torch.zeros_like(index), torch.zeros_like(index)]
     number = int(seed)
     key = [number & _MASK, (number >> 32) & _MASK if seed.is_cuda else 0]

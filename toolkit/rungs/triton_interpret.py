@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
 
 from .._torch import mode_of
+from ..eager import has_kernel_draws
 from ..spec import FULL_STAGES, ReplaySpec
 from . import _torch
 from .base import Compiled
@@ -38,13 +40,15 @@ class TritonInterpret(Inductor):
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
         from ..triton._torch import put_on_gpu_behind_autograd
-        from ..triton.retarget import put
+        from ..triton.retarget import put, put_back
         from ..triton.standin import pretending
         from ..triton.targets import target_of
 
         moving = put_on_gpu_behind_autograd(put) if spec.stage in FULL_STAGES else nullcontext()
         with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(self.target)), moving:
-            with self.session().open():
+            session = self.session()
+            session.draws_like_cpu = has_kernel_draws(gm) and not _draws_on_gpu(gm)
+            with put_back(), session.open():
                 yield
 
     def session(self) -> Session:
@@ -52,6 +56,10 @@ class TritonInterpret(Inductor):
         from ..triton.interpreting.session import Session
 
         return Session()
+
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        drawn = ["the kernels' random numbers were drawn as kernels of the CPU draw them"] if has_kernel_draws(gm) else []
+        return [*super().notes(gm, spec), *drawn]
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         from ..triton.retarget import retargeted
@@ -61,6 +69,12 @@ class TritonInterpret(Inductor):
         made = retargeted(gm, fake_inputs, mode_of(gm, fake_inputs))
         compiled = super().build(made.gm, made.fakes, spec)
         return lambda inputs: compiled([*inputs, *made.added])
+
+
+def _draws_on_gpu(gm: fx.GraphModule) -> bool:
+    makers = [node for node in gm.graph.nodes if "inductor_seed" in str(node.target)]
+    given = [value for node in makers for value in (*node.args, *node.kwargs.values())]
+    return any(isinstance(value, torch.device) and value.type == "cuda" for value in given)
 
 
 RUNG = TritonInterpret()

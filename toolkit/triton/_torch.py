@@ -39,8 +39,24 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
         (triton_helpers, "set_driver_to_gpu", lambda: None),
         (triton_helpers, "set_driver_to_cpu", lambda: None),
     ]
+    for name in ("_select_conv_backend", "_conv_determine_backend_memory_format"):
+        if not hasattr(torch._C, name):
+            break
+    else:
+        if not torch.backends.cudnn.is_available():
+            found.append((torch._C, "_conv_determine_backend_memory_format", _layout_of_cudnn))
     found.append((torch._C, "_cuda_getCurrentRawStream", lambda index: 0))  # wrappers import it; a build without CUDA has none
     return found
+
+
+def _layout_of_cudnn(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
+    """The layout of a convolution's result where cuDNN computes it: channels last as soon as either operand is
+    (`cudnn_conv_suggest_memory_format` of ATen/native/ConvUtils.h)."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.dim())
+    if last is None or torch.float64 in (input.dtype, weight.dtype):
+        return torch.contiguous_format
+    is_last = any(one.is_contiguous(memory_format=last) and not one.is_contiguous() for one in (input, weight))
+    return last if is_last else torch.contiguous_format
 
 
 @contextlib.contextmanager
@@ -94,6 +110,12 @@ def config_for_emission() -> Iterator[None]:
         "autotune_local_cache": False,
         "autotune_remote_cache": False,
         "triton.cudagraphs": False,
+        "shape_padding": bool(getattr(config, "force_shape_pad", False)),  # else decided by timing
+        "benchmark_fusion": False,
+        "benchmark_combo_kernel": False,
+        "benchmark_epilogue_fusion": False,
+        "coordinate_descent_tuning": False,
+        "triton.multi_kernel": 0,
     }
     known = {name: value for name, value in wanted.items() if _has(config, name)}
     with config.patch(known):
@@ -282,8 +304,8 @@ Put = Callable[[fx.GraphModule, list[Any] | None], tuple[list[Any], list[torch.T
 
 @contextlib.contextmanager
 def put_on_gpu_behind_autograd(put: Put) -> Iterator[None]:
-    """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)` before each
-    inner compile, which takes the tensors that it returns behind the fakes as more inputs.
+    """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)` before
+    each inner compile, which takes the tensors that it returns behind the fakes as more inputs.
 
     Autograd's engine refuses tensors of a GPU where torch has none, and Inductor's path has no public place between. Read on
     2.13.0.

@@ -9,13 +9,15 @@ Sizes, strides, symbols and shared memory stay. A CPU scalar (no dimension, on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
+from .._torch import mode_of
 from . import _torch as t
 
 DEVICE = torch.device("cuda", 0)
@@ -29,13 +31,18 @@ class Retargeted(NamedTuple):
     added: list[torch.Tensor]
 
 
-def retargeted(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> Retargeted:
-    """Changes `gm` and the fake values in place."""
-    mixed = _mixed(fakes)
+def retargeted(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, whole: bool = False) -> Retargeted:
+    """Changes `gm` and the fake values in place. `whole`: everything goes there, whatever lies there already."""
+    mixed = not whole and _mixed(fakes)
     added, more = _lifted(gm, mode)
     seen: set[int] = set()
     for value in [*fakes, *more]:
         _move(value, mixed, seen)
+    _there(gm, mixed, seen)
+    return Retargeted(gm, [*fakes, *more], added)
+
+
+def _there(gm: fx.GraphModule, mixed: bool, seen: set[int]) -> None:
     for part in gm.modules():
         if not isinstance(part, fx.GraphModule):
             continue
@@ -47,7 +54,32 @@ def retargeted(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> Retargete
                 node.args = map_aggregate(node.args, _device)
                 node.kwargs = map_aggregate(node.kwargs, _device)
         part.recompile()
-    return Retargeted(gm, [*fakes, *more], added)
+
+
+def put(gm: fx.GraphModule, fakes: list[Any] | None) -> tuple[list[Any], list[torch.Tensor]]:
+    """A graph of the CPU that Inductor is about to compile, put there: its fake values, and tensors that it takes behind them.
+    Without fake values the graph's own tensors are left where they are."""
+    if fakes is None:
+        _there(gm, False, set())
+        return [], []
+    made = retargeted(gm, fakes, mode_of(gm, fakes), whole=True)
+    return made.fakes, made.added
+
+
+_moved: list[tuple[Any, torch.device]] = []
+"""Fake tensors that were moved, and where they were."""
+
+
+@contextlib.contextmanager
+def put_back() -> Iterator[None]:
+    """Puts fake values back to where they were, at the end: copies of a graph share them."""
+    before = len(_moved)
+    try:
+        yield
+    finally:
+        for fake, device in reversed(_moved[before:]):
+            t.set_device(fake, device)
+        del _moved[before:]
 
 
 def _mixed(fakes: Sequence[Any]) -> bool:
@@ -61,6 +93,7 @@ def _move(value: Any, mixed: bool, seen: set[int]) -> None:
             continue
         seen.add(id(one))
         if one.device.type in ("cpu", "cuda"):
+            _moved.append((one, one.device))
             t.set_device(one, DEVICE)
 
 

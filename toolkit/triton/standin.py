@@ -60,6 +60,7 @@ def pretending(target: Target) -> Iterator[None]:
         t.forget_answers()
         open_.callback(t.forget_answers)
         open_.enter_context(t.memory_on_cpu())
+        open_.enter_context(t.guards_of_gpu())
         yield
 
 
@@ -73,6 +74,11 @@ def properties(target: Target) -> Any:
         warp_size=WARP, gcnArchName="", shared_memory_per_block=48 * 1024, shared_memory_per_block_optin=chip.shared_block,
         shared_memory_per_multiprocessor=chip.shared_processor, is_integrated=0, clock_rate=0, memory_clock_rate=0,
     )  # fmt: skip
+
+
+def driver_for(target: Target) -> Any:
+    """A driver of Triton's for a pretended GPU: it answers what is asked before a launch."""
+    return _Driver(target)
 
 
 class _Driver:

@@ -14,6 +14,7 @@ from ....dumps.errors import EnvironmentLackError
 
 try:
     import triton.experimental.gluon  # noqa: F401  it checks for compiled functions when it is first imported, later
+    from torch._inductor.runtime import triton_helpers
     from triton._C.libtriton import ir
     from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpreterBuilder
@@ -41,9 +42,11 @@ def numpy_type(kind: Any) -> np.dtype:
     return interpreter._get_np_dtype(kind)
 
 
-def rewritten(function: Any) -> Any:
-    """A kernel's Python function as the interpreter runs it: assigned numbers become tensors, lines stay."""
-    return interpreter.InterpretedFunction(function).rewrite()
+def type_of(argument: Any) -> str:
+    """Triton's type of an argument of a launch: "*fp32", "i32", "fp32"."""
+    from triton.runtime.jit import mangle_type
+
+    return mangle_type(argument)
 
 
 def implicit(argument: Any) -> Any:
@@ -53,5 +56,5 @@ def implicit(argument: Any) -> Any:
 
 __all__ = [
     "ROUND_TO_ZERO", "Handle", "InterpreterBuilder", "JITFunction", "Options", "atomic_name", "implicit", "interpreter",
-    "numpy_type", "rewritten",
+    "numpy_type", "triton_helpers", "type_of",
 ]  # fmt: skip

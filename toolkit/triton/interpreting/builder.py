@@ -28,12 +28,17 @@ from .memory import Memory
 from .rounding import CODED, is_coded, saturated, to_bits, values
 
 
+class Endless(RuntimeError):
+    """A loop of a kernel that waits for what another program would have to do at the same time, or for ever."""
+
+
 class Builder(InterpreterBuilder):
     """One operation a method, named as Triton's own. Handles hold NumPy arrays; coded floats hold bits."""
 
     def __init__(self) -> None:
         super().__init__()
         self.memory = Memory()
+        self.asked, self.patience = 0, 1_000_000
         self.options = Options(sanitize_overflow=False, debug=True)
 
     # memory
@@ -262,4 +267,4 @@ def _unsigned(old: Any, value: Any, choose: Any) -> Any:
 
 
 BUILDER = Builder()
-"""The one that the language calls: functions that Triton has rewritten keep it."""
+"""The one that the language calls."""

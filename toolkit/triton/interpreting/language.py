@@ -19,28 +19,29 @@ from typing import Any
 import triton.language as tl
 
 from . import reducing
-from ._triton import JITFunction, interpreter, rewritten
-from .builder import BUILDER
+from ._triton import JITFunction, interpreter
+from .builder import BUILDER, Endless
 
 _ROOMS = ("triton.language", "torch._inductor.runtime.triton_helpers")
 _ACTIVE = 0
 
 
 class Interpreted:
-    """A compiled function that runs as Python: called by kernels and as a combine function."""
+    """A compiled function that runs as Python: called by kernels and as a combine function.
+
+    Its Python function runs as it is written: numbers that it assigns stay numbers, as Triton's compiler keeps them constants
+    (its interpreter makes tensors of them, with a type of their own).
+    """
 
     def __init__(self, compiled: Any) -> None:
         self.fn = compiled.fn
         self.__name__ = compiled.fn.__name__
         self.arg_names = list(getattr(compiled, "arg_names", ()))
-        self._ready: Any = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         named.pop("_semantic", None)
         named.pop("_generator", None)
-        if self._ready is None:
-            self._ready = rewritten(self.fn)
-        return self._ready(*arguments, **named)
+        return self.fn(*arguments, **named)
 
 
 _made: dict[int, Interpreted] = {}
@@ -113,11 +114,28 @@ def _language(scope: Any) -> None:
         interpreter._patch_builtin(module.tensor, BUILDER, scope)
         interpreter._patch_lang_tensor(module.tensor, scope)
         interpreter._patch_lang_core(module, scope)
+    scope.set_attr(tl.tensor, "__index__", lambda self: int(self.handle.data.item()))
+    scope.set_attr(tl.tensor, "__bool__", _truth)
     interpreter._patch_builtin(tl.math, BUILDER, scope)
     interpreter._patch_builtin(tl.core.tensor_descriptor_base, BUILDER, scope)
     for module in (tl, tl.core):
         scope.set_attr(module, "reduce", reducing.reduce)
         scope.set_attr(module, "associative_scan", reducing.scan)
+
+
+def _truth(self: Any) -> bool:
+    """A kernel's condition. Triton's own code asks an operand whether it is there (`if mask:`), and it is, whatever its value."""
+    if sys._getframe(1).f_globals.get("__name__") in _OWN_CODE:
+        return True
+    BUILDER.asked += 1
+    if BUILDER.asked > BUILDER.patience:
+        raise Endless(f"a program of the kernel asked for conditions {BUILDER.patience} times: a loop does not end")
+    if self.handle.data.size != 1:
+        raise ValueError("a block of values was used as a condition: `and`, `or`, `if` and `while` take one value")
+    return bool(self.handle.data.item())
+
+
+_OWN_CODE = ("triton.language.semantic", "triton.language.core")
 
 
 def _library(scope: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from ._triton import Handle, implicit, interpreter, numpy_type, rewritten
+from ._triton import Handle, implicit, interpreter, numpy_type
 from .builder import BUILDER
 from .language import functions_of
 from .memory import Memory
@@ -33,14 +33,13 @@ def run(
     `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. `each` is called before each program with its number.
     Raises what the kernel raises; `memory.Fault` for an access out of bounds.
     """
-    ready = rewritten(function)
     given = {
         name: value if name in constants else _passed(value, (signature or {}).get(name, ""), memory, name)
         for name, value in arguments.items()
     }
     grid = tuple(int(one) for one in grid)  # type: ignore[assignment]
     BUILDER.memory = memory
-    memory.again = lambda: ready(**given)
+    memory.again = lambda: function(**given)
     BUILDER.set_grid_dim(*grid)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, 10_000))
@@ -51,9 +50,10 @@ def run(
                 for y in range(grid[1]):
                     for x in range(grid[0]):
                         BUILDER.grid_idx = (x, y, z)
+                        BUILDER.asked = 0
                         if each is not None:
                             each(number)
-                        ready(**given)
+                        function(**given)
                         memory.watch.ended(number)
                         number += 1
     finally:

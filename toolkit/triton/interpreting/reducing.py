@@ -55,12 +55,13 @@ def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any)
     if backwards:
         arrays = [np.flip(one, place) for one in arrays]
     size, step = arrays[0].shape[place], 1
-    while step < size:
-        before = [np.take(one, range(size - step), place) for one in arrays]
-        after = [np.take(one, range(step, size), place) for one in arrays]
-        head = [np.take(one, range(step), place) for one in arrays]
-        made = _combined(combine_fn, before, after, kinds)
-        arrays = [np.concatenate(pair, place) for pair in zip(head, made, strict=True)]
+    while step < size:  # whole arrays each time: Triton takes no shape but of powers of two; the first lanes stay
+        before = [np.roll(one, step, place) for one in arrays]
+        made = _combined(combine_fn, before, arrays, kinds)
+        head = (slice(None),) * place + (slice(step),)
+        for one, old in zip(made, arrays, strict=True):
+            one[head] = old[head]
+        arrays = made
         step *= 2
     if backwards:
         arrays = [np.flip(one, place) for one in arrays]
@@ -74,7 +75,7 @@ def _combined(combine: Any, left: list[np.ndarray], right: list[np.ndarray], kin
     results = made if isinstance(made, (tuple, list, tl.tuple)) else (made,)
     shape = left[0].shape
     return [
-        np.broadcast_to(one.handle.data, shape).astype(array.dtype, copy=False)
+        np.array(np.broadcast_to(one.handle.data, shape), array.dtype)
         for one, array in zip(results, left, strict=True)
     ]
 

@@ -11,3 +11,6 @@ from typing import Any
 
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {}
 """Operator overload -> function."""
+SIZED_OTHERWISE = frozenset({"torch.ops.aten._embedding_bag.default", "torch.ops.aten._embedding_bag_forward_only.default"})
+"""Operators that leave results empty on the CPU that a GPU fills, which only their own backward reads (an empty input of a
+backward is such a one)."""

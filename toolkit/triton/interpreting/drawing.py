@@ -1,0 +1,67 @@
+# pyright: basic
+"""Random numbers of kernels as Inductor's C++ kernels draw them, so that a graph judged on the CPU has one truth for both.
+
+Triton's functions fold the same Philox words into other numbers. Replaced are the functions that Inductor's kernels call, for the
+time of a judgement; everything around them runs as it is. A kernel that calls `tl.philox` itself is left alone.
+
+>>> with interpreted(), drawing_like_cpu():
+...     run(kernel, arguments, constants, grid, memory)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+
+from ... import philox
+from ..replacing import replaced
+from ._triton import Handle, triton_helpers
+
+_LOW = 0xFFFFFFFF
+
+
+@contextlib.contextmanager
+def drawing_like_cpu() -> Iterator[None]:
+    """Open inside `interpreted()`."""
+    functions: list[tuple[Any, str, Callable[..., Any]]] = [
+        (tl, "rand", _rand), (tl, "randn", _randn), (triton_helpers, "rand4x", _rand), (triton_helpers, "randn4x", _randn),
+        (triton_helpers, "randint64", _randint),
+    ]  # fmt: skip
+    with contextlib.ExitStack() as open_:
+        for place, name, function in functions:
+            if hasattr(place, name):
+                open_.enter_context(replaced(place, name, function))
+        yield
+
+
+def _rand(seed: Any, offset: Any, *_: Any) -> Any:
+    return _tensor(philox.rand_at(_index(offset), _seed(seed)), tl.float32)
+
+
+def _randn(seed: Any, offset: Any, *_: Any) -> Any:
+    return _tensor(philox.randn_at(_index(offset), _seed(seed)), tl.float32)
+
+
+def _randint(seed: Any, offset: Any, low: Any, high: Any) -> Any:
+    return _tensor(philox.randint_at(_number(low), _number(high), _index(offset), _seed(seed)), tl.int64)
+
+
+def _index(offset: Any) -> torch.Tensor:
+    return torch.from_numpy(np.array(offset.handle.data, np.int64) & _LOW)
+
+
+def _seed(seed: Any) -> torch.Tensor:
+    return torch.tensor(_number(seed))
+
+
+def _number(value: Any) -> int:
+    return int(value.handle.data.flat[0]) if isinstance(value, tl.tensor) else int(value)
+
+
+def _tensor(made: torch.Tensor, kind: Any) -> Any:
+    return tl.tensor(Handle(made.numpy(), kind), tl.block_type(kind, list(made.shape)))
