@@ -22,6 +22,7 @@ from .errors import GraphdbgError, RefusedError
 from .expr import symbols as symbols_of
 from .hints import Numbers, concrete, numbers, scalar
 from .index_bounds import bounds
+from .kernel_text import CALLS, FUNCTIONAL, INTERPRETED, Definitions, call, definitions
 from .python_text import Writer, identifier, is_identifier, target
 from .schema import (
     Arg,
@@ -63,15 +64,30 @@ def program(record: GraphRecord) -> str:
     settings = {"grad": _grad(record), "inference_mode": ambient.inference_mode, "autocast": dict(ambient.autocast)}
     if record.stage not in ("dynamo", "pre_grad"):
         settings["autocast"] = {}  # what autocast did is in the graph already
+    kernels = _kernels(record)
+    first = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
+    system = ["import os"] if kernels.source else []
     parts = [
-        "\n".join(head), "import gzip", "import json", "import math", "import operator",
-        "import pathlib", "import sys", "", "import torch", *[f"import {name}" for name in _modules(record)], "",
+        "\n".join(head), *first, "import gzip", "import json", "import math", "import operator", *system,
+        "import pathlib", "import sys", "", "import torch", *[f"import {name}" for name in _modules(record)],
+        *(["", INTERPRETED, *kernels.imports] if kernels.source else []), "",
         "aten = torch.ops.aten",
-        f"LIBRARIES = {_libraries(record.graph)!r}", "", "",
+        f"LIBRARIES = {_libraries(record.graph)!r}", "", "", *([kernels.source, "", ""] if kernels.source else []),
         forward_source(record), "", "", inputs_source(record), "", constants_source(record), "",
         f"SETTINGS = {settings!r}", "", "", RUNTIME,
     ]  # fmt: skip
     return "\n".join(parts)
+
+
+def _kernels(record: GraphRecord) -> Definitions:
+    """The user's own Triton kernels, where the graph calls some."""
+    return definitions(record.kernels, functional=any(FUNCTIONAL in targets for targets in _targets(record.graph)))
+
+
+def _targets(body: GraphBody) -> Iterator[set[str]]:
+    yield {node.target for node in body.nodes}
+    for inner in body.subgraphs.values():
+        yield from _targets(inner)
 
 
 def forward_source(record: GraphRecord, name: str = "Graph") -> str:
@@ -183,6 +199,7 @@ class _Class:
         self.members: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.symbols: dict[str, str] = {}
+        self.kernels = _kernels(record).names if record.kernels else set[str]()
         self._last_line = ""
         self._places: dict[int, str] = {}
 
@@ -242,7 +259,7 @@ class _Class:
         identifier(name, f"node {name[:60]}")
         if name in self.names:
             raise RefusedError(f"node {name}", "a node of that name exists already")
-        return f"{name}_" if name in _TAKEN else name
+        return f"{name}_" if name in _TAKEN or name in self.kernels else name
 
     def _symbol_lines(self) -> list[str]:
         """`s0 = x.size(0)` for every symbol that an argument mentions."""
@@ -277,6 +294,8 @@ class _Class:
             if node.target not in self.members:
                 raise RefusedError(where, f"the graph holds nothing under {node.target[:60]!r}")
             return [f"{name} = {self.members[node.target]}"]
+        if node.target in CALLS:
+            return [*self._comment(node), f"{name} = {call(node, self.record.kernels, writer, where)}"]
         args = [writer.argument(argument) for argument in node.args]
         kwargs = [f"{identifier(key, where)}={writer.argument(value)}" for key, value in node.kwargs.items()]
         return [*self._comment(node), f"{name} = {self._call(node, args, kwargs, where)}"]
@@ -353,7 +372,7 @@ def _modules(record: GraphRecord) -> list[str]:
             if node.target in _CHECKPOINT:
                 found.add("torch.utils.checkpoint")
             root = node.target.partition(".")[0] if node.op == "call_function" else ""
-            if root == "higher_order":
+            if root == "higher_order" and node.target not in CALLS:
                 found.add("torch._higher_order_ops")
             elif node.target not in _PLAIN_PRIMS:
                 found.update(OP_HOMES.get(root, ())[-1:])

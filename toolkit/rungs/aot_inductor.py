@@ -15,6 +15,7 @@ import msgspec
 import torch
 from torch import fx
 
+from .. import kernel_calls
 from .._torch import is_number, mode_of
 from ..compile_fx.entering import enter
 from ..compile_fx.pipeline import Pipeline
@@ -45,7 +46,7 @@ class AotInductor(Inductor):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
             return "AOTInductor returns tensors alone, and the graph returns sizes"
-        return None
+        return kernel_calls.refusal(gm)
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:

@@ -20,7 +20,7 @@ import torch
 from ....dumps import live
 from ....dumps.errors import EnvironmentLackError, GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
-from ... import _torch
+from ... import _torch, kernel_calls
 from ...copying import copy_graph
 from ...imports import import_modules
 from ...isolation.child import failure_of, is_memory_error, mark
@@ -71,6 +71,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     until = payload["until"]
     if lacking and until is None:
         until = "codegen"
+    if until is None and not wanted.target and (why := kernel_calls.refusal(case.gm)) is not None:
+        until = "codegen"
+        case.notes.append(f"{why}; so it stops after codegen, and --target cuda:90 shows its kernels for a GPU")
     count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))
     lines.tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes,
                **about)  # fmt: skip
