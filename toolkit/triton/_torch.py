@@ -384,6 +384,11 @@ def graph_in_hand() -> Any:
     return graph if hasattr(graph, "name_to_buffer") else None
 
 
+def mutated_buffers(graph: Any) -> set[str]:
+    """Buffers that something writes to after they were made: what they hold at the end is the value of their node."""
+    return {name for buffer in graph.name_to_buffer.values() for name in buffer.get_mutation_names()}
+
+
 def module_of(graph: Any) -> Any:
     """The post-grad graph behind generated code."""
     return graph.module

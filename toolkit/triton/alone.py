@@ -25,6 +25,7 @@ from .launches import Launch, Launches, open_launches
 from .loading import loaded
 from .roofline import Ceilings, kind_of, measured, placed
 
+_SEARCHES = ("dynamic_scale_rblock", "coordinate_descent_tuning", "combo_tuning_groups", "store_cubin")
 _MOVED = ("float32", "float64")
 MUTATES = "the kernel changes its input: timed runs each begin with what the one before left"
 
@@ -97,7 +98,8 @@ def require(known: Launches) -> None:
 
 
 def restricted(autotuner: Any, launch: Launch) -> Any:
-    """The kernel with the launch's configuration as its only one."""
+    """The kernel with the launch's configuration as its only one; Inductor's search for a better one is off."""
+    autotuner.inductor_meta = {**autotuner.inductor_meta, **dict.fromkeys(_SEARCHES, False)}
     alike = [one for one in autotuner.configs if _is(one, launch)]
     if alike:
         autotuner.configs = alike[:1]

@@ -34,7 +34,7 @@ DTYPES = {
     "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
 """dtype -> bytes of an element: those that an argument of a launch may have."""
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,499}", re.ASCII)
 _FOLDER = re.compile(r"[0-9]{4,8}_[A-Za-z0-9_]{1,200}", re.ASCII)
 Number = bool | int | float | None
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,10 +63,11 @@ class Touched(Watch):
 
 @dataclass
 class Part:
-    """One compiled graph: its module, which buffer holds which node, what Inductor knows of its kernels, the inputs of a run."""
+    """One compiled graph: its module, the node that each buffer holds, which are written to again, rows of its kernels."""
 
     gm: fx.GraphModule
     nodes: Mapping[str, str]
+    mutated: set[str]
     rows: dict[str, list[KernelRow]]
     launches: list[tuple[Saved, dict[str, torch.Tensor]]] = field(default_factory=list)
 
@@ -85,6 +86,8 @@ class Saver(Observer):
         self._inputs: list[Any] = []
         self._here: Counter[tuple[int, str]] = Counter()
         self._held: set[tuple[str, int]] = set()
+        self._last: dict[int, tuple[Saved, int]] = {}
+        """Storage of a mutated buffer -> the launch that wrote it last, and which of its arguments."""
         self._open: tuple[Touched, float, dict[int, tuple[Any, str]]] | None = None
 
     def kernel(self, kernel: Kernel) -> None:
@@ -97,7 +100,9 @@ class Saver(Observer):
                 for row in self.rows:
                     rows.setdefault(row.name, []).append(row)
                 self.rows.clear()
-                self._parts[id(graph)] = graph, Part(copy_graph(t.module_of(graph)), t.nodes_of_buffers(graph), rows)
+                self._parts[id(graph)] = graph, Part(
+                    copy_graph(t.module_of(graph)), t.nodes_of_buffers(graph), t.mutated_buffers(graph), rows
+                )
             part = self._parts[id(graph)][1]
         self._made[id(kernel.autotuner)] = kernel, part
 
@@ -106,6 +111,7 @@ class Saver(Observer):
         self._inputs = clone_inputs(inputs)
         self._here.clear()
         self._held.clear()
+        self._last.clear()
 
     def before(self, launch: Launch) -> Watch | None:
         self.calls[launch.kernel] += 1
@@ -126,6 +132,7 @@ class Saver(Observer):
         place = self._here[id(part), launch.kernel]
         self._here[id(part), launch.kernel] += 1
         if self._open is None:
+            self._overwritten(launch, (name for name in launch.tensors if not name.startswith("in_ptr")))
             return
         watch, began, storages = self._open
         saved = _saved(launch, self.calls[launch.kernel], self.passed, watch, storages, self.writer)
@@ -135,15 +142,37 @@ class Saver(Observer):
             saved.nodes, saved.flops = list(rows[place].nodes), rows[place].flops
         self.writer.add(saved, kernel.source)
         changed = [name for name, tensor in saved.tensors.items() if saved.storages[tensor.storage].after]
+        self._overwritten(launch, changed)
         saved.written = [self._written(launch, name, part) for name in changed]
+        for place, one in enumerate(saved.written):
+            if part is not None and one.node and one.buffer in part.mutated:
+                self._last[launch.tensors[one.argument].untyped_storage()._cdata] = saved, place
         if part is not None:
             part.launches.append((saved, launch.tensors))
 
+    def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
+        for one in written:
+            self._no_node(one.untyped_storage()._cdata)
+
+    def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
+        """What a mutated buffer held before this was not yet the value of its node. Memory that got another name is another's."""
+        for name in names:
+            key = launch.tensors[name].untyped_storage()._cdata
+            saved, place = self._last.get(key, (None, 0))
+            if saved is not None and saved.written[place].buffer == launch.buffers.get(name, ""):
+                self._no_node(key)
+
+    def _no_node(self, storage: int) -> None:
+        saved, place = self._last.pop(storage, (None, 0))
+        if saved is not None:
+            earlier = saved.written[place]
+            saved.written[place] = Written(earlier.argument, earlier.buffer)
+
     def _written(self, launch: Launch, name: str, part: Part | None) -> Written:
-        """Which node's value an argument holds: of a buffer that a second kernel writes to it is that node's no more."""
+        """Which node's value an argument holds: of a buffer that is written to again the last launch's."""
         buffer = launch.buffers.get(name, "")
         place = buffer, launch.arguments[name].untyped_storage()._cdata
-        again = place in self._held
+        again = place in self._held and (part is None or buffer not in part.mutated)
         self._held.add(place)
         node = "" if part is None or again else part.nodes.get(buffer, "")
         return Written(name, buffer, node)

@@ -14,10 +14,11 @@ import torch
 pytest.importorskip("triton")
 
 from graphdbg.dumps.errors import GraphdbgError, UsageError
-from graphdbg.toolkit.triton.alone import arguments, beside_eager
+from graphdbg.toolkit.triton.alone import arguments, beside_eager, restricted
 from graphdbg.toolkit.triton.comparing import flat
 from graphdbg.toolkit.triton.interpreting.session import Session
-from graphdbg.toolkit.triton.launches import Launches, open_launches
+from graphdbg.toolkit.triton.launches import Launch, Launches, open_launches
+from graphdbg.toolkit.triton.loading import loaded
 from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of
 
@@ -71,6 +72,32 @@ def test_arguments_keep_strides_offsets_and_shared_storages(tmp_path: Path) -> N
     made = {name: value for name, value in zip(launch.passed, given, strict=True) if isinstance(name, str)}
     assert {made[name].data_ptr() - storages[one.storage].data_ptr() for name, one in views.items()} == {8 * 4, 72 * 4}
     assert torch.equal(made["in_ptr0"], inputs[0]) and made["in_ptr0"].stride() == inputs[0].stride()
+
+
+def test_a_buffer_that_is_filled_and_then_scattered_into_holds_its_node_at_the_end(tmp_path: Path) -> None:
+    def scattered(x: torch.Tensor, index: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.zeros(8, 6).scatter_add(0, index, x) * 2]
+
+    torch.manual_seed(0)
+    known = saved(scattered, [torch.randn(5, 6), torch.randint(0, 8, (5, 6))], tmp_path / "launches")
+    first, last = [one for one in known.launches if any(row.buffer == "buf0" for row in one.written)]
+    assert [row.node for row in first.written] == [""]
+    assert "scatter_add" in [row.node for row in last.written]
+    assert all(beside_eager(one, known).ok for one in known.launches)
+
+
+def test_the_saved_configuration_is_the_only_one(launches: Launches, tmp_path: Path) -> None:
+    launch = launches.launches[0]
+    with pretending(target_of("cuda:90")):
+        assert [one.kwargs for one in restricted(_loaded(launches, launch, tmp_path), launch).configs] == [{"XBLOCK": 256}]
+        launch.blocks = {"XBLOCK": 64}  # one that Inductor would not choose
+        (config,) = restricted(_loaded(launches, launch, tmp_path), launch).configs
+    launch.blocks = {"XBLOCK": 256}
+    assert (config.kwargs, config.num_warps) == ({"XBLOCK": 64}, 4)
+
+
+def _loaded(launches: Launches, launch: Launch, folder: Path) -> Any:
+    return loaded(launch.kernel, launches.source(launch), folder)
 
 
 def test_only_what_is_named_is_kept(tmp_path: Path) -> None:
