@@ -420,3 +420,8 @@ def name_process_group(name: str, group: Any) -> None:
     if process_group(name) is not None:
         registry._unregister_process_group(name)
     registry._register_process_group(name, group)
+
+
+def has_cpu_kernel(operator: str) -> bool:
+    """Whether an operator of aten has a kernel of its own for the CPU. The dispatcher is not public. Checked: 2.13.0."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{operator}", "CPU")

@@ -14,8 +14,9 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ..dumps import live
+from ..dumps.relocate import names_device, relocated
 from ..dumps.torchside import targets
-from . import kernel_calls, process_groups
+from . import gpu_only, kernel_calls, process_groups
 from .copying import clone_inputs
 from .relaid import follow_saved
 from .spec import ReplaySpec
@@ -37,14 +38,23 @@ def live_case(saved: SavedGraph, *, seed: int, device: str | None = None, meetin
     """Loads a saved graph with its inputs; with `device`, moved there. Process groups that it names are made (see
     `process_groups.join` for `meeting`)."""
     process_groups.join(saved.record, meeting)
-    spec = ReplaySpec.of(saved.record, device=device)
-    gm, _, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
-    inputs = saved.inputs(seed)
-    notes = follow_saved(gm, mode, saved.record)
+    record, inputs_record = saved.record, saved.inputs_record
+    lacking = device == "cpu" and not torch.cuda.is_available() and names_device(record.graph, "cuda")
+    if lacking and inputs_record is not None:
+        inputs_record = relocated(inputs_record, "cuda", "cpu")
+    if lacking:  # a tensor of a GPU cannot be made here before it is moved
+        record = relocated(record, "cuda", "cpu")
+    spec = ReplaySpec.of(record, device=device)
+    gm, _, mode = live.fake_module(record, saved.tensors, where=str(saved.path))
+    inputs = live.inputs(record, inputs_record, saved.tensors, seed, where=str(saved.path))
+    notes = follow_saved(gm, mode, record)
     notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
-    if device is not None:
+    if device is not None and not lacking:
         gm, inputs = moved(gm, inputs, torch.device(device))
         spec.dynamic = False
+    if lacking and (fused := gpu_only.used(gm)):
+        gpu_only.register()
+        notes.append(f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it")
     if saved.record.kernels and device in (None, "cpu"):
         notes += kernel_calls.notes(gm)
     return LiveCase(gm, inputs, spec, notes)

@@ -1,0 +1,56 @@
+"""Records of another device: each tensor and device argument that names one kind of device names another. Must not import torch.
+
+Sizes, strides, symbols and what shares memory stay, which moving real tensors would lose.
+
+>>> relocated(record, "cuda", "cpu").graph.nodes[0].value.device
+'cpu'
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+Kind = TypeVar("Kind")
+
+
+def relocated(record: Kind, kind: str, device: str) -> Kind:
+    """A copy with every device of type `kind` ("cuda" stands for "cuda:0" and "cuda:1" too) replaced by `device`."""
+    return _moved(record, kind, device)
+
+
+def names_device(record: Any, kind: str) -> bool:
+    """Whether a tensor or an argument of it is on a device of that type."""
+    if isinstance(record, msgspec.Struct):
+        return _is(getattr(record, "device", ""), kind) or any(
+            names_device(getattr(record, name), kind) for name in record.__struct_fields__
+        )
+    if isinstance(record, dict):
+        pairs: list[tuple[Any, Any]] = list(record.items())  # pyright: ignore[reportUnknownArgumentType]
+        return any((key == "device" and _is(one, kind)) or names_device(one, kind) for key, one in pairs)
+    if isinstance(record, (list, tuple)):
+        items: list[Any] = list(record)  # pyright: ignore[reportUnknownArgumentType]
+        return any(names_device(one, kind) for one in items)
+    return False
+
+
+def _is(device: Any, kind: str) -> bool:
+    return isinstance(device, str) and device.partition(":")[0] == kind
+
+
+def _moved(value: Any, kind: str, device: str) -> Any:
+    if isinstance(value, msgspec.Struct):
+        changed = {name: _moved(getattr(value, name), kind, device) for name in value.__struct_fields__}
+        if _is(changed.get("device"), kind):
+            changed["device"] = device
+        if isinstance(autocast := changed.get("autocast"), dict) and kind in autocast:
+            changed["autocast"] = {**autocast, device.partition(":")[0]: autocast[kind]}  # type: ignore[dict-item]
+        return msgspec.structs.replace(value, **changed)
+    if isinstance(value, dict):
+        pairs: list[tuple[Any, Any]] = list(value.items())  # pyright: ignore[reportUnknownArgumentType]
+        return {key: device if key == "device" and _is(one, kind) else _moved(one, kind, device) for key, one in pairs}
+    if isinstance(value, (list, tuple)):
+        items: list[Any] = [_moved(one, kind, device) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        return items if isinstance(value, list) else tuple(items)
+    return value

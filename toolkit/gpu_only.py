@@ -1,0 +1,198 @@
+# pyright: basic
+"""Operators that torch has for a GPU alone, on the CPU: fused attention, cuDNN's batch norm, by the mathematics behind them.
+
+A graph recorded on a GPU can so be run, judged and reduced where there is none. They are registered as the operators' CPU
+kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout inside attention
+drops other elements than the GPU did, the same ones in every run.
+
+>>> register()
+>>> torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from ._torch import has_cpu_kernel
+
+_REGISTERED: list[torch.library.Library] = []
+
+
+def register() -> None:
+    """Registers what this torch has and has no CPU kernel for. Must be called once at most in effect; more calls do nothing."""
+    if _REGISTERED:
+        return
+    library = torch.library.Library("aten", "IMPL")
+    for name, function in KERNELS.items():
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is not None and not has_cpu_kernel(name):
+            library.impl(name, _laid_out(packet.default, function), "CPU")
+    _REGISTERED.append(library)
+
+
+def used(gm: fx.GraphModule) -> list[str]:
+    """The operators of this kind that a graph calls."""
+    nodes = [node for part in gm.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes]
+    packets = (getattr(node.target, "overloadpacket", None) for node in nodes if node.op == "call_function")
+    names = (getattr(packet, "__name__", "") for packet in packets)
+    return list(dict.fromkeys(name for name in names if name in KERNELS))
+
+
+def _laid_out(operator: Any, function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """The function's results with the sizes, strides and types that the operator says of itself; zeros for what has no value."""
+
+    def kernel(*given: Any, **named: Any) -> tuple[Any, ...]:
+        values = function(*given, **named)
+        shapes = operator(*map(_meta, given), **{name: _meta(value) for name, value in named.items()})
+        return tuple(_into(shape, value) for shape, value in zip(shapes, values, strict=True))
+
+    return kernel
+
+
+def _meta(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+def _into(shape: Any, value: Any) -> Any:
+    if not isinstance(shape, torch.Tensor):
+        return shape if value is None else value
+    made = torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype).zero_()
+    if value is not None:
+        place = tuple(slice(0, size) for size in value.shape)
+        made[place] = value.reshape([*value.shape, *[1] * (made.dim() - value.dim())]).to(made.dtype)
+    return made
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _kept(chances: torch.Tensor, dropout: float) -> torch.Tensor | float:
+    """What probabilities are multiplied with: 0 for those that are dropped. Drawn from a seed of its own, by shape alone."""
+    if not dropout:
+        return 1.0
+    drawn = torch.rand(chances.shape, generator=torch.Generator().manual_seed(0))
+    return (drawn >= dropout).to(chances.dtype) / (1 - dropout)
+
+
+def _scores(
+    query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, causal: bool, scale: float | None
+) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """(probabilities, log-sum-exp of each row, scale), of (batch, heads, queries, width) and (batch, heads, keys, width)."""
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    found = _wide(query) @ _heads(_wide(key), query).transpose(-1, -2) * factor
+    if bias is not None:
+        found = found + _wide(bias)
+    if causal:
+        allowed = torch.ones(found.shape[-2:], dtype=torch.bool).tril()
+        found = found.masked_fill(~allowed, -math.inf)
+    lse = found.logsumexp(-1)
+    return torch.exp(found - lse.unsqueeze(-1)).nan_to_num(0.0), lse, factor
+
+
+def _heads(shared: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    """Keys or values of grouped queries, once for each head."""
+    count = query.shape[1] // max(shared.shape[1], 1)
+    return shared.repeat_interleave(count, 1) if count > 1 else shared
+
+
+def _forward(query: Any, key: Any, value: Any, bias: Any, dropout: float, causal: bool, scale: Any) -> tuple[Any, Any]:
+    chances, lse, _ = _scores(query, key, bias, causal, scale)
+    return (chances * _kept(chances, dropout)) @ _heads(_wide(value), query), lse
+
+
+def _backward(
+    grad: Any, query: Any, key: Any, value: Any, bias: Any, out: Any, dropout: float, causal: bool, scale: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Gradients of query, key, value and bias (Dao et al., FlashAttention, 2022, algorithm 4)."""
+    chances, _, factor = _scores(query, key, bias, causal, scale)
+    grad, kept = _wide(grad), _kept(chances, dropout)
+    to_value = (chances * kept).transpose(-1, -2) @ grad
+    of_chances = grad @ _heads(_wide(value), query).transpose(-1, -2) * kept
+    of_scores = chances * (of_chances - (grad * _wide(out)).sum(-1, keepdim=True))
+    to_query = of_scores @ _heads(_wide(key), query) * factor
+    to_key = of_scores.transpose(-1, -2) @ _wide(query) * factor
+    return to_query, _grouped(to_key, key), _grouped(to_value, value), of_scores
+
+
+def _grouped(gradient: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
+    count = gradient.shape[1] // max(shared.shape[1], 1)
+    return gradient.unflatten(1, (shared.shape[1], count)).sum(2) if count > 1 else gradient
+
+
+def flash(query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False,
+          *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
+    out, lse = _forward(query, key, value, None, dropout_p, is_causal, scale)
+    return out, lse, None, None, None, None, None, None, None
+
+
+def flash_backward(
+    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: Any,
+    max_k: Any, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *, scale: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    return _backward(grad_out, query, key, value, None, out, dropout_p, is_causal, scale)[:3]
+
+
+def efficient(query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
+              is_causal: bool = False, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
+    out, lse = _forward(query, key, value, attn_bias, dropout_p, is_causal, scale)
+    return out, lse if compute_log_sumexp else None, None, None
+
+
+def efficient_backward(
+    grad_out_: Any, query: Any, key: Any, value: Any, attn_bias: Any, out: Any, logsumexp: Any, philox_seed: Any,
+    philox_offset: Any, dropout_p: float, grad_input_mask: Any, is_causal: bool = False, *, scale: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    to_query, to_key, to_value, to_bias = _backward(grad_out_, query, key, value, attn_bias, out, dropout_p, is_causal, scale)
+    if attn_bias is None or not grad_input_mask[3]:
+        return to_query, to_key, to_value, None
+    return to_query, to_key, to_value, to_bias.sum_to_size(attn_bias.shape)
+
+
+def cudnn(query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
+          is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
+    out, lse = _forward(query, key, value, attn_bias, dropout_p, is_causal, scale)
+    return out, lse if compute_log_sumexp else None, None, None, None, None, None, None, None
+
+
+def cudnn_backward(
+    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, philox_seed: Any, philox_offset: Any,
+    attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, *,
+    scale: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    return _backward(grad_out, query, key, value, attn_bias, out, dropout_p, is_causal, scale)[:3]
+
+
+def batch_norm(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
+               exponential_average_factor: float, epsilon: float) -> tuple[Any, ...]:  # fmt: skip
+    made = torch.ops.aten.native_batch_norm.default(
+        input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon
+    )
+    return *made, None
+
+
+def batch_norm_backward(input: Any, grad_output: Any, weight: Any, running_mean: Any, running_var: Any, save_mean: Any,
+                        save_var: Any, epsilon: float, reserveSpace: Any) -> tuple[Any, ...]:  # fmt: skip
+    return torch.ops.aten.native_batch_norm_backward.default(
+        grad_output, input, weight, running_mean, running_var, save_mean, save_var, True, epsilon, [True, True, True]
+    )
+
+
+KERNELS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "_scaled_dot_product_flash_attention": flash,
+    "_scaled_dot_product_flash_attention_backward": flash_backward,
+    "_scaled_dot_product_efficient_attention": efficient,
+    "_scaled_dot_product_efficient_attention_backward": efficient_backward,
+    "_scaled_dot_product_cudnn_attention": cudnn,
+    "_scaled_dot_product_cudnn_attention_backward": cudnn_backward,
+    "cudnn_batch_norm": batch_norm,
+    "cudnn_batch_norm_backward": batch_norm_backward,
+}
+"""Operator of aten -> its results, None for those that carry no value on the CPU. To add one: a function and a row."""
