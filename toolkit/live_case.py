@@ -39,25 +39,32 @@ def live_case(saved: SavedGraph, *, seed: int, device: str | None = None, meetin
     `process_groups.join` for `meeting`)."""
     process_groups.join(saved.record, meeting)
     record, inputs_record = saved.record, saved.inputs_record
-    lacking = device == "cpu" and not torch.cuda.is_available() and names_device(record.graph, "cuda")
-    if lacking and inputs_record is not None:
+    from_gpu = device == "cpu" and names_device(record.graph, "cuda")
+    if from_gpu and inputs_record is not None:
         inputs_record = relocated(inputs_record, "cuda", "cpu")
-    if lacking:  # a tensor of a GPU cannot be made here before it is moved
+    if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
         record = relocated(record, "cuda", "cpu")
     spec = ReplaySpec.of(record, device=device)
     gm, _, mode = live.fake_module(record, saved.tensors, where=str(saved.path))
     inputs = live.inputs(record, inputs_record, saved.tensors, seed, where=str(saved.path))
     notes = follow_saved(gm, mode, record)
     notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
-    if device is not None and not lacking:
+    if device is not None and not from_gpu:
         gm, inputs = moved(gm, inputs, torch.device(device))
         spec.dynamic = False
-    if lacking and (fused := gpu_only.used(gm)):
+    if from_gpu and (fused := gpu_only.used(gm)):
         gpu_only.register()
         notes.append(f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it")
     if saved.record.kernels and device in (None, "cpu"):
         notes += kernel_calls.notes(gm)
     return LiveCase(gm, inputs, spec, notes)
+
+
+def device_for(rung: str, device: str | None, saved: SavedGraph) -> str | None:
+    """The device to move a graph to for a rung: the one asked for; the CPU where kernels for a GPU are interpreted."""
+    if device is None and rung == "triton_interpret" and names_device(saved.record.graph, "cuda"):
+        return "cpu"
+    return device
 
 
 def warm() -> None:

@@ -105,13 +105,14 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from . import _torch, fidelity
     from .isolation.child import mark
     from .judge import judge
-    from .live_case import live_case
+    from .live_case import device_for, live_case
     from .rungs.undecomposed import RETRACED
 
     mark("load")
     import_modules(payload["imports"])
     saved = load_graph(payload["path"])
-    case = live_case(saved, seed=payload["seed"], device=payload["device"], meeting=payload.get("meeting", ""))
+    device = device_for(payload["rung"], payload["device"], saved)
+    case = live_case(saved, seed=payload["seed"], device=device, meeting=payload.get("meeting", ""))
     watched = fidelity.Watched()
     outcome = judge(
         case.gm, case.inputs, case.spec, payload["rung"], payload["check"], seed=payload["seed"],

@@ -37,6 +37,12 @@ class TritonInterpret(Inductor):
 
         return lacks_triton()
 
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        values = [node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes if node.op == "placeholder"]
+        if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values):
+            return "the graph is on a GPU, and kernels are interpreted on the CPU: --device cpu moves it"
+        return super().cannot_take(gm, spec)
+
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
         from ..triton._torch import put_on_gpu_behind_autograd
