@@ -10,7 +10,7 @@ mask of its last block, one that forgets to subtract the maximum.
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import triton
@@ -84,7 +84,7 @@ def main() -> None:
         print(float(torch.compile(model, backend=backend)(x).abs().sum()))
 
 
-def _without_gpu():  # noqa: ANN202
+def _without_gpu() -> AbstractContextManager[None]:
     from graphdbg.toolkit.triton.user_kernels import without_gpu
 
     return without_gpu()

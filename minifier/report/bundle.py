@@ -11,18 +11,21 @@ was not seen: a program that does not fail is written with those words in the is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ...dumps import trust
 from ...dumps.atomic import write_file
 from ...dumps.errors import EnvironmentLackError, RefusedError, UsageError
 from ...dumps.output import say
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
+from ...toolkit.trusting import TRUST, without_trust
 from . import artifacts, casefile, environment, issue, layers, on_gpu, plain_program, until_shown
 from .case import Case, Failure
 from .custom_ops import custom_targets, refuse_others
@@ -101,9 +104,11 @@ def emit_report(
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
-    needed = _needs(saved, imports) if imports else False
-    if not trusted or imports:
-        _refuse_unknown(saved)
+    given, imports = TRUST in imports, without_trust(imports)
+    with trust.granted() if given else nullcontext():
+        needed = _needs(saved, imports) if imports else False
+        if not trusted or imports:
+            _refuse_unknown(saved)
     out.mkdir(parents=True, exist_ok=True)
     record, redactor = saved.record, Redactor()
     nodes = node_count(record.graph)
@@ -111,7 +116,7 @@ def emit_report(
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
     known = casefile.read(saved.path)
     case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
-                imports=tuple(imports), needs_imports=needed, recorded_at=known.recorded_at if known else "",
+                imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None)
     found: Found | None = None
     try:

@@ -56,6 +56,8 @@ class Case:
     made: str = ""
     imports: tuple[str, ...] = ()
     needs_imports: bool = False
+    trust: bool = False
+    """Whether the user's own Triton kernels may be run."""
     only_compiled: bool = False
     recorded_at: str = ""
     """The stage of the graph that it was reduced from, where that is not the record's own."""

@@ -20,6 +20,7 @@ from typing import Any
 from ...dumps.errors import GraphdbgError
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
+from ...toolkit.trusting import with_trust
 from . import plain_names, verify
 from .case import Case
 from .checks import LEAST_S, limit_s, telling_part
@@ -70,7 +71,7 @@ def _tried(
     case: Case, script: Script, saved: SavedGraph, out: Path, redactor: Redactor, times: int,
     narrate: Callable[[str], None], how: dict[str, Any],
 ) -> PlainProgram:  # fmt: skip
-    names = plain_names.ask(saved.path, case.imports, **how) if saved.run is None else set[str]()
+    names = plain_names.ask(saved.path, with_trust(case.imports, case.trust), **how) if saved.run is None else set[str]()
     last = ""
     for number, (ending, plain) in enumerate((one, plain) for plain in ((names, set[str]()) if names else (names,))
                                              for one in endings(case)):  # fmt: skip

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ...dumps.hints import numbers
+from ...dumps.kernel_text import INTERPRETED
 from ...dumps.schema import GraphBody, NodeRecord
 from ...toolkit.plain_names import INDEX, Slice, plain_call
 from .case import Case
@@ -188,8 +189,9 @@ def _function(case: Case, names: set[str]) -> Program:
     if not _several(case):
         text = re.sub(r"\n    return \((.*),\)$", r"\n    return \1", text)
     return Program(
-        "\n\n\n".join([*function.above.values(), text]), function.parameters, function.constants, function.imports
-    )
+        "\n\n\n".join([*function.above.values(), text]), function.parameters, function.constants, function.imports,
+        function.kernels,
+    )  # fmt: skip
 
 
 def program_text(case: Case, script: Script, ending: Ending, names: set[str], *, compiled: bool = True) -> str:
@@ -230,7 +232,7 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
         last = [f"with {', '.join(devices)}:", *textwrap.indent("\n".join(last), "    ").splitlines()]
     statements = [row for line in [*before, *seeded, *inputs, *marks, *last] for row in broken(line, 110)]
     body = "\n\n\n".join(
-        one for one in (case.ops.block if case.ops else "", program.source, "\n".join(statements)) if one
+        one for one in (case.ops.block if case.ops else "", program.kernels.source, program.source, "\n".join(statements)) if one
     )
     head = _head(case, ending, notes, sizing, names)
     modules = {*program.imports, *(one for one in CONFIG_MODULES.values() if f"{one}." in body)}
@@ -240,7 +242,11 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
     inside = sorted({"import torch", *(f"import {one}" for one in modules), *(one for one in of_ops if one not in plain)},
                     key=lambda one: (one.startswith("from"), one))  # fmt: skip
     inside += [f"import {dotted(one, 'the module')}" for one in case.imports]
-    imports = [*plain, *([""] if plain else []), *inside]
+    kernels = program.kernels
+    inside += [INTERPRETED, *kernels.imports] if kernels.source else []
+    plain = [*plain, "import os"] if kernels.source else plain
+    future = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
+    imports = [*future, *plain, *([""] if plain else []), *inside]
     gap = "\n\n\n" if body.startswith(("def ", "@", "class ")) else "\n\n"
     return "\n".join([*head, *imports]) + gap + body + "\n"
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.expr import symbols as symbols_of
+from ...dumps.kernel_text import CALLS, FUNCTIONAL, Definitions, call, definitions
 from ...dumps.python_text import Writer, identifier, is_identifier, target
 from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, StoredTensor, SymValue, TensorValue
 from ...dumps.torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
@@ -45,12 +46,14 @@ class CannotExpressError(GraphdbgError):
 
 @dataclass
 class Program:
-    """Source of a function `graph`, the names of its parameters in order (constants last), and modules to import beside torch."""
+    """Source of a function `graph`, the names of its parameters in order (constants last), modules to import beside torch, and
+    the user's own Triton kernels that it calls."""
 
     source: str
     parameters: list[str]
     constants: dict[str, str] = field(default_factory=dict[str, str])
     imports: set[str] = field(default_factory=set[str])
+    kernels: Definitions = field(default_factory=Definitions)
 
 
 def program_of(record: GraphRecord, name: str = "graph") -> Program:
@@ -61,7 +64,7 @@ def program_of(record: GraphRecord, name: str = "graph") -> Program:
     function = Function(record)
     source = function.text(record.graph, name)
     source = "\n\n\n".join([*function.above.values(), source])
-    return Program(source, function.parameters, function.constants, _imports(source) | function.imports)
+    return Program(source, function.parameters, function.constants, _imports(source) | function.imports, function.kernels)
 
 
 def widened(program: Program) -> tuple[str, str | None]:
@@ -172,6 +175,7 @@ class Function:
         """Functions above the graph: helpers, and regions that are compiled once."""
         self.imports: set[str] = set()
         self.path: list[str] = []
+        self.kernels = definitions(record.kernels, functional=_functional(record.graph)) if record.kernels else Definitions()
 
     def text(self, body: GraphBody, name: str, depth: int = 0, *, copies: bool = False) -> str:
         """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is given."""
@@ -194,13 +198,13 @@ class Function:
             elif node.op == "output":
                 lines.append(f"return {self._arguments(node).argument(node.args[0]) if node.args else None}")
             elif node.op != "placeholder":
-                call = self._call(node)
+                called = self._call(node)
                 if node.target in _SETITEM and len(node.args) == 3 and node.name not in used:
                     writer = self._arguments(node)
                     base, index, value = (writer.argument(arg) for arg in node.args)
                     lines.append(f"{base}[{_index(node.args[1], index)}] = {value}")
                     continue
-                lines.append(f"{self._name(node)} = {call}" if node.name in used else call)
+                lines.append(f"{self._name(node)} = {called}" if node.name in used else called)
         if depth == 0:
             self.parameters = parameters
             parameters = [*parameters, *self.constants]
@@ -209,7 +213,8 @@ class Function:
 
     def _name(self, node: NodeRecord) -> str:
         name = identifier(node.name, f"node {node.name[:60]}")
-        self.names[node.name] = f"{name}_" if name in _TAKEN or name in self.symbols.values() else name
+        taken = name in _TAKEN or name in self.symbols.values() or name in self.kernels.names
+        self.names[node.name] = f"{name}_" if taken else name
         return self.names[node.name]
 
     def _attribute(self, body: GraphBody, node: NodeRecord, depth: int, region: str, copies: bool) -> list[str]:
@@ -250,6 +255,8 @@ class Function:
 
     def _call(self, node: NodeRecord) -> str:
         writer, where = self._arguments(node), f"node {node.name}"
+        if node.target in CALLS:
+            return call(node, self.record.kernels, writer, where)
         args = [writer.argument(arg) for arg in node.args]
         named = [f"{identifier(key, where)}={writer.argument(arg)}" for key, arg in node.kwargs.items()]
         if node.op == "call_method":
@@ -258,12 +265,12 @@ class Function:
             raise CannotExpressError(
                 f"node {node.name!r} calls the module {node.target!r}, which has no plain form yet"
             )
-        call = higher_order.rewritten(node.target, args, named)
-        if call is not None:
-            self.imports |= {call.module} if call.module else set()
-            if call.helper:
-                self.above.setdefault(call.text.partition("(")[0], call.helper)
-            return call.text
+        other = higher_order.rewritten(node.target, args, named)
+        if other is not None:
+            self.imports |= {other.module} if other.module else set()
+            if other.helper:
+                self.above.setdefault(other.text.partition("(")[0], other.helper)
+            return other.text
         if node.op == "call_function":
             self.imports |= set(OP_HOMES.get(node.target.partition(".")[0], ())[-1:]) - _WITH_TORCH
         root, _, last = node.target.rpartition(".")
@@ -294,6 +301,11 @@ class Function:
             )
             lines.append(f"{self.symbols[symbol]} = {own}" + ("" if dim is None else f".size({dim})"))
         return lines
+
+
+def _functional(body: GraphBody) -> bool:
+    """Whether a kernel is called that leaves its arguments as they are."""
+    return any(node.target == FUNCTIONAL for node in body.nodes) or any(map(_functional, body.subgraphs.values()))
 
 
 def _method(name: str, where: str) -> str:

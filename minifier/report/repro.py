@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...dumps.hints import numbers
+from ...dumps.kernel_text import INTERPRETED
 from . import custom_ops, dynamic, only_compiled, templates, until_shown
 from .case import Case
 from .checks import PART, against_float64, checks, filled, has_float_dtype, is_random, told_apart
@@ -83,7 +84,8 @@ def candidates(case: Case) -> Iterator[Script]:
     case = on_gpu(case)
     program = program_of(case.record)
     entries: list[Entry] = ["torch.compile"]
-    if case.rung in ("inductor", RUNG) and not case.grad and case.record.stage != "joint":
+    inner = case.rung in ("inductor", RUNG) and not case.record.kernels  # make_fx does not take a kernel's call
+    if inner and not case.grad and case.record.stage != "joint":
         entries.append("compile_fx_inner")
     ways: list[Way] = ["seeded"]
     stored = [item for item in (case.inputs.inputs if case.inputs else case.record.inputs) if item.stored]
@@ -168,6 +170,7 @@ def script_of(case: Case, program: Program, entry: Entry, way: Way, sizing: Sizi
     before = [*settings, *random_lines(case), *ambient_lines(case), *group_lines(record)[0]]
     blocks = [
         case.ops.block if case.ops else "",
+        program.kernels.source,
         *(function for function in functions if function),
         "\n".join([*told_apart(case.failure), *before, *checked.body]),
     ]
@@ -240,10 +243,14 @@ def _imports(body: str, program: Program, own: Sequence[str], of_ops: Sequence[s
     plain = {"import sys", *(f"import {name}" for name in used if re.search(rf"\b{name}\.", body))}
     plain |= {one for one in of_ops if _root(one) not in ("torch", "numpy")}
     plain |= {"from pathlib import Path"} if "Path(" in body else set()
+    kernels = program.kernels
+    plain |= {"import os"} if kernels.source else set()
+    future = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
     modules = {*program.imports, *(one for one in CONFIG_MODULES.values() if f"{one}." in body)}
     inside = {"import torch", *(f"import {module}" for module in modules)} | {one for one in of_ops if one not in plain}
     inside |= {statement for word, statement in only_compiled.IMPORTS.items() if re.search(rf"\b{re.escape(word)}", body)}
-    lines = [*sorted(plain, key=_order), "", "try:", *(f"    {one}" for one in sorted(inside, key=_order))]
+    lines = [*future, *sorted(plain, key=_order), "", "try:", *(f"    {one}" for one in sorted(inside, key=_order))]
+    lines += [f"    {one}" for one in ([INTERPRETED, *kernels.imports] if kernels.source else [])]
     lines += [f"    import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in own]
     return "\n".join([*lines, "finally:", f"    {templates.HOOK}"])
 
