@@ -28,7 +28,7 @@ SIZES = {"embedding_bag": 8}
 
 @dataclass
 class Graph:
-    """A graph as the compiler of its stage gets it. `inputs`: copies of those of the step; `kwargs`: what the compiler is told."""
+    """A graph as the compiler of its stage gets it. `inputs`: copies of the step's; `kwargs`: what the compiler is told."""
 
     model: str
     stage: str

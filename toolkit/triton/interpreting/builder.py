@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from . import libdevice
+from . import assembly, libdevice
 from ._triton import (
     ROUND_TO_ZERO,
     Handle,
@@ -198,6 +198,21 @@ class Builder(InterpreterBuilder):
             made = function(*(one.data for one in arguments))
         scalar = kind.scalar
         return Handle(np.asarray(made).astype(numpy_type(scalar), copy=False), scalar)
+
+
+    def create_inline_asm(self, text: str, constraints: str, values_: list[Any], kinds: list[Any], pure: bool, pack: int) -> Any:
+        if pack != 1 or len(kinds) != 1:
+            raise assembly.MissingInstruction(text)
+        scalar = kinds[0].scalar
+        made = assembly.function(text)(*(one.data for one in values_))
+        return _Results([Handle(made.astype(numpy_type(scalar), copy=False), scalar)])
+
+
+class _Results(list):
+    """What an instruction gives, as the language asks for it."""
+
+    def get_result(self, index: int) -> Any:
+        return self[index]
 
 
 def _mask(mask: Any, pointer: Any) -> np.ndarray:

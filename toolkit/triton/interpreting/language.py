@@ -21,6 +21,7 @@ import triton.language as tl
 from . import reducing
 from ._triton import JITFunction, interpreter
 from .builder import BUILDER, Endless
+from .rewriting import rewritten
 
 _ROOMS = ("triton.language", "torch._inductor.runtime.triton_helpers")
 _ACTIVE = 0
@@ -29,8 +30,8 @@ _ACTIVE = 0
 class Interpreted:
     """A compiled function that runs as Python: called by kernels and as a combine function.
 
-    Its Python function runs as it is written: numbers that it assigns stay numbers, as Triton's compiler keeps them constants
-    (its interpreter makes tensors of them, with a type of their own).
+    Its Python function runs almost as it is written (see `rewriting`): numbers that it assigns stay numbers, as Triton's
+    compiler keeps them constants (its interpreter makes tensors of them, with a type of their own).
     """
 
     def __init__(self, compiled: Any) -> None:
@@ -41,7 +42,7 @@ class Interpreted:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         named.pop("_semantic", None)
         named.pop("_generator", None)
-        return self.fn(*arguments, **named)
+        return rewritten(self.fn)(*arguments, **named)
 
 
 _made: dict[int, Interpreted] = {}

@@ -20,6 +20,7 @@ from ._triton import Handle, implicit, interpreter, numpy_type
 from .builder import BUILDER
 from .language import functions_of
 from .memory import Memory
+from .rewriting import rewritten
 
 EachProgram = Callable[[int], None]
 
@@ -33,6 +34,7 @@ def run(
     `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. `each` is called before each program with its number.
     Raises what the kernel raises; `memory.Fault` for an access out of bounds.
     """
+    function = rewritten(function)
     given = {
         name: value if name in constants else _passed(value, (signature or {}).get(name, ""), memory, name)
         for name, value in arguments.items()

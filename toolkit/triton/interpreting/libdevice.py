@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...rungs.base import CannotRun
+
 Function = Callable[..., Any]
 
 
-class MissingFunction(NotImplementedError):
+class MissingFunction(CannotRun):
     """A function of libdevice that is not in the table."""
 
     def __init__(self, symbol: str) -> None:

@@ -1,0 +1,120 @@
+# pyright: basic
+"""A kernel's Python function with the meaning that Triton's compiler gives it where Python has another: `not`, `and`, `or` and
+`assert` of blocks.
+
+Python asks a block whether it is true, which it has no answer to; Triton computes element by element. Everything else stays as it
+is written, with its lines. A function whose source cannot be read runs unchanged.
+
+>>> rewritten(kernel.fn)(*arguments)
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import triton.language as tl
+
+_made: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def rewritten(function: Any) -> Any:
+    """The function, or one in its place."""
+    found = _made.get(function)
+    if found is None:
+        found = _made[function] = _rewritten(function)
+    return found
+
+
+def _rewritten(function: Any) -> Any:
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return function
+    definition = next((one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function.__name__), None)
+    if definition is None or not any(isinstance(one, (ast.Not, ast.BoolOp, ast.Assert)) for one in ast.walk(definition)):
+        return function
+    definition.decorator_list = []
+    definition.returns = None
+    for argument in (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs):
+        argument.annotation = None  # names of types need not be there when it runs
+    definition.args.defaults, definition.args.kw_defaults = [], [None] * len(definition.args.kwonlyargs)
+    body = _Meaning().visit(definition)
+    ast.increment_lineno(body, first - 1)
+    free = function.__code__.co_freevars
+    outer = ast.parse(f"def outer({', '.join([*_TOOLS, *free])}):\n    return {definition.name}").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body.insert(0, body)
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    space: dict[str, Any] = {}
+    exec(compile(module, function.__code__.co_filename, "exec", dont_inherit=True), function.__globals__, space)
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    made = space["outer"](*_TOOLS.values(), *cells)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return made
+
+
+class _Meaning(ast.NodeTransformer):
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(_call("_graphdbg_not", [node.operand]), node) if isinstance(node.op, ast.Not) else node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        later: list[ast.expr] = [ast.Lambda(_no_arguments(), value) for value in node.values]
+        return ast.copy_location(_call("_graphdbg_and" if isinstance(node.op, ast.And) else "_graphdbg_or", later), node)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        given = [node.test] if node.msg is None else [node.test, node.msg]
+        return ast.copy_location(ast.Expr(_call("_graphdbg_assert", given)), node)
+
+
+def _call(name: str, arguments: list[ast.expr]) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), arguments, [])
+
+
+def _no_arguments() -> ast.arguments:
+    return ast.arguments([], [], None, [], [], None, [])
+
+
+def _not(value: Any) -> Any:
+    return value.__not__() if isinstance(value, tl.tensor) else not value
+
+
+def _joined(method: str, stops_at: bool) -> Callable[..., Any]:
+    """As Triton's `visit_BoolOp`: numbers cut short, tensors are joined element by element."""
+
+    def join(*later: Callable[[], Any]) -> Any:
+        tensors: list[Any] = []
+        value: Any = None
+        for one in later:
+            value = one()
+            if isinstance(value, tl.tensor):
+                tensors.append(value)
+            elif bool(value) is stops_at:
+                return value
+        while len(tensors) > 1:
+            right = tensors.pop()
+            tensors.append(getattr(tensors.pop(), method)(right))
+        return tensors[0] if tensors else value
+
+    return join
+
+
+def _assert(condition: Any, message: Any = "") -> None:
+    if isinstance(condition, tl.tensor):
+        tl.device_assert(condition, str(message))
+    elif not condition:
+        raise AssertionError(message)
+
+
+_TOOLS: dict[str, Any] = {
+    "_graphdbg_not": _not, "_graphdbg_and": _joined("logical_and", False), "_graphdbg_or": _joined("logical_or", True),
+    "_graphdbg_assert": _assert,
+}  # fmt: skip
