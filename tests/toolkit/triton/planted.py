@@ -1,4 +1,4 @@
-"""Eight faults put by hand into kernels that Inductor wrote, with what has to be said of each; the graphs that tests of checks use.
+"""Eight faults put by hand into kernels that Inductor wrote, with what is to be said of each; graphs for tests.
 
 >>> fault = FAULTS["store past the end"]
 >>> checked(*fault.graph(), edit=fault.edit).findings[0].kind
@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 from functorch.compile import make_boxed_func
-from graphdbg.toolkit.spec import ReplaySpec
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
+
+from graphdbg.toolkit.spec import ReplaySpec
 
 Graph = tuple[fx.GraphModule, list[Any], ReplaySpec]
 
@@ -93,7 +94,7 @@ def captured(function: Callable[..., Any], make: Callable[[], Sequence[Any]]) ->
 
 @dataclass(frozen=True)
 class Fault:
-    """`old` becomes `new` in the kernel that has it, once. `kind`, a part of the line of the kernel, and a node of it are to be told."""
+    """`old` becomes `new` in a kernel, once. To be told: `kind`, parts of the kernel's line and of the user's, a node."""
 
     graph_name: str
     old: str
@@ -127,11 +128,12 @@ FAULTS = {
         "x0 < 300", "sigmoid", "sigmoid", kernel="_0",
     ),
     "two programs at one place": Fault(
-        "pointwise", "tl.store(out_ptr0 + (x0), tmp6", "tl.store(out_ptr0 + (x0 % 300), tmp6", "write-write", "x0 % 300", "mul", "* 2",
+        "pointwise", "tl.store(out_ptr0 + (x0), tmp6", "tl.store(out_ptr0 + (x0 % 300), tmp6", "write-write", "x0 % 300",
+        "mul", "* 2",
     ),
     "a neighbour is read that changes in place": Fault(
-        "chain", "tl.load(in_out_ptr0 + (x0), xmask)", "tl.load(in_out_ptr0 + ((x0 + 1) % xnumel), xmask)", "read-write", "in_out_ptr0",
-        "tanh", "tanh()", kernel="_1",
+        "chain", "tl.load(in_out_ptr0 + (x0), xmask)", "tl.load(in_out_ptr0 + ((x0 + 1) % xnumel), xmask)", "read-write",
+        "in_out_ptr0", "tanh", "tanh()", kernel="_1",
     ),
     "an index that overflows": Fault(
         "turned", "20*y0)", "20*y0 + y0*1073741824*4)", "overflow", "in_ptr0", "add", "x.t() + y",

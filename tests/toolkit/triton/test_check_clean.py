@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("triton")
 
 import torch
+
 from .planted import INPUTS, captured, graph
 
 

@@ -1,10 +1,12 @@
-"""Faults that a seed puts into kernels are found: at the line that was changed, or, where only numbers are wrong, by the buffer."""
+"""Faults that a seed puts into kernels are found: at the changed line, or, where only numbers are wrong, by the buffer."""
 
 from __future__ import annotations
 
 import pytest
 
 pytest.importorskip("triton")
+
+from graphdbg.toolkit.triton.checking.findings import Checked
 
 from .mutating import MUTATIONS, mutated
 from .planted import INPUTS, Graph, graph
@@ -22,7 +24,7 @@ CASES = [
 FAST = ("accumulated in low precision", "wrong identity of a reduction")
 
 
-def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], object]:
+def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], Checked]:
     from graphdbg.toolkit.triton.checking.run import checked
 
     changed: list[str] = []

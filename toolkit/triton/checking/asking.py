@@ -33,8 +33,8 @@ def check(
     saved: SavedGraph, server: ForkServer, *, kernel: str | None = None, seed: int = 0, limit_s: float = 600.0,
     imports: Sequence[str] = (), plain: bool = True,
 ) -> Checked:  # fmt: skip
-    """Checks one saved graph in a child; one that dies is told of too. Raises GraphdbgError where it cannot be loaded, where Triton is
-    missing, and where there is no such kernel."""
+    """Checks one saved graph in a child; one that dies is told of too. Raises GraphdbgError where it cannot be loaded, where
+    Triton is missing, and where there is no such kernel."""
     payload = {
         "path": str(saved.path.absolute()), "seed": seed, "imports": list(imports), "kernel": kernel, "plain": plain,
     }  # fmt: skip
@@ -67,7 +67,6 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     )
     found.unchecked += case.notes
     if payload["kernel"] and not found.kernels and not found.cannot:
-        raise UsageError(
-            f"there is no kernel {payload['kernel']}", f"the graph has {', '.join(found.names)}", "leave --kernel out to check all"
-        )
+        known = ", ".join(found.names)
+        raise UsageError(f"there is no kernel {payload['kernel']}", f"the graph has {known}", "leave --kernel out to check all")
     return msgspec.to_builtins(found)

@@ -1,5 +1,6 @@
 # pyright: basic
-"""The builder of checked runs: tells of signed integers that overflow and of assertions that fail, and computes what the other does.
+"""The builder of checked runs: computes as the plain one does, and tells of signed integers that overflow and of assertions that
+fail.
 
 >>> with checking_builder(watch):
 ...     ...  # kernels run
@@ -31,8 +32,8 @@ class Blind:
 
 
 class CheckingBuilder(Builder):
-    """`eye.overflowed(lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the builder stays the one that
-    Triton's language has."""
+    """`eye.overflowed(lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the builder stays the
+    one that Triton's language has."""
 
     eye: Any = None
 
@@ -98,8 +99,13 @@ def _product_overflows(left: np.ndarray, right: np.ndarray, made: np.ndarray) ->
     return lanes if lanes.any() else None
 
 
+def plain_builder() -> contextlib.AbstractContextManager[None]:
+    """While it is open, kernels compute as they do unchecked."""
+    return checking_builder(None, Builder)
+
+
 @contextlib.contextmanager
-def checking_builder(eye: Any, kind: type[CheckingBuilder] = CheckingBuilder) -> Iterator[None]:
+def checking_builder(eye: Any, kind: type[Builder] = CheckingBuilder) -> Iterator[None]:
     """While it is open, kernels compute with this class."""
     before, eye_before = type(BUILDER), CheckingBuilder.eye
     BUILDER.__class__ = kind

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,7 @@ class Sources:
     def line(self, file: str, number: int) -> str:
         """One line, without what surrounds it."""
         if file not in self._known:
-            with open(file, encoding="utf-8") as opened:
-                self._known[file] = opened.read().splitlines()
+            self._known[file] = Path(file).read_text(encoding="utf-8").splitlines()
         lines = self._known[file]
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
@@ -85,8 +85,9 @@ class Collected:
         return list(self._found.values())
 
     def add(
-        self, kind: str, at: Place, access: Access | None, lanes: np.ndarray, *, line: int = 0, detail: str = "", note: bool = False
-    ) -> Finding:
+        self, kind: str, at: Place, access: Access | None, lanes: np.ndarray, *, line: int = 0, detail: str = "",
+        note: bool = False,
+    ) -> Finding:  # fmt: skip
         """One more. `lanes`: those of the program that it befell."""
         line = line or at.line()
         text = self.sources.line(at.file, line)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ _ROUNDINGS = 64
 
 
 def eager_beside(checking: Checking) -> None:
-    """Says of each NaN and infinity that was born whether eager's value of that buffer has it, too: such is no fault of the kernel."""
+    """Says of each NaN and infinity that was born whether eager has it, too: such is no fault of the kernel."""
     if not checking.born or not checking.runs:
         return
     known: dict[str, torch.Tensor] = {}
@@ -54,7 +53,7 @@ def eager_beside(checking: Checking) -> None:
 def departures(
     session: Session | None, checking: Checking, verdict: str, around: Callable[[], AbstractContextManager[None]]
 ) -> list[Finding]:
-    """Runs each wrapper again and compares what a kernel leaves with eager's value of the node. The first that departs, of each."""
+    """Runs each wrapper again and compares what kernels leave with eager's values of the nodes: the first that departs."""
     found: list[Finding] = []
     for run in checking.runs:
         if run.wrapper is None or session is None or has_random(run.wrapper.module):
@@ -116,11 +115,10 @@ class Beside(Observer):
     ) -> None:
         line, access = stored
         where = [int(one) for one in off.nonzero()[0]]
-        detail = (
-            f"{int(off.sum())} of {off.numel()} elements, first {where}: {_number(got, where)}, eager's is {_number(wanted, where)}; "
-            f"the first kernel that departs ({self.verdict})"
-        )
-        finding = self._collected.add("values", watch.place, access, np.zeros(access.live.shape, bool), line=line, detail=detail)
+        numbers = f"{_number(got, where)}, eager's is {_number(wanted, where)}"
+        detail = f"{int(off.sum())} of {off.numel()} elements, first {where}: {numbers}; {self.verdict}"
+        none = np.zeros(access.live.shape, bool)
+        finding = self._collected.add("values", watch.place, access, none, line=line, detail=detail)
         finding.programs, finding.lanes = 0, int(off.sum())
         finding.argument, finding.buffer = name, watch.place.launch.buffers.get(name, "")
         finding.node = watch.place.node_of.get(finding.buffer, "")

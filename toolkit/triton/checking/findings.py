@@ -32,11 +32,12 @@ class UserLine(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, omit_defaults=True):
-    """One fault: all that befell one line of one kernel and one argument. `launch`, `program` and lanes are those of the first time.
+    """One fault: all that befell one line of one kernel and one argument. `launch`, `program`, lanes: of the first time.
 
-    `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`: how many times.
-    `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one whose value the buffer holds;
-    `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was looked at. `note`: no fault by itself.
+    `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`: how many
+    times. `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one whose value the
+    buffer holds; `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was looked at. `note`: no
+    fault by itself.
     """
 
     kind: str
@@ -70,9 +71,9 @@ class Finding(msgspec.Struct, omit_defaults=True):
 
 
 class Checked(msgspec.Struct, omit_defaults=True):
-    """What a checked run came to. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as are none by themselves; `unchecked`: what was not looked at,
-    in sentences; `verdict`: the judge's of the results; `wrong`: that they are wrong, and no kernel was found to be; `cannot`: why the
-    run did not come to its end."""
+    """What a checked run came to. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as are none
+    by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results; `wrong`: that they
+    are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""
 
     findings: list[Finding] = []
     notes: list[Finding] = []

@@ -24,8 +24,8 @@ SEVERAL = -1
 
 
 class Shadow:
-    """Of one storage, in grains of `grain` bytes. `written`: None where all of it holds values. `writer` and `reader`: program + 1
-    of this launch, 0 for none, SEVERAL readers; None before the first."""
+    """Of one storage, in grains of `grain` bytes. `written`: None where all of it holds values. `writer` and `reader`: program
+    + 1 of this launch, 0 for none, SEVERAL readers; None before the first."""
 
     def __init__(self, size_bytes: int, grain: int, reference: Any, *, holds: bool) -> None:
         self.size_bytes, self.grain, self.reference = size_bytes, grain, reference

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def shown(
     graphs: Sequence[SavedGraph], *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
 ) -> int:  # fmt: skip
-    """0 where nothing was found, 1 where something was or a graph could not be run. Raises EnvironmentLackError without Triton."""
+    """0: nothing was found, 1: something was, or a graph could not be run. Raises EnvironmentLackError without Triton."""
     if importlib.util.find_spec("triton") is None:
         raise EnvironmentLackError(
             "Triton is not installed", "kernels for GPUs are written and interpreted with it", "pip install 'graphdbg[triton]'"

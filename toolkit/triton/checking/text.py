@@ -90,7 +90,7 @@ def _accessed(one: Finding) -> str:
 
 
 def _short(dtype: str) -> str:
-    return {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32"}.get(dtype, dtype)
+    return dtype.replace("bfloat", "bf").replace("float", "f") if "float8" not in dtype else dtype
 
 
 def _times(found: Checked) -> str:

@@ -1,9 +1,10 @@
 # pyright: basic
 """One program run once more with its values followed: where a NaN or an infinity was born, where an index overflowed.
 
-Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its operands are (or
-NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when it reaches a store of a live
-lane, or the address of a live access: `where` takes that of the lane it takes, a reduction that of the lanes that it reduces.
+Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its operands
+are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when it reaches a store
+of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction that of the lanes that it
+reduces.
 
 >>> followed(memory, place, collected)
 [(Finding(kind='nan', line=14), 'out_ptr0')]
@@ -237,7 +238,7 @@ def _full(handle: Any) -> np.ndarray:
     return np.zeros(handle.data.shape, np.int32) if known is None else np.array(np.broadcast_to(known, handle.data.shape))
 
 
-def _as(reduced: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _as(reduced: Any, shape: tuple[int, ...]) -> np.ndarray:
     """What was reduced along an axis in the shape of the result; a scan's lanes all get it."""
     reduced = np.asarray(reduced)
     if reduced.size == int(np.prod(shape)):

@@ -1,8 +1,8 @@
 # pyright: basic
 """Sees every access of every kernel of a run and keeps what is wrong with it.
 
-Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here; the program is
-then run once more, with values followed (`tracking`).
+Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here; the
+program is then run once more, with values followed (`tracking`).
 
 >>> checking = Checking(wrappers)
 >>> Session(checking)
@@ -132,8 +132,8 @@ class Checking(Observer):
         kernel, line, text = by
         made = Finding(
             "uninitialised", kernel, max(0, self.launches - 1), line=line, text=text, lanes=holes, node=node, programs=0,
-            detail=f"it leaves out {holes} of {tensor.numel()} elements of what {who}", dtype=str(tensor.dtype).removeprefix("torch."),
-            shape=[int(one) for one in tensor.shape],
+            detail=f"it leaves out {holes} of {tensor.numel()} elements of what {who}", shape=[int(one) for one in tensor.shape],
+            dtype=str(tensor.dtype).removeprefix("torch."),
         )  # fmt: skip
         wrapper = self.runs[-1].wrapper
         if wrapper is not None:
@@ -376,7 +376,7 @@ def _bits(data: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(data).view(np.dtype(f"u{data.dtype.itemsize}"))
 
 
-def _spread(inside: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _spread(inside: np.ndarray, chosen: Any) -> np.ndarray:
     """A mask over the lanes inside -> over all lanes."""
     if chosen.shape == inside.shape:
         return chosen & inside

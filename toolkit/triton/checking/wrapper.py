@@ -24,7 +24,6 @@ from .. import _torch as t
 from ..interpreting.on_cpu import devices_on_cpu
 from .findings import UserLine
 
-
 _SCATTERS = frozenset({
     "index_put", "index_put_", "_unsafe_index_put", "_index_put_impl_", "scatter", "scatter_", "index_copy", "index_fill",
     "index_copy_", "index_fill_",
@@ -111,9 +110,9 @@ class Wrappers:
     @contextlib.contextmanager
     def open(self) -> Iterator[Wrappers]:
         """Around compiles."""
-        with kernels_heard(lambda row, nodes, graph: self._heard.append((row.name, nodes, graph))):
-            with t.wrappers_told_of(self._loaded):
-                yield self
+        heard = kernels_heard(lambda row, nodes, graph: self._heard.append((row.name, nodes, graph)))
+        with heard, t.wrappers_told_of(self._loaded):
+            yield self
 
     def of(self, call: Callable[..., Any]) -> Wrapper | None:
         """The one with that function."""
