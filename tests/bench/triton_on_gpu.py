@@ -105,7 +105,8 @@ def different(known: Launches) -> dict[str, Launch]:
 
 
 def bare_ptx(text: str) -> list[str]:
-    """PTX without what debuggers read: locations, files, sections, labels of theirs, comments."""
+    """PTX without what debuggers read: locations, files, sections, labels of theirs, comments; and without the source's path in
+    what a failing assertion says."""
     kept, depth = [], 0
     for line in text.splitlines():
         bare = line.split("//")[0].strip()
@@ -114,6 +115,8 @@ def bare_ptx(text: str) -> list[str]:
         if depth:
             depth = 0 if bare.startswith("}") else depth
             continue
+        if re.match(r"\.global .* assertFile_\d+\[\d+\] = ", bare):
+            bare = bare.partition("[")[0]
         if not bare or bare.startswith((".loc", ".file")) or re.fullmatch(r"\$L__(tmp|func_begin|func_end)\d+:", bare):
             continue
         kept.append(bare)

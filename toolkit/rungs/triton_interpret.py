@@ -31,6 +31,8 @@ class TritonInterpret(Inductor):
     takes_kernels_on_cpu = True
     target = "cuda:90"
     """The GPU that is pretended: see `triton.targets`."""
+    may_draw_like_cpu = True
+    """Whether kernels may draw the random numbers of the CPU's, which eager mode can repeat for a graph of the CPU."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         from ..triton.standin import lacks_triton
@@ -53,7 +55,7 @@ class TritonInterpret(Inductor):
         moving = put_on_gpu_behind_autograd(put) if spec.stage in FULL_STAGES else nullcontext()
         with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(self.target)), moving:
             session = self.session()
-            session.draws_like_cpu = has_kernel_draws(gm) and not _draws_on_gpu(gm)
+            session.draws_like_cpu = self.may_draw_like_cpu and has_kernel_draws(gm) and not _draws_on_gpu(gm)
             with put_back(), session.open():
                 yield
 

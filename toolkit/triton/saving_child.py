@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class Saving(TritonInterpret):
     """The rung, with a saver that looks on. `target`: the name of the GPU that the kernels are written for."""
 
+    may_draw_like_cpu = False  # what is saved is compared with a GPU
+
     def __init__(self, saver: Saver, target: str) -> None:
         self.saver, self.target = saver, target
 
