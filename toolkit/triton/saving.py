@@ -86,8 +86,8 @@ class Saver(Observer):
         self._inputs: list[Any] = []
         self._here: Counter[tuple[int, str]] = Counter()
         self._held: set[tuple[str, int]] = set()
-        self._last: dict[int, tuple[Saved, int]] = {}
-        """Storage of a mutated buffer -> the launch that wrote it last, and which of its arguments."""
+        self._last: dict[str, tuple[Saved, int, torch.Tensor]] = {}
+        """Mutated buffer -> the launch that wrote it last, which of its arguments, and the tensor."""
         self._open: tuple[Touched, float, dict[int, tuple[Any, str]]] | None = None
 
     def kernel(self, kernel: Kernel) -> None:
@@ -141,32 +141,30 @@ class Saver(Observer):
         if place < len(rows):
             saved.nodes, saved.flops = list(rows[place].nodes), rows[place].flops
         self.writer.add(saved, kernel.source)
-        changed = [name for name, tensor in saved.tensors.items() if saved.storages[tensor.storage].after]
+        changed = _written_names(saved)
         self._overwritten(launch, changed)
         saved.written = [self._written(launch, name, part) for name in changed]
         for place, one in enumerate(saved.written):
             if part is not None and one.node and one.buffer in part.mutated:
-                self._last[launch.tensors[one.argument].untyped_storage()._cdata] = saved, place
+                self._last[one.buffer] = saved, place, launch.tensors[one.argument]
         if part is not None:
             part.launches.append((saved, launch.tensors))
 
     def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
+        if operator.__name__.startswith("set_"):  # whose memory it is changes, not what is in it
+            return
         for one in written:
-            self._no_node(one.untyped_storage()._cdata)
+            for name in [name for name, (*_, tensor) in self._last.items() if _overlap(tensor, one)]:
+                self._no_node(name)
 
     def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
         """What a mutated buffer held before this was not yet the value of its node. Memory that got another name is another's."""
-        for name in names:
-            key = launch.tensors[name].untyped_storage()._cdata
-            saved, place = self._last.get(key, (None, 0))
-            if saved is not None and saved.written[place].buffer == launch.buffers.get(name, ""):
-                self._no_node(key)
+        for buffer in {launch.buffers.get(name, "") for name in names} & self._last.keys():
+            self._no_node(buffer)
 
-    def _no_node(self, storage: int) -> None:
-        saved, place = self._last.pop(storage, (None, 0))
-        if saved is not None:
-            earlier = saved.written[place]
-            saved.written[place] = Written(earlier.argument, earlier.buffer)
+    def _no_node(self, buffer: str) -> None:
+        saved, place, _ = self._last.pop(buffer)
+        saved.written[place] = Written(saved.written[place].argument, buffer)
 
     def _written(self, launch: Launch, name: str, part: Part | None) -> Written:
         """Which node's value an argument holds: of a buffer that is written to again the last launch's."""
@@ -186,7 +184,7 @@ class Saver(Observer):
                 continue
             known = part.gm.graph.nodes
             drawn = _behind_random(part.gm)
-            names = {node.name for node in known if node.name in names and node.op != "placeholder" and node not in drawn}
+            names = {node.name for node in known if node.name in names and node not in drawn}
             if drawn and (count := len({node.name for node in drawn})):
                 self.notes.append(f"{count} nodes behind random numbers are not compared with eager: kernels draw their own")
             eager, truth = self._values(part.gm, names)
@@ -198,20 +196,27 @@ class Saver(Observer):
         eager: dict[str, torch.Tensor] = {}
         truth: dict[str, torch.Tensor] = {}
 
-        def keeping(kept: dict[str, torch.Tensor]) -> Callable[[fx.Node, Any], Any]:
+        def run(gm: fx.GraphModule, inputs: list[Any], kept: dict[str, torch.Tensor]) -> list[Any]:
+            def keep(name: str, value: Any) -> None:
+                if name in names and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                    kept[name] = value.detach().clone(memory_format=torch.contiguous_format)
+
             def hook(node: fx.Node, value: Any) -> Any:
-                if node.name in names and isinstance(value, torch.Tensor) and value.layout is torch.strided:
-                    kept[node.name] = value.detach().clone(memory_format=torch.contiguous_format)
+                if node.op != "placeholder":
+                    keep(node.name, value)
                 return value
 
-            return hook
+            made = run_graph(gm, inputs, hook=hook)
+            for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
+                keep(node.name, value)  # a kernel that writes to an input makes it what it is at the end
+            return made
 
         with running(Session()), torch.no_grad():
             try:
-                run_graph(gm, clone_inputs(self._inputs), hook=keeping(eager))
+                run(gm, clone_inputs(self._inputs), eager)
             except GraphRunError as error:
                 self.notes.append(f"eager's values behind node {error.node} are not known: {error.__cause__}".splitlines()[0])
-            found = reference(gm, self._inputs, lambda wide, inputs: run_graph(wide, inputs, hook=keeping(truth)))
+            found = reference(gm, self._inputs, lambda wide, inputs: run(wide, inputs, truth))
             if isinstance(found, NoReference):
                 self.notes.append(f"no float64 values: {found.reason}")
         return eager, truth
@@ -280,10 +285,34 @@ def _saved(
     )  # fmt: skip
 
 
+def _written_names(saved: Saved) -> list[str]:
+    """The arguments whose storage was written: of an input that is an output as well, the output's name."""
+    names = [name for name, tensor in saved.tensors.items() if saved.storages[tensor.storage].after]
+    places = [saved.tensors[name].storage for name in names]
+    return [
+        name for name, place in zip(names, places, strict=True)
+        if not (name.startswith("in_ptr") and places.count(place) > 1)
+    ]  # fmt: skip
+
+
 def _options(config: Any) -> dict[str, Number]:
     """What else a configuration may say, where it says it."""
     known = {name: getattr(config, name, None) for name in ("num_ctas", "maxnreg")}
     return {name: value for name, value in known.items() if isinstance(value, int)}
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors may share memory, from the first to the last byte of each."""
+    if one.untyped_storage()._cdata != other.untyped_storage()._cdata or not one.numel() or not other.numel():
+        return False
+    first, last = zip(_span(one), _span(other), strict=True)
+    return max(first) < min(last)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    first = int(tensor.storage_offset())
+    last = first + sum((int(size) - 1) * int(step) for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return first * tensor.element_size(), (last + 1) * tensor.element_size()
 
 
 def _behind_random(gm: fx.GraphModule) -> set[fx.Node]:

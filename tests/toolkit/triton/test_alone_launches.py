@@ -86,6 +86,18 @@ def test_a_buffer_that_is_filled_and_then_scattered_into_holds_its_node_at_the_e
     assert all(beside_eager(one, known).ok for one in known.launches)
 
 
+def test_an_input_that_is_written_to_is_compared_with_what_eager_leaves_in_it(tmp_path: Path) -> None:
+    def counted(x: torch.Tensor, seen: torch.Tensor) -> list[torch.Tensor]:
+        total = torch.ops.aten.add.Tensor(seen, torch.ops.aten.sum.dim_IntList(x, [0]))
+        return [torch.ops.aten.copy_.default(seen, total)]
+
+    torch.manual_seed(0)
+    known = saved(counted, [torch.randn(5, 6), torch.randn(6)], tmp_path / "launches")
+    (row,) = [row for one in known.launches for row in beside_eager(one, known).arguments]
+    assert (row.buffer, row.node) == ("seen_1", "seen_1") and row.name.startswith("out_ptr")
+    assert row.eager is not None and row.eager.ok and row.eager.error < 1e-6
+
+
 def test_the_saved_configuration_is_the_only_one(launches: Launches, tmp_path: Path) -> None:
     launch = launches.launches[0]
     with pretending(target_of("cuda:90")):
