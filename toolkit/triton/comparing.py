@@ -93,7 +93,7 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor) -> A
     truth = None
     if written.truth:
         truth = flat(launches.tensors.get(written.truth), dtype_of(written.truth_dtype)).reshape(written.shape)
-    flips = 1 + eager.numel() // FLIPS
+    flips = eager.numel() // FLIPS
     found = compare(
         None if truth is None else [truth], [eager], [have], check=("nan", "accuracy"), flips=lambda output: flips
     )  # fmt: skip

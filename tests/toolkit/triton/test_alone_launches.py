@@ -17,7 +17,7 @@ from graphdbg.dumps.errors import GraphdbgError, UsageError
 from graphdbg.toolkit.triton.alone import arguments, beside_eager, restricted
 from graphdbg.toolkit.triton.comparing import flat
 from graphdbg.toolkit.triton.interpreting.session import Session
-from graphdbg.toolkit.triton.launches import Launch, Launches, open_launches
+from graphdbg.toolkit.triton.launches import Launch, Launches, Storage, open_launches
 from graphdbg.toolkit.triton.loading import loaded
 from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of
@@ -96,6 +96,16 @@ def test_an_input_that_is_written_to_is_compared_with_what_eager_leaves_in_it(tm
     (row,) = [row for one in known.launches for row in beside_eager(one, known).arguments]
     assert (row.buffer, row.node) == ("seen_1", "seen_1") and row.name.startswith("out_ptr")
     assert row.eager is not None and row.eager.ok and row.eager.error < 1e-6
+
+
+def test_a_single_wrong_integer_differs_from_eager(tmp_path: Path) -> None:
+    known = saved(lambda x: [x + 1], [torch.tensor([41])], tmp_path / "launches")
+    (launch,) = known.launches
+    assert beside_eager(launch, known).ok
+    place = launch.tensors[launch.written[0].argument].storage
+    wrong = memoryview(torch.tensor([43]).view(torch.uint8).numpy())
+    launch.storages[place] = Storage(8, launch.storages[place].before, known.tensors.put(wrong))
+    assert not beside_eager(launch, known).ok
 
 
 def test_the_saved_configuration_is_the_only_one(launches: Launches, tmp_path: Path) -> None:
