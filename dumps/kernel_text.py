@@ -67,7 +67,7 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
                 made.imports += [text] if text not in made.imports and "__future__" not in text else []
                 continue
             for name in names:
-                if owners.setdefault(name, text) != text and "." not in text.partition("=")[0]:
+                if owners.setdefault(name, text) != text:
                     raise RefusedError(where, f"{name} means something else in another kernel of the graph")
             blocks[text] = None
         if len(_configs(kernel)) > 1:

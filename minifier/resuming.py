@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ..dumps.errors import UsageError
+from ..toolkit.trusting import option_words
 from .isolated import JOURNAL_FILE
 from .journal import about
 from .options import Options
@@ -47,9 +48,10 @@ def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
     return Unfinished(str(known.get("graph", "")), replace(options, **kept), str(known.get("directory", "")))
 
 
-def again(out: Path) -> str:
-    """The command that goes on in a folder."""
-    return shlex.join(["graphdbg", "minify", "--resume", "-o", str(out)])
+def again(out: Path, options: Options | None = None) -> str:
+    """The command that goes on in a folder. Trust has to be said again."""
+    words = [word for word in option_words(options.imports) if word == "--trust"] if options is not None else []
+    return shlex.join(["graphdbg", "minify", "--resume", "-o", str(out), *words])
 
 
 def answers(path: Path) -> int:

@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from click.core import ParameterSource
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...toolkit.recorder.summary import shown_path
-from ...toolkit.trusting import trust_option
+from ...toolkit.trusting import TRUST, trust_option, with_trust
 from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
@@ -99,6 +100,10 @@ def minify(
             raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory
+        if TRUST in options.imports and TRUST not in imports:  # no file gives it, only the user
+            what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
+            raise UsageError(what, "", f"read it: graphdbg show {shown_path(Path(unfinished.graph))} --kernel; then add --trust")
+        options = replace(options, imports=with_trust(options.imports, TRUST in imports))
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
         raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
@@ -154,7 +159,7 @@ def _run(
     from ..results import BEST_FILE
 
     code, life, python = 0, where["life"], where.pop("python")
-    again = go_on(out)
+    again = go_on(out, options)
     try:
         with following(as_json) as (tell, narrate):
             result = minify_saved(saved, options=options, narrate=narrate, tell=tell, **where)

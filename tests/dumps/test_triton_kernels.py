@@ -49,7 +49,7 @@ def test_the_program_stands_alone(record: GraphRecord) -> None:
     assert (tuned.name, add.name) == ("tuned", "add")
     assert not tuned.missing
     for part in (
-        "SCALE = tl.constexpr(3)", 'LIMIT = tl.constexpr(float("inf"))', "def relu(x)", "def scaled(x)",
+        "SCALE = tl.constexpr(3)", "LIMIT = tl.constexpr(1e+30)", "def relu(x)", "def scaled(x)",
         "triton_parts.shifted = shifted",
         "AMOUNT = tl.constexpr(0.5)", "@triton.constexpr_function\ndef half_of", "triton.Config({'BLOCK': 32}, num_stages=2)",
         "restore_value=['out']", "key=['n']", "num_warps=2", "f32 = tl.float32",

@@ -12,7 +12,7 @@ from triton.language import float32 as f32
 from . import triton_parts
 
 SCALE: tl.constexpr = 3
-LIMIT = tl.constexpr(float("inf"))
+LIMIT = tl.constexpr(1e30)
 
 
 @triton.constexpr_function
