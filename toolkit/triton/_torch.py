@@ -122,6 +122,25 @@ def config_for_emission() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def chosen_without_timing() -> Iterator[None]:
+    """Has Inductor take the first Triton template among the ways to compute a product, or the first way of all: it would time them.
+
+    Its hook for filters (`add_preprocessing_fn`) belongs to the process, and is cleared with its caches.
+    """
+    from torch._inductor import select_algorithm
+
+    selector = select_algorithm.AlgorithmSelectorCache
+    usual = selector.__call__
+
+    def call(self: Any, name: str, choices: list[Any], *more: Any, **named: Any) -> Any:
+        templates = [one for one in choices if isinstance(one, select_algorithm.TritonTemplateCaller)]
+        return usual(self, name, (templates or choices)[:1], *more, **named)
+
+    with replaced(selector, "__call__", call):
+        yield
+
+
 def _has(config: Any, name: str) -> bool:
     for part in name.split("."):
         if not hasattr(config, part):

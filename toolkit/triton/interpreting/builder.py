@@ -10,6 +10,7 @@ set while a kernel runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ from .memory import Memory
 from .rounding import CODED, is_coded, saturated, to_bits, values
 
 
+def alone() -> None:
+    raise Endless("a program of the kernel waits for the others of its grid, and only kernels that say so run together")
+
+
 class Endless(RuntimeError):
     """A loop of a kernel that waits for what another program would have to do at the same time, or for ever."""
 
@@ -38,6 +43,7 @@ class Builder(InterpreterBuilder):
     def __init__(self) -> None:
         super().__init__()
         self.memory = Memory()
+        self.wait: Callable[[], None] = alone
         self.asked, self.patience = 0, 1_000_000
         self.options = Options(sanitize_overflow=False, debug=True)
 

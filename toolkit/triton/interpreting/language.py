@@ -19,8 +19,9 @@ from typing import Any
 import triton.language as tl
 
 from . import reducing
-from ._triton import JITFunction, interpreter
+from ._triton import JITFunction, interpreter, triton_helpers
 from .builder import BUILDER, Endless
+from .cooperating import MARK
 from .rewriting import rewritten
 
 _ROOMS = ("triton.language", "torch._inductor.runtime.triton_helpers")
@@ -30,8 +31,7 @@ _ACTIVE = 0
 class Interpreted:
     """A compiled function that runs as Python: called by kernels and as a combine function.
 
-    Its Python function runs almost as it is written (see `rewriting`): numbers that it assigns stay numbers, as Triton's
-    compiler keeps them constants (its interpreter makes tensors of them, with a type of their own).
+    Its Python function runs as `rewriting` has it.
     """
 
     def __init__(self, compiled: Any) -> None:
@@ -119,9 +119,24 @@ def _language(scope: Any) -> None:
     scope.set_attr(tl.tensor, "__bool__", _truth)
     interpreter._patch_builtin(tl.math, BUILDER, scope)
     interpreter._patch_builtin(tl.core.tensor_descriptor_base, BUILDER, scope)
+    for name, value in list(vars(triton_helpers).items()):
+        if tl.core.is_builtin(value) and value.__module__ == triton_helpers.__name__:
+            scope.set_attr(triton_helpers, name, _at_compile_time(value))
+    if hasattr(triton_helpers, MARK):
+        scope.set_attr(triton_helpers, MARK, lambda *_, **__: BUILDER.wait())
     for module in (tl, tl.core):
         scope.set_attr(module, "reduce", reducing.reduce)
         scope.set_attr(module, "associative_scan", reducing.scan)
+
+
+def _at_compile_time(function: Any) -> Any:
+    """A function of Inductor that the compiler evaluates: it asks for constants as such."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        given = [tl.constexpr(one) if one is None or isinstance(one, (bool, int, float)) else one for one in arguments]
+        return function(*given, **{**named, "_semantic": interpreter.interpreter_semantic})
+
+    return call
 
 
 def _truth(self: Any) -> bool:

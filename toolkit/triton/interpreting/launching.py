@@ -8,16 +8,21 @@ Tensors become addresses of a fresh Memory; numbers become what the signature sa
 
 from __future__ import annotations
 
+import contextlib
+import linecache
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import triton.language as tl
 
+from ...rungs.base import CannotRun
 from ._triton import Handle, implicit, interpreter, numpy_type
-from .builder import BUILDER
+from .builder import BUILDER, alone
+from .cooperating import MARK, Programs
 from .language import functions_of
 from .memory import Memory
 from .rewriting import rewritten
@@ -32,36 +37,68 @@ def run(
     """Runs `function`, the kernel's Python function, once for each program. `constants`: names passed as they are.
 
     `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. `each` is called before each program with its number.
-    Raises what the kernel raises; `memory.Fault` for an access out of bounds.
+    Raises KernelError from what the kernel raises (`memory.Fault` for an access out of bounds).
     """
     function = rewritten(function)
     given = {
         name: value if name in constants else _passed(value, (signature or {}).get(name, ""), memory, name)
         for name, value in arguments.items()
     }
-    grid = tuple(int(one) for one in grid)  # type: ignore[assignment]
+    grid = (int(grid[0]), int(grid[1]), int(grid[2]))
     BUILDER.memory = memory
     memory.again = lambda: function(**given)
     BUILDER.set_grid_dim(*grid)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, 10_000))
-    number = 0
+
+    def resumed(number: int) -> None:
+        rest, x = divmod(number, grid[0])
+        BUILDER.grid_idx = (x, rest % grid[1], rest // grid[1])
+        BUILDER.asked = 0
+        if each is not None:
+            each(number)
+
+    def start(number: int) -> None:
+        function(**given)
+        memory.watch.ended(number)
+
+    count = grid[0] * grid[1] * grid[2]
     try:
-        with functions_of(function.__globals__):
-            for z in range(grid[2]):
-                for y in range(grid[1]):
-                    for x in range(grid[0]):
-                        BUILDER.grid_idx = (x, y, z)
-                        BUILDER.asked = 0
-                        if each is not None:
-                            each(number)
-                        function(**given)
-                        memory.watch.ended(number)
-                        number += 1
+        with functions_of(function.__globals__), located(function):
+            if MARK in getattr(function, "__code__", start.__code__).co_names:
+                together = Programs(start, resumed)
+                BUILDER.wait = together.wait
+                together.run(count)
+            else:
+                for number in range(count):
+                    resumed(number)
+                    start(number)
     finally:
         sys.setrecursionlimit(deep)
-        BUILDER.memory = Memory()
+        BUILDER.memory, BUILDER.wait = Memory(), alone
         memory.again = None
+
+
+class KernelError(RuntimeError):
+    """What went wrong inside a kernel, with its name and line."""
+
+
+@contextlib.contextmanager
+def located(function: Any) -> Iterator[None]:
+    """Errors of a kernel name it, and the line of its source. A reason why it cannot run stays what it is."""
+    try:
+        yield
+    except CannotRun:
+        raise
+    except Exception as error:
+        code = function.__code__
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == code.co_filename]
+        where = f"kernel {code.co_name}"
+        if lines and lines[-1] is not None:
+            text = " ".join(linecache.getline(code.co_filename, lines[-1]).split())
+            where += f", line {lines[-1]}: {text}"
+        what = str(error) or type(error).__name__
+        raise KernelError(f"{what} ({where})") from error
 
 
 def _passed(value: Any, kind: str, memory: Memory, name: str) -> Any:

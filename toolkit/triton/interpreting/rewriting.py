@@ -1,6 +1,6 @@
 # pyright: basic
 """A kernel's Python function with the meaning that Triton's compiler gives it where Python has another: `not`, `and`, `or` and
-`assert` of blocks.
+`assert` of blocks, and numbers that are assigned, which become tensors.
 
 Python asks a block whether it is true, which it has no answer to; Triton computes element by element. Everything else stays as it
 is written, with its lines. A function whose source cannot be read runs unchanged.
@@ -19,6 +19,10 @@ from typing import Any
 
 import triton.language as tl
 
+from ._triton import interpreter
+from .builder import BUILDER
+
+_SEMANTIC = interpreter.TritonSemantic(BUILDER)
 _made: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -37,7 +41,7 @@ def _rewritten(function: Any) -> Any:
     except (OSError, TypeError, SyntaxError):
         return function
     definition = next((one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function.__name__), None)
-    if definition is None or not any(isinstance(one, (ast.Not, ast.BoolOp, ast.Assert)) for one in ast.walk(definition)):
+    if definition is None:
         return function
     definition.decorator_list = []
     definition.returns = None
@@ -69,6 +73,18 @@ class _Meaning(ast.NodeTransformer):
         later: list[ast.expr] = [ast.Lambda(_no_arguments(), value) for value in node.values]
         return ast.copy_location(_call("_graphdbg_and" if isinstance(node.op, ast.And) else "_graphdbg_or", later), node)
 
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        node.value = ast.copy_location(_call("_graphdbg_tensor", [node.value]), node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.copy_location(ast.Assign([node.target], _call("_graphdbg_tensor", [value])), node)
+
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
         given = [node.test] if node.msg is None else [node.test, node.msg]
@@ -81,6 +97,13 @@ def _call(name: str, arguments: list[ast.expr]) -> ast.Call:
 
 def _no_arguments() -> ast.arguments:
     return ast.arguments([], [], None, [], [], None, [])
+
+
+def _tensor(value: Any) -> Any:
+    """What a name holds that a value is assigned to, as Triton's `visit_Assign`."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_tensor(one) for one in value)
+    return _SEMANTIC.to_tensor(value, False)
 
 
 def _not(value: Any) -> Any:
@@ -116,5 +139,5 @@ def _assert(condition: Any, message: Any = "") -> None:
 
 _TOOLS: dict[str, Any] = {
     "_graphdbg_not": _not, "_graphdbg_and": _joined("logical_and", False), "_graphdbg_or": _joined("logical_or", True),
-    "_graphdbg_assert": _assert,
+    "_graphdbg_assert": _assert, "_graphdbg_tensor": _tensor,
 }  # fmt: skip
