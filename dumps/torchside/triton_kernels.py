@@ -32,10 +32,10 @@ OLD = "this run has no kernel source (recorded by an older graphdbg)"
 
 _loaded: dict[str, tuple[Any, ModuleType]] = {}
 """Program and name -> the kernel and its module; one each in a process, since its index must not change."""
-_records: dict[int, TritonKernel] = {}
-"""Index in torch's table -> what the kernel was loaded from."""
-_texts: dict[int, dict[str, str]] = {}
-"""Index of constants in torch's table -> their expressions."""
+_records: dict[int, tuple[Any, TritonKernel]] = {}
+"""Index in torch's table -> the kernel there, and what it was loaded from. `torch._dynamo.reset` empties the table."""
+_texts: dict[int, tuple[dict[str, Any], dict[str, str]]] = {}
+"""Index of constants in torch's table -> the constants there, and their expressions."""
 _known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
 
 
@@ -50,6 +50,18 @@ def name_of_kernel(index: Any) -> str:
     while kernel is not None and not hasattr(kernel, "src") and hasattr(kernel, "fn"):
         kernel = kernel.fn
     return getattr(getattr(kernel, "fn", None), "__name__", "") or "kernel"
+
+
+def _record_of(index: Any) -> TritonKernel | None:
+    """What a kernel in torch's table was loaded from."""
+    kernel, record = _records.get(index, (None, None))
+    return record if kernel is not None and triton_kernel(index) is kernel else None
+
+
+def _texts_of(index: Any) -> dict[str, str] | None:
+    """The expressions that constants in torch's table were made from."""
+    held, texts = _texts.get(index, (None, None))
+    return texts if held is not None and triton_constants(index) is held else None
 
 
 class KernelWriter:
@@ -67,13 +79,14 @@ class KernelWriter:
         index: Any = node.kwargs["kernel_idx"]
         if index not in self._found:
             program = Program()
-            self._found[index] = (_records.get(index), program)
+            known_kernel = _record_of(index)
+            self._found[index] = (known_kernel, program)
             self._places.append(index)
-            if index not in _records:
+            if known_kernel is None:
                 self._names[index] = program.kernel(triton_kernel(index))
         record.kwargs["kernel_idx"] = self._places.index(index)
         given: Any = node.kwargs.get("constant_args_idx")
-        known = _texts.get(given)
+        known = _texts_of(given)
         program = self._found[index][1]
         texts = known if known is not None else {
             name: program.expression(value) for name, value in (triton_constants(given) or {}).items()
@@ -127,7 +140,7 @@ class KernelReader:
             raise RefusedError(where, why, "define that beside the kernel as a constant, a dtype or a function under triton.jit")
         found, module = _kernel(kernel, where)
         index = add_triton_kernel(found)
-        _records[index] = kernel
+        _records[index] = found, kernel
         return {**given, "kernel_idx": index, "constant_args_idx": self._constants(record, index, module, where)}
 
     def _constants(self, record: NodeRecord, index: int, module: ModuleType, where: str) -> int:
@@ -137,14 +150,14 @@ class KernelReader:
         except (TypeError, KeyError, ValueError) as error:
             raise UnreadableError(where, f"its constants are malformed ({error})") from error
         key = (index, tuple(sorted(texts.items())))
-        if key not in _known:
+        if key not in _known or _texts_of(_known[key]) is None:
             try:
                 values = {name: eval(text, vars(module)) for name, text in texts.items()}  # trusted, as its program is
             except Exception as error:
                 why = f"a constant of its kernel cannot be made ({type(error).__name__}: {error})"
                 raise UnreadableError(where, why) from error
             _known[key] = add_triton_constants(values)
-            _texts[_known[key]] = texts
+            _texts[_known[key]] = values, texts
         return _known[key]
 
 

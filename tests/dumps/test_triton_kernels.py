@@ -52,7 +52,7 @@ def test_the_program_stands_alone(record: GraphRecord) -> None:
         "SCALE = tl.constexpr(3)", "LIMIT = tl.constexpr(1e+30)", "def relu(x)", "def scaled(x)",
         "triton_parts.shifted = shifted",
         "AMOUNT = tl.constexpr(0.5)", "@triton.constexpr_function\ndef half_of", "triton.Config({'BLOCK': 32}, num_stages=2)",
-        "restore_value=['out']", "key=['n']", "num_warps=2", "f32 = tl.float32",
+        "restore_value=['out']", "key=['n']", "num_warps=2",
     ):  # fmt: skip
         assert part in tuned.program
     assert "scaled" not in add.program
@@ -130,6 +130,13 @@ def test_names_from_closures_are_constants() -> None:
     assert "amount = tl.constexpr(3)" in program.text()
     assert "other = tl.constexpr(5)" in program.text()
     assert not program.missing
+
+
+def test_infinities_and_renamed_dtypes_have_a_form() -> None:
+    program = Program()
+    program.kernel(models.aliased)
+    assert "f32 = tl.float32" in program.text()
+    assert 'INFINITY = tl.constexpr(float("-inf"))' in program.text()
 
 
 def test_what_has_no_saved_form_is_named_and_the_load_says_so() -> None:
