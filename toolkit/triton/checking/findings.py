@@ -18,7 +18,7 @@ KINDS = {
     "overflow": "integer overflow of an index",
     "nan": "birth of a NaN",
     "inf": "birth of an infinity",
-    "assert": "assertion that failed",
+    "assert": "failed assertion",
     "values": "buffer that departs from eager",
 }
 """Kind -> what a reader calls it."""

@@ -17,13 +17,16 @@ import torch
 from torch import fx
 
 from ... import _torch as toolkit_torch
-from ...copying import clone_inputs
+from ...copying import clone_inputs, copy_graph
 from ...eager import has_random
+from ...execution import execute
 from ...judge import judge
 from ...outcome import Outcome
 from ...rungs.base import Compiled
 from ...rungs.triton_interpret import TritonInterpret
+from ...signature import from_exception
 from ...spec import ReplaySpec
+from ...surroundings import in_force
 from ..interpreting.session import Session
 from .building import checking_builder, plain_builder
 from .findings import Checked
@@ -146,6 +149,9 @@ def checked(
     rung = CheckedRung(kernel, edit, plain=plain)
     random = has_random(gm)
     outcome = judge(gm, list(inputs), spec, rung, "crash" if random else "numbers", seed=seed)
+    alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
+    if alone:  # kernels may be checked whatever becomes of eager
+        outcome = _unjudged(rung, gm, inputs, spec, seed, outcome)
     found = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.verdict)
     checking = rung.checking
     if checking is None:
@@ -163,9 +169,26 @@ def checked(
     found.findings = [one for one in all_found if not one.note]
     found.notes = [one for one in all_found if one.note]
     found.unchecked = _unchecked(checking, kernel, random=random)
+    if alone:
+        found.unchecked.append(f"the numbers of the results: {outcome.verdict}")
     found.names = list(rung.known.kernels) if rung.known is not None else []
     found.wrong = outcome.signature is not None and not found.cannot and not found.findings
     return found
+
+
+def _unjudged(
+    rung: CheckedRung, gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, seed: int, refused: Outcome
+) -> Outcome:
+    """Runs the rung though eager cannot be run. The verdict stays the refusal, or becomes what the rung raised."""
+    rung.checking = rung.known = None
+    try:
+        with toolkit_torch.settings(spec.config), toolkit_torch.no_caches(), in_force(spec), rung.around(gm, spec):
+            copy = copy_graph(gm)
+            fakes = toolkit_torch.shared_fakes(copy, list(inputs), spec.dynamic)[0]
+            execute(rung.build(copy, fakes, spec), clone_inputs(list(inputs)), seed=seed)
+    except Exception as error:  # noqa: BLE001  whatever it raises is told
+        return Outcome(ok=False, signature=from_exception(error, "run"), verdict=f"{type(error).__name__}: {error}"[:500])
+    return Outcome(ok=True, verdict=refused.verdict)
 
 
 def _stopped(outcome: Outcome) -> bool:

@@ -14,8 +14,8 @@ _WIDTH = 8
 def text(found: Checked, graph: str) -> str:
     """The whole report."""
     rows = [f"{graph}: {headline(found)}"]
-    for one in (*found.findings, *found.notes):
-        rows += lines_of(one, graph)
+    for number, one in enumerate((*found.findings, *found.notes), 1):
+        rows += lines_of(one, graph, number)
     if found.wrong:
         rows.append(f"results: {found.verdict}; no kernel was found to depart from eager")
     if found.cannot:
@@ -39,9 +39,9 @@ def headline(found: Checked) -> str:
     return f"kernels checked: {counted}: no finding"
 
 
-def lines_of(one: Finding, graph: str) -> list[str]:
+def lines_of(one: Finding, graph: str, number: int) -> list[str]:
     """A finding: what and where, the kernel's line, what it accesses, nodes, the user's lines, and what to look at next."""
-    head = f"{'note' if one.note else _count(one)} {one.what}"
+    head = f"{number} {'note: ' if one.note else ''}{one.what}"
     rows = [f"{head}   {one.kernel}, {_where(one)}"]
     if one.line:
         rows.append(_row("kernel", f"{one.kernel}.py:{one.line}   {one.text}"))
@@ -55,12 +55,15 @@ def lines_of(one: Finding, graph: str) -> list[str]:
         rows.append(_row("nodes", ", ".join(one.nodes)))
     for place, line in enumerate(one.lines):
         rows.append(_row("yours" if not place else "", f"{line.place}   {line.code}".rstrip()))
-    rows.append(_row("next", f"graphdbg show {graph} --kernel {one.kernel}"))
+    rows.append(_row("next", _next(one, graph)))
     return rows
 
 
-def _count(one: Finding) -> str:
-    return str(one.count)
+def _next(one: Finding, graph: str) -> str:
+    """The command that shows the whole kernel: a generated one is written anew, a user's is in the dump."""
+    if one.kernel.startswith("triton_"):
+        return f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {one.kernel}"
+    return f"graphdbg show {graph} --kernel {one.kernel}"
 
 
 def _where(one: Finding) -> str:

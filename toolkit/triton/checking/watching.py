@@ -26,10 +26,6 @@ from .findings import Finding
 from .shadow import SEVERAL, Shadow, Shadows
 from .wrapper import Wrapper, Wrappers
 
-AGAIN = 2
-"""How many programs of one line of a kernel are run again to follow values."""
-
-
 _OWN = "{}, whose index names a place twice, does so in the graph itself"
 
 
@@ -121,8 +117,9 @@ class Checking(Observer):
         wrapper = self.runs[-1].wrapper
         names = wrapper.outputs if wrapper is not None else []
         for place, tensor in enumerate(outputs):
-            if isinstance(tensor, torch.Tensor) and not (wrapper is not None and wrapper.is_empty(names[place])):
-                self._unread(tensor, f"the graph returns as output {place}", names[place] if names else "")
+            node = names[place] if place < len(names) else ""
+            if isinstance(tensor, torch.Tensor) and not (wrapper is not None and wrapper.is_empty(node)):
+                self._unread(tensor, f"the graph returns as output {place}", node)
 
     def _unread(self, tensor: torch.Tensor, who: str, node: str = "") -> None:
         """Memory that nothing wrote is read outside of kernels: told of the kernel that wrote the rest."""
@@ -145,9 +142,10 @@ class Checking(Observer):
         return [*self.collected.all(), *self.outside.values()]
 
     def may_run_again(self, kernel: str, line: int) -> bool:
-        """Whether a line is still worth the run of a program, which is counted."""
+        """Whether a program is worth a run in which its values are followed: the first of a line, the second, fourth, eighth."""
         self._again[kernel, line] += 1
-        return self._again[kernel, line] <= AGAIN
+        count = self._again[kernel, line]
+        return count & (count - 1) == 0
 
 
 class _Lenient(Watch):

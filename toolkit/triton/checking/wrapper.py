@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,9 @@ _SCATTERS = frozenset({
     "index_put", "index_put_", "_unsafe_index_put", "_index_put_impl_", "scatter", "scatter_", "index_copy", "index_fill",
     "index_copy_", "index_fill_",
 })  # fmt: skip
+
+
+_NUMBER = re.compile(r"_\d+$")
 
 
 class _Call(NamedTuple):
@@ -122,5 +126,7 @@ class Wrappers:
         calls: dict[str, list[_Call]] = {}
         for name, nodes, graph in self._heard:
             calls.setdefault(name, []).append(_Call(nodes, graph))
+            if (own := _NUMBER.sub("", name)) != name:  # a user's kernel goes by its own name where it is made
+                calls.setdefault(own, []).append(_Call(nodes, graph))
         self._heard = []
         self._known.append((call, Wrapper(lowering, calls)))

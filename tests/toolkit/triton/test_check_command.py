@@ -1,0 +1,78 @@
+"""`graphdbg check --kernels` on saved graphs: what it prints, its JSON, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+import torch
+
+from graphdbg.dumps import live
+from graphdbg.toolkit.triton.checking.findings import Checked, Finding, UserLine
+from graphdbg.toolkit.triton.checking.text import text
+
+from .planted import captured, embed
+
+
+def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program() -> None:
+    one = Finding(
+        "load", "triton_poi_fused_index_2", 4, (17, 0, 0), 14, "tmp3 = tl.load(in_ptr1 + (tmp2), xmask)", 29, 3, 31, 12, 1,
+        "in_ptr1", "arg2_1", "arg2_1", "float32", [1000, 64], 64128, 64000, ["index", "add_1"],
+        [UserLine("model.py:41", "x = self.embed[idx]")],
+    )  # fmt: skip
+    found = Checked([one], [], 6, [], 9, 3, 1.2, 4.92)
+    assert text(found, "run/0_0/forward").splitlines() == [
+        "run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: 1 finding",
+        "1 out-of-bounds load   triton_poi_fused_index_2, launch 4, program (17,0,0), lanes 3..31 (29), in 12 programs",
+        "    kernel  triton_poi_fused_index_2.py:14   tmp3 = tl.load(in_ptr1 + (tmp2), xmask)",
+        "    reads   in_ptr1 = arg2_1 f32[1000,64]: element 64128; storage has 64000",
+        "    nodes   index, add_1",
+        "    yours   model.py:41   x = self.embed[idx]",
+        "    next    graphdbg compile run/0_0/forward --target cuda:90 --emit source --kernel triton_poi_fused_index_2",
+        "plain 1.2 s, checked 4.9 s (4.1x)",
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`right`, and `wrong`, whose indices are beyond its table: eager refuses it, and the kernel reads what is not there."""
+    made = tmp_path_factory.mktemp("graphs")
+    gm, inputs, _ = captured(embed, lambda: [torch.randn(100, 64), torch.randint(0, 100, (31,))])
+    live.save_graph(gm, inputs, made / "right")
+    beyond = [torch.full_like(one, 150) if one.dtype == torch.int64 else one for one in inputs]
+    live.save_graph(gm, beyond, made / "wrong")
+    return made
+
+
+def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "graphdbg", "check", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_graph_whose_indices_are_out_of_its_table(folder: Path) -> None:
+    ran = _run(folder, "wrong", "--kernels", "--json")
+    assert ran.returncode == 1, ran.stderr
+    found = json.loads(ran.stdout)
+    assert not found["ok"]
+    assert {one["kind"] for one in found["findings"]} == {"load", "assert"}
+    load = next(one for one in found["findings"] if one["kind"] == "load")
+    assert (load["storage"], load["element"], load["shape"]) == (6400, 9600, [100, 64])
+    assert load["lines"][0]["code"] == "return w[i] * 2"
+
+
+@pytest.mark.slow
+def test_a_graph_without_fault_and_a_kernel_that_is_not_there(folder: Path) -> None:
+    ran = _run(folder, "right", "--kernels")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("right: kernels checked: 1 kernel, 1 launch, 0 library calls not checked: no finding\nplain ")
+    name = "triton_poi_fused_index_mul_0"
+    assert _run(folder, "right", "--kernel", name).returncode == 0
+    ran = _run(folder, "right", "--kernel", "triton_poi_fused_cos_0")
+    assert ran.returncode == 2
+    assert f"the graph has {name}" in ran.stderr

@@ -1,0 +1,26 @@
+"""No false report on the twenty models, forward and backward."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from triton_false_reports import rows
+from triton_graphs import MODELS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("way", ["static", "dynamic"])
+def test_no_report(model: str, way: str) -> None:
+    for graph, found in rows(model, way, ("forward", "backward")):
+        assert not found.findings, (graph.stage, found.findings)
+        assert not found.notes, (graph.stage, found.notes)
+        assert not found.cannot, (graph.stage, found.cannot)
+        assert found.launches
