@@ -36,6 +36,8 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
         (torch.cuda, "current_device", lambda: 0),
         (torch.cuda, "is_bf16_supported", lambda including_emulation=True: capability >= 80 or including_emulation),
         (torch.cuda, "is_tf32_supported", lambda: capability >= 80),
+        (torch.cuda, "get_rng_state", lambda device="cuda": torch.get_rng_state()),  # of checkpointed regions
+        (torch.cuda, "set_rng_state", lambda state, device="cuda": torch.set_rng_state(state)),
         (triton_helpers, "set_driver_to_gpu", lambda: None),
         (triton_helpers, "set_driver_to_cpu", lambda: None),
     ]
@@ -101,6 +103,7 @@ def interface(answers: Any, capability: int) -> Iterator[None]:
 @contextlib.contextmanager
 def config_for_emission() -> Iterator[None]:
     """Compiles in this process, launches nothing by itself, autotunes nothing. Settings that a torch lacks are left out."""
+    from torch._functorch import config as functorch_config
     from torch._inductor import config
 
     wanted = {
@@ -118,7 +121,10 @@ def config_for_emission() -> Iterator[None]:
         "triton.multi_kernel": 0,
     }
     known = {name: value for name, value in wanted.items() if _has(config, name)}
-    with config.patch(known):
+    # A generator of the GPU would be an input of the graph's.
+    generators = {"graphsafe_rng_functionalization": False}
+    safe = {name: value for name, value in generators.items() if _has(functorch_config, name)}
+    with config.patch(known), functorch_config.patch(safe):
         yield
 
 

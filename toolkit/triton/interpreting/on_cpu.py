@@ -39,6 +39,8 @@ class _Guard:
 class _Calls(t.TorchDispatchMode):
     """Moves device arguments, replaces operators that only a GPU has, and tells the session of what ran."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, session: Any) -> None:
         super().__init__()
         self.session = session
@@ -60,7 +62,10 @@ def _here(value: Any) -> Any:
 
 def _moved(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """(tensors that the operator reads, tensors that it writes). A view reads and writes nothing."""
-    schema = func._schema
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        leaves = [one for one in t.tree_leaves(args) if isinstance(one, torch.Tensor)]
+        return leaves, [one for one in t.tree_leaves(made) if isinstance(one, torch.Tensor)]
     aliases = [one.alias_info for one in schema.returns]
     if aliases and all(one is not None and not one.is_write for one in aliases):
         return [], []
