@@ -78,8 +78,8 @@ def graphs_of(
 
     torch._dynamo.reset()
     context = torch.autocast("cpu", autocast) if autocast is not None else torch.autocast("cpu", enabled=False)
-    lstms_too = torch._dynamo.config.patch(allow_rnn=True)
-    with no_caches(), context, lstms_too, replaced(path, "partition_fn", partition):
+    lstms_too = torch._dynamo.config.patch(allow_rnn=True)  # oneDNN's own layer of an LSTM has no kernels of Inductor's
+    with no_caches(), context, lstms_too, torch.backends.mkldnn.flags(enabled=False), replaced(path, "partition_fn", partition):
         made = torch.compile(module, backend=backend, dynamic=dynamic)(*inputs)
     outputs = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor) and one.requires_grad]
     torch.autograd.backward(outputs, [torch.randn_like(one) for one in outputs])
