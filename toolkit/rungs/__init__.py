@@ -4,8 +4,8 @@ The registry imports no torch; a rung's module is loaded when it is asked for. T
 so as a row.
 
 >>> rung("inductor").unavailable(spec)          # None: it can run here
->>> rung("triton_interpret").unavailable(spec)
-'not built yet'
+>>> rung("inductor_cudagraphs").unavailable(spec)
+'there is no CUDA device here'
 """
 
 from __future__ import annotations

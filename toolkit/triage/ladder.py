@@ -25,7 +25,7 @@ from .words import concluded
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-GOES_ON = SIDE | {"debug_nop"}
+GOES_ON = SIDE | {"debug_nop", "triton_interpret"}
 DEFAULT_LIMIT_S = 300.0
 
 Told = Callable[[Row], object]
@@ -101,6 +101,8 @@ class Ladder:
         """The rows in order, with what they mean."""
         rows = [self.rows[name] for name in NAMES if name in self.rows]
         first = next((row.rung for row in rows if row.blames), None)
+        if first == "triton_interpret" and any(row.rung == "inductor" and row.blames for row in rows):
+            first = "inductor"  # what its kernels for a GPU and its code for this machine share
         if first is not None and self.rows[first].verdict == "missing error":
             rows = [_as_eager(row) for row in rows]
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)

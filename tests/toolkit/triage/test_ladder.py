@@ -144,7 +144,7 @@ def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: Fork
     ladder = Ladder(load_graph(recorded / "0_0/inference"), server, max_time_s=0.5)
     ladder.rows = {
         "eager": Row("eager", "ok"), "torchscript": Row("torchscript", "wrong", 0.5), "inductor": Row("inductor", "ok", 1e-7),
-        "triton_interpret": skipped("triton_interpret", "not built yet"),
+        "triton_interpret": skipped("triton_interpret", "Triton is not installed"),
     }  # fmt: skip
     assert ladder.climb("aot_inductor", all=False).verdict == "skipped"
     found = ladder.found()

@@ -32,6 +32,10 @@ _ATOMICS = {getattr(ir.ATOMIC_OP, name): name.lower() for name in (
 )}  # fmt: skip
 
 
+_usual_numpy_type = interpreter._get_np_dtype
+_numpy_types: dict[Any, np.dtype] = {}
+
+
 def atomic_name(operation: Any) -> str:
     """`add`, `fadd`, `umax`, ..."""
     return _ATOMICS[operation]
@@ -39,7 +43,11 @@ def atomic_name(operation: Any) -> str:
 
 def numpy_type(kind: Any) -> np.dtype:
     """NumPy's type for values of one of Triton's; bits for those that NumPy lacks."""
-    return interpreter._get_np_dtype(kind)
+    key = kind.__class__, kind.name
+    found = _numpy_types.get(key)
+    if found is None:
+        found = _numpy_types[key] = _usual_numpy_type(kind)
+    return found
 
 
 def type_of(argument: Any) -> str:

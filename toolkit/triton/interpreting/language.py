@@ -22,6 +22,7 @@ from . import reducing
 from ._triton import JITFunction, interpreter, triton_helpers
 from .builder import BUILDER, Endless
 from .cooperating import MARK
+from .remembering import remember
 from .rewriting import rewritten
 
 _ROOMS = ("triton.language", "torch._inductor.runtime.triton_helpers")
@@ -72,6 +73,7 @@ def interpreted() -> Iterator[None]:
         _functions(scope)
         _language(scope)
         _library(scope)
+        remember(scope)
         yield
     finally:
         _ACTIVE -= 1

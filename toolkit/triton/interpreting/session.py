@@ -20,9 +20,14 @@ from typing import Any
 
 import torch
 
+from ...rungs.base import CannotRun
 from .. import _torch as t
 from ..loading import loaded
 from .memory import Memory, Watch
+
+
+LIMIT = 100_000
+"""Programs of one run: each takes the interpreter some milliseconds."""
 
 
 @dataclass
@@ -135,7 +140,7 @@ class Session:
         self.made = 0
         self.draws_like_cpu = draws_like_cpu
         self.kernels: dict[str, Kernel] = {}
-        self.launches = 0
+        self.launches = self.programs = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property
@@ -179,6 +184,12 @@ class Session:
         from . import launching
 
         self.launches += 1
+        self.programs += launch.grid[0] * launch.grid[1] * launch.grid[2]
+        if self.programs > LIMIT:
+            raise CannotRun(
+                f"its kernels run {self.programs:,} programs up to {launch.kernel} (launch {self.launches}), and more than {LIMIT:,} "
+                "take the interpreter too long: try it with smaller inputs"
+            )
         watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
         memory = launch.memory = Memory(watches[0] if watches else None)
 
