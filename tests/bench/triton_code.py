@@ -64,7 +64,7 @@ def main() -> int:
     print(f"torch {torch.__version__}; GPUs here: {torch.cuda.device_count()}")
     print(f"{'model':28}{'stage':10}{'target':9}{'kernels':>8}{'PTX':>6}{'candidates':>12}{'most regs':>11}{'spills':>8}{'s':>7}")
     for name in given.models.split(","):
-        for graph in graphs_of(name):
+        for graph in (one for one in graphs_of(name) if one.stage in ("forward", "backward", "inference")):
             for target in given.targets.split(","):
                 began = time.perf_counter()
                 names, rows = code_of(graph, target)
