@@ -128,7 +128,7 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
             mark("compile")
             copied = copy_graph(gm)
             attributes = Attributes(gm)
-            with _noticing(raised, gm):
+            with _noticing(raised, gm), rung.around(copied, spec):
                 fakes = _torch.shared_fakes(copied, inputs, spec.dynamic)[0]
                 compiled = rung.build(copied, fakes, spec)
                 step = "run"
