@@ -24,7 +24,7 @@ _MEANING = {
     "debug_nop": "A value is not what tracing promised: the fake (meta) function of an operator is wrong.",
     "decomposed": "The fault is in a decomposition, or in AOTAutograd: tracing, functionalisation, partition.",
     "inductor_nofuse": _CODE,
-    "triton_interpret": "The fault is in the Triton kernels that Inductor writes for a GPU: they are wrong before any GPU runs them.",
+    "triton_interpret": "The fault is in the Triton kernels that Inductor writes for a GPU, before any GPU runs them.",
     "inductor_cudagraphs": "The fault is in what CUDA graphs add: memory used again, or work that a recording does not repeat.",
     "aot_inductor": "The fault is in the C++ wrapper that ahead-of-time compilation adds.",
     "eager": "The graph fails without any compiler.",

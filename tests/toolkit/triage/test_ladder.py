@@ -43,8 +43,8 @@ def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: 
     assert found.first_failing == first, found
     assert [row.rung for row in found.rows] == list(NAMES)
     place = NAMES.index(first)
-    for row in found.rows[:place]:
-        assert row.passed or (row.verdict == "skipped" and row.reason), row
+    for row in found.rows[:place]:  # its kernels for a GPU share what is wrong in Inductor's passes
+        assert row.passed or (row.verdict == "skipped" and row.reason) or row.rung == "triton_interpret", row
     assert all(found.row(name).passed for name in CHEAP[: CHEAP.index(first)])
     row = found.row(first)
     assert row.verdict in ("wrong", "NaN")

@@ -56,9 +56,12 @@ def graph(function: Callable[..., Any], *inputs: Any) -> torch.fx.GraphModule:
     return make_fx(function, decomposition_table=select_decomp_table())(*inputs)
 
 
-def run(function: Callable[..., Any], *inputs: Any, seen: Seen | None = None, **settings: Any) -> list[Any]:
-    """The outputs of its kernels, and what has become of the inputs behind them. `settings` of Inductor, dots as `__`."""
-    gm = graph(function, *clone_inputs(inputs))
+def run(
+    function: Callable[..., Any], *inputs: Any, seen: Seen | None = None, traced: Sequence[Any] = (), **settings: Any
+) -> list[Any]:
+    """The outputs of its kernels, and what has become of the inputs behind them. `settings` of Inductor, dots as `__`; `traced`:
+    inputs to trace it with, where eager refuses those that it is run with."""
+    gm = graph(function, *clone_inputs(traced or inputs))
     spec, rung = ReplaySpec("inference"), Observed(seen or Seen())
     with no_caches(), config.patch({name.replace("__", "."): value for name, value in settings.items()}), rung.around(gm, spec):
         compiled = rung.build(gm, shared_fakes(gm, inputs, False)[0], spec)

@@ -10,9 +10,9 @@ import torch
 
 pytest.importorskip("triton")
 
-import torch.nn.functional as nn  # noqa: E402
+import torch.nn.functional as nn
 
-from .interpreted import Seen, agree  # noqa: E402
+from .interpreted import Seen, agree
 
 torch.manual_seed(0)
 
@@ -50,7 +50,9 @@ CASES: dict[str, Case] = {
     "bool": case(lambda x, y: [x & y, x.float() + y, torch.where(x, 1, 2), x.sum(0)], rand(8, 5) > 0, rand(8, 5) > 0),
     "int8": case(lambda x: [x + x, x * 3, x.to(torch.int32) - 1], torch.randint(-128, 127, (50,), dtype=torch.int8)),
     "int64 large": case(lambda x: [x * 3, x // 7, x % 11, x >> 3], torch.tensor([2**62, -(2**62), 2**53 + 1, -5])),
-    "bfloat16": case(lambda x, y: [x + y, x * y, (x.exp() + 1).log(), x.float()], *(rand(9, 7, dtype=torch.bfloat16) for _ in "ab")),
+    "bfloat16": case(
+        lambda x, y: [x + y, x * y, (x.exp() + 1).log(), x.float()], *(rand(9, 7, dtype=torch.bfloat16) for _ in "ab"),
+    ),
     "float16": case(lambda x, y: [x + y, x * y, x.softmax(-1)], *(rand(9, 7, dtype=torch.float16) for _ in "ab")),
     "complex views": case(lambda x: [torch.view_as_real(x) * 2, x.real + x.imag], COMPLEX),
     "complex": case(lambda x: [x + x, x * 2, x.conj().resolve_conj(), x.abs()], COMPLEX),
@@ -109,7 +111,9 @@ CASES: dict[str, Case] = {
     "scatter reduce": case(
         lambda x, at, y: [x.scatter_reduce(0, at, y, "amax"), x.scatter(0, at[:1], 2.0)], rand(16), BINS, rand(200),
     ),
-    "index put": case(lambda x, at, y: x.index_put((at,), y, accumulate=True), rand(16, 3), BINS, rand(200, 3), holds="atomic_add"),
+    "index put": case(
+        lambda x, at, y: x.index_put((at,), y, accumulate=True), rand(16, 3), BINS, rand(200, 3), holds="atomic_add",
+    ),
     "index put float16": case(
         lambda x, at, y: x.index_put((at,), y, accumulate=True), torch.zeros(16, dtype=torch.float16), BINS,
         torch.ones(200, dtype=torch.float16), holds="atomic_add",
@@ -139,7 +143,62 @@ CASES: dict[str, Case] = {
     "conv, depthwise": case(lambda x, w: nn.conv2d(x, w, groups=4).sin(), rand(2, 4, 7, 7), rand(4, 1, 3, 3)),
     "attention": case(lambda q, k, v: nn.scaled_dot_product_attention(q.sin(), k, v), *(rand(2, 2, 8, 16) for _ in "qkv")),
 }
+TEMPLATES = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON", "max_autotune_conv_backends": "TRITON"}
+HALF = torch.bfloat16
+
+
+def foreach(*given: torch.Tensor) -> list[torch.Tensor]:
+    return list(torch._foreach_add(torch._foreach_mul(list(given), 2.0), 1.0))
+
+
+def adam(*given: torch.Tensor) -> list[torch.Tensor]:
+    """A step of Adam on three parameters, in place."""
+    weights, gradients, first, second = (list(given[place : place + 3]) for place in (0, 3, 6, 9))
+    torch._foreach_lerp_(first, gradients, 0.1)
+    torch._foreach_mul_(second, 0.99)
+    torch._foreach_addcmul_(second, gradients, gradients, 0.01)
+    below = torch._foreach_sqrt(second)
+    torch._foreach_add_(below, 1e-8)
+    torch._foreach_addcdiv_(weights, first, below, -0.1)
+    return [weights[0] * 1]
+
+
+CASES |= {
+    # many tensors at once
+    "foreach": case(foreach, rand(40), rand(30, 3), rand(7), holds="def triton_for_fused"),
+    "Adam": case(adam, *(rand(20, 3).abs() for _ in range(12)), holds="def triton_for_fused"),
+    "combined": case(lambda x, y: [x.sum(-1), y.amax(-1)], rand(40, 60), rand(30, 30), combo_kernels=True),
+    # templates
+    "mm template": case(lambda x, y: x @ y, rand(40, 64), rand(64, 48), holds="def triton_tem", **TEMPLATES),
+    "addmm template": case(
+        lambda x, y, b: torch.addmm(b, x, y).relu() * 2, rand(40, 64), rand(64, 48), rand(48), holds="tl.dot", **TEMPLATES,
+    ),
+    "bmm template": case(lambda x, y: x @ y, rand(3, 20, 32), rand(3, 32, 24), holds="tl.dot", **TEMPLATES),
+    "bfloat16 template": case(
+        lambda x, y: nn.gelu(x @ y / 8), rand(40, 64, dtype=HALF), rand(64, 48, dtype=HALF), holds="tl.dot", **TEMPLATES,
+    ),
+    "int8 template": case(
+        lambda x, y: torch._int_mm(x, y) * 2, *(torch.randint(-9, 9, size, dtype=torch.int8) for size in ((32, 64), (64, 48))),
+        holds="tl.dot", **TEMPLATES,
+    ),
+    "conv template": case(
+        lambda x, w: nn.conv2d(x, w, padding=1), rand(1, 16, 8, 8), rand(16, 16, 3, 3), holds="tl.dot", **TEMPLATES,
+    ),
+    # other ways to write a kernel
+    "cooperative": case(lambda x: x.sum(), rand(300, 400), holds="x_grid_barrier", triton__force_cooperative_reductions=True),
+    "cooperative rows": case(
+        lambda x: [*torch.var_mean(x, -1), x.amax(-1)], rand(3, 40_000), holds="x_grid_barrier",
+        triton__force_cooperative_reductions=True,
+    ),
+    "mixed order": case(lambda x: [x.sum(0), x.sum(1)], rand(1024, 64), triton__mix_order_reduction=True),
+    "block pointers": case(lambda x, y: [x + y.t(), x.sum(0)], rand(64, 64), rand(64, 64), triton__use_block_ptr=True),
+    "tensor descriptors": case(
+        lambda x, y: [x + y, x.sum(1)], rand(64, 64), rand(64, 64), triton__use_tensor_descriptor=True,
+        assume_aligned_inputs=True,
+    ),
+}
 FAST = (
+    "foreach", "addmm template", "cooperative",
     "two tiles", "bfloat16", "complex views", "cat", "pad", "looped", "split", "welford", "argmax", "NaN", "cumsum", "split scan",
     "sort", "scatter add", "index put float16", "changed in place", "conv, channels last", "attention",
 )  # fmt: skip
@@ -149,6 +208,6 @@ FAST = (
 def test_kernels_compute_what_eager_does(name: str) -> None:
     function, inputs, settings, holds = CASES[name]
     halves = any(isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16) for one in inputs)
-    loose = {"rtol": 2e-2, "atol": 1e-2} if halves else {"rtol": 1e-5, "atol": 1e-5}
+    loose = {"rtol": 2e-2, "atol": 1e-2} if halves else {"rtol": 1e-4, "atol": 2e-5}
     seen = agree(function, *inputs, **loose, **settings)
     assert holds in seen.sources, seen.sources

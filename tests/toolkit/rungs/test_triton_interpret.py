@@ -1,0 +1,99 @@
+"""The rung `triton_interpret`: models at each stage, with symbols and under autocast, judged beside eager and float64."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.rungs import rung
+from graphdbg.toolkit.spec import ReplaySpec
+
+BENCH = str(Path(__file__).parents[2] / "bench")
+
+
+def matrix() -> Any:
+    """The benchmark's module: its models are shared."""
+    sys.path.insert(0, BENCH)
+    try:
+        import triton_matrix
+    finally:
+        sys.path.remove(BENCH)
+    return triton_matrix
+
+
+def models() -> list[str]:
+    sys.path.insert(0, BENCH)
+    try:
+        import compile_models_more  # noqa: F401
+        from compile_models import MODELS
+    finally:
+        sys.path.remove(BENCH)
+    return list(MODELS)
+
+
+@pytest.mark.parametrize(("way", "stages"), [("static", ("dynamo", "forward", "backward")), ("dynamic", ("joint",))])
+def test_a_small_model_agrees_at_its_stages(way: str, stages: tuple[str, ...]) -> None:
+    rows = list(matrix().rows("graph_convolution", way, stages))
+    assert [row.graph.stage for row in rows] == list(stages)
+    for row in rows:
+        assert row.verdict == "ok", row.cells()
+        assert row.count.launches and row.error is not None and row.error < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["static", "dynamic", "bfloat16"])
+@pytest.mark.parametrize("model", models())
+def test_a_model_agrees_with_eager(model: str, way: str) -> None:
+    rows = list(matrix().rows(model, way))
+    assert {row.graph.stage for row in rows} >= {"dynamo", "forward", "backward", "joint"}
+    wrong = [row.cells() for row in rows if row.verdict != "ok" or not row.count.launches]
+    assert not wrong, wrong
+
+
+def test_dropout_is_judged_by_its_numbers() -> None:
+    from torch._inductor import inductor_prims
+
+    def drop(x: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+        kept = inductor_prims.random([64, 8], inductor_prims.lookup_seed(seeds, 0), "rand") > 0.5
+        return torch.where(kept, x * 2, 0.0) + inductor_prims.random([64, 8], inductor_prims.lookup_seed(seeds, 1), "randn")
+
+    gm = make_fx(drop)(torch.randn(64, 8), torch.tensor([7, -9]))
+    outcome = judge(gm, [torch.randn(64, 8), torch.tensor([7, -9])], ReplaySpec("forward"), "triton_interpret")
+    assert outcome.verdict == "ok", outcome
+    assert outcome.errors[0].rung is not None
+    assert any("random numbers" in note for note in outcome.notes)
+
+
+def test_a_graph_may_be_judged_twice() -> None:
+    gm = make_fx(lambda x: [torch.rand_like(x) + x.sin()], tracing_mode="symbolic")(torch.randn(6, 5))
+    spec = ReplaySpec("inference", dynamic=True)
+    for _ in range(2):  # each time twice itself, for what it draws
+        assert judge(gm, [torch.randn(6, 5)], spec, "triton_interpret").verdict == "ok"
+    value = next(iter(gm.graph.nodes)).meta["val"]
+    assert value.device.type == "cpu"
+
+
+def test_wrong_kernels_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor.codegen.triton import TritonOverrides
+
+    monkeypatch.setattr(TritonOverrides, "maximum", staticmethod(lambda a, b: f"triton_helpers.minimum({a}, {b})"))
+    gm = make_fx(lambda x, y: [torch.maximum(x, y)])(torch.randn(9), torch.randn(9))
+    inputs = [torch.randn(9), torch.randn(9)]
+    assert judge(gm, inputs, ReplaySpec("inference"), "triton_interpret").verdict.startswith("wrong")
+    assert judge(gm, inputs, ReplaySpec("inference"), "inductor").verdict == "ok"
+
+
+def test_where_triton_is_missing_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    reason = rung("triton_interpret").unavailable(ReplaySpec())
+    assert reason is not None
+    assert "pip install 'graphdbg[triton]'" in reason
