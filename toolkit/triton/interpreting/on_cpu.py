@@ -22,7 +22,7 @@ import torch
 from ...rungs.base import CannotRun
 from .. import _torch as t
 from ..replacing import replaced
-from .substitutes import SIZED_OTHERWISE, SUBSTITUTES
+from .substitutes import SIZED_OTHERWISE, called
 
 
 class _Guard:
@@ -47,8 +47,7 @@ class _Calls(t.TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = t.tree_map(_here, args), t.tree_map(_here, kwargs or {})
-        substitute = SUBSTITUTES.get(func)
-        made = substitute(*args, **kwargs) if substitute is not None else func(*args, **kwargs)
+        made = called(func, args, kwargs)
         if self.session.observers:
             read, written = _moved(func, args, kwargs, made)
             for one in self.session.observers:
@@ -102,7 +101,7 @@ def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str 
 
 
 def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:
-    """While it is open, operators that are told of a GPU make their results on the CPU, and those that only a GPU has are replaced."""
+    """While it is open, operators that are told of a GPU make their results on the CPU, and others stand for a GPU's own."""
     return _Calls(SimpleNamespace(observers=()))
 
 

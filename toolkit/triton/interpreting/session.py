@@ -25,7 +25,6 @@ from .. import _torch as t
 from ..loading import loaded
 from .memory import Memory, Watch
 
-
 LIMIT = 100_000
 """Programs of one run: each takes the interpreter some milliseconds."""
 
@@ -187,8 +186,8 @@ class Session:
         self.programs += launch.grid[0] * launch.grid[1] * launch.grid[2]
         if self.programs > LIMIT:
             raise CannotRun(
-                f"its kernels run {self.programs:,} programs up to {launch.kernel} (launch {self.launches}), and more than {LIMIT:,} "
-                "take the interpreter too long: try it with smaller inputs"
+                f"its kernels run {self.programs:,} programs up to {launch.kernel} (launch {self.launches}), and more than "
+                f"{LIMIT:,} take the interpreter too long: try it with smaller inputs"
             )
         watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
         memory = launch.memory = Memory(watches[0] if watches else None)

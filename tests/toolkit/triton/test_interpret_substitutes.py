@@ -1,0 +1,64 @@
+"""Operators that only a GPU has, by other means on the CPU, beside torch's own attention and its gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from torch.nn.functional import scaled_dot_product_attention
+
+from graphdbg.toolkit.rungs import CannotRun
+from graphdbg.toolkit.triton.interpreting.substitutes import SUBSTITUTES, called
+
+from .interpreted import compare, run
+
+aten = torch.ops.aten
+torch.manual_seed(0)
+Q, K, V, G = (torch.randn(2, 3, 8, 16) for _ in range(4))
+BIAS = torch.randn(2, 3, 8, 8)
+OWN = {"flash": (Q, K, V, 0.0, True), "efficient": (Q, K, V, BIAS, True, 0.0, True), "cudnn": (Q, K, V, BIAS, True, 0.0, True)}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_attention_of_a_gpu_is_attention(kind: str) -> None:
+    given = [one.clone().requires_grad_() for one in (Q, K, V)]
+    mask = torch.ones(8, 8, dtype=torch.bool).tril()
+    bias = torch.zeros(8, 8).masked_fill(~mask, -torch.inf) + (0 if kind == "flash" else BIAS)
+    wanted = scaled_dot_product_attention(*given, attn_mask=bias)
+    gradients = torch.autograd.grad(wanted, given, G)
+    forward: Any = getattr(aten, f"_scaled_dot_product_{kind}_attention").default
+    backward: Any = getattr(aten, f"_scaled_dot_product_{kind}_attention_backward").default
+    made = called(forward, OWN[kind], {})
+    assert len(made) == len(forward._schema.returns)
+    compare([made[0]], [wanted.detach()], 1e-5, 1e-5)
+    saved = {"out": made[0], "logsumexp": made[1], "dropout_p": 0.0, "is_causal": True}
+    saved |= {"attn_bias": None if kind == "flash" else BIAS, "grad_input_mask": [True] * 4}
+    saved |= {"grad_out": G, "grad_out_": G, "query": Q, "key": K, "value": V}
+    names = [one.name for one in backward._schema.arguments if not one.kwarg_only]
+    compare(list(called(backward, [saved.get(name) for name in names], {}))[:3], list(gradients), 1e-4, 1e-5)
+
+
+def test_a_kernel_behind_such_an_operator_runs() -> None:
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return aten._scaled_dot_product_flash_attention(q.sin(), k, v)[0] * 2
+
+    got = run(attend, Q, K, V, mode="fake")[0]
+    compare([got], [scaled_dot_product_attention(Q.sin(), K, V) * 2], 1e-5, 1e-5)
+
+
+def test_what_draws_and_what_nothing_stands_for_is_refused_by_name() -> None:
+    with pytest.raises(CannotRun, match="dropout"):
+        called(aten._scaled_dot_product_flash_attention.default, (Q, K, V, 0.5), {})
+    with pytest.raises(CannotRun, match=r"aten\.cudnn_batch_norm\.default has no kernel for the CPU"):
+        called(aten.cudnn_batch_norm.default, (Q, torch.ones(3), None, None, None, True, 0.1, 1e-5), {})
+
+
+def test_each_has_the_arguments_of_its_operator() -> None:
+    for operator, function in SUBSTITUTES.items():
+        code: Any = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        assert list(names) == [one.name for one in operator._schema.arguments], operator
