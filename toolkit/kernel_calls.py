@@ -18,6 +18,13 @@ from ..dumps.torchside.triton_kernels import is_call, name_of_kernel
 NO_REFERENCE = "no independent reference for {}: eager interprets it, too"
 
 
+def is_tied(gm: fx.GraphModule) -> bool:
+    """Whether a graph calls such a kernel: its grid and the numbers that it is given are those of the sizes and strides that were
+    recorded, so with others it reads and writes out of bounds."""
+    nodes = [node for part in gm.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes]
+    return any(node.op == "call_function" and is_call(targets.name_of(node.target)) for node in nodes)
+
+
 def on_cpu(gm: fx.GraphModule) -> list[str]:
     """Names of the kernels that are called with tensors of the CPU, where nothing but an interpreter can run them."""
     found: dict[str, None] = {}

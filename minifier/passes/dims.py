@@ -20,6 +20,7 @@ from torch.fx.node import map_aggregate
 from ...toolkit._torch import is_fake
 from ...toolkit.carried import fake_of, is_symbolic
 from ...toolkit.copying import clone_inputs, copy_graph
+from ...toolkit.kernel_calls import is_tied
 from . import Case
 from .symbolic import renewed
 
@@ -35,6 +36,8 @@ _SIZE_METHODS = frozenset({
 
 def propose(case: Case) -> list[list[str]]:
     """Rounds of "dims FROM TO": to 2, to 1, halves; those that eager takes alone, or all of them where it takes all."""
+    if is_tied(case.gm):
+        return []
     sizes = _sizes(case)
     rounds: list[list[str]] = []
     smaller = [[f"dims {size} {small}" for size in sizes if size > small] for small in SMALL]

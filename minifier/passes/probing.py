@@ -24,6 +24,7 @@ from torch.fx.node import map_aggregate
 from ...toolkit.atoms import COMPUTE
 from ...toolkit.carried import fake_of, is_symbolic, target_name
 from ...toolkit.copying import clone_inputs
+from ...toolkit.kernel_calls import is_tied
 from ...toolkit.values import shares_memory
 from . import PASSES, Case, dtypes, names, operators, strides, switches, symbols
 from .forms import forms
@@ -154,6 +155,8 @@ class _Asking:
     def dims(self) -> Iterator[_Part]:
         """All dimensions of one size together; then those that can change alone, and the others of that size."""
         sizes: dict[int, list[tuple[str, str]]] = {}
+        if is_tied(self.case.gm):
+            return
         for position, name, value in self.inputs:
             for dim, size in enumerate(value.shape):
                 sizes.setdefault(size, []).append((f"{position}.{dim}", f"{{{name}}}.shape[{dim}]"))
@@ -263,6 +266,8 @@ class _Asking:
 
     def strides(self) -> Iterator[_Part]:
         """Layouts in memory that are not plain; plain ones of matrices, turned."""
+        if is_tied(self.case.gm):
+            return
         odd = {edit for edits in strides.propose(self.case) for edit in edits}
         for position, name, value in self.inputs:
             told = f"{tuple(value.stride())}" + (f" from {value.storage_offset()}" if value.storage_offset() else "")

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ...toolkit.copying import clone_inputs
+from ...toolkit.kernel_calls import is_tied
 from . import Case
 from .forms import forms
 from .symbolic import renewed
@@ -27,7 +28,7 @@ MOST = 3
 def propose(case: Case) -> list[list[str]]:
     """To vectors, then to the ranks above, as far as eager takes it."""
     ranks = [rank for rank in range(1, MOST + 1) if any(_lower(value, rank) for value in case.inputs)]
-    if case.spec.dynamic or not ranks or (known := forms(case)) is None:
+    if case.spec.dynamic or not ranks or is_tied(case.gm) or (known := forms(case)) is None:
         return []
     return [[f"ranks {rank}"] for rank in ranks if _valid(case, rank, known)]
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import torch
 
+from ...toolkit.kernel_calls import is_tied
 from . import Case
 from .symbolic import renewed
 
 
 def propose(case: Case) -> list[list[str]]:
     """All strided inputs that are not contiguous from offset 0 on, or share memory with an earlier one."""
+    if is_tied(case.gm):
+        return []
     found: list[str] = []
     seen: set[int] = set()
     for position, value in enumerate(case.inputs):

@@ -88,9 +88,11 @@ def test_graph_py_runs_by_itself(tmp_path: Path) -> None:
     x = torch.arange(45.0).reshape(5, 9) - 20
     text = program(live.encode(captured(models.Tuned(), x), id="0_0/dynamo", stage="dynamo"))
     (tmp_path / "graph.py").write_text(text + "\n")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     check = (
-        "import runpy, torch; made = runpy.run_path('graph.py', run_name='graph'); x = torch.arange(45.0).reshape(5, 9) - 20;"
-        "(y,) = made['Graph']()(x); torch.save(y, 'y.pt')"
+        "import runpy, torch; made = runpy.run_path('graph.py', run_name='graph'); "
+        f"x = torch.arange(45.0, device='{device}').reshape(5, 9) - 20;"
+        "(y,) = made['Graph']()(x); torch.save(y.cpu(), 'y.pt')"
     )
     done = subprocess.run([sys.executable, "-I", "-c", check], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from torch import nn
 from triton.language import float32 as f32
 
 from . import triton_parts
+from .triton_parts import shifted
 
 SCALE: tl.constexpr = 3
 LIMIT = tl.constexpr(1e30)
@@ -40,14 +41,14 @@ def tuned(x, out, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n
     value = tl.load(x + at, mask).to(DTYPE)
-    value = scaled(value) + triton_parts.shifted(value) + half_of(4)
+    value = scaled(value) + shifted(value) + half_of(4)
     tl.store(out + at, tl.minimum(value, LIMIT).to(tl.float32), mask)
 
 
 @triton.jit
 def aliased(x):
-    """What Inductor's own form of a kernel has no right words for: an infinity, a dtype by another name."""
-    tl.store(x, INFINITY.to(f32))
+    """What Inductor's own form of a kernel has no right words for: an infinity, a dtype by another name, another module's."""
+    tl.store(x, triton_parts.shifted(INFINITY).to(f32))
 
 
 @triton.jit
