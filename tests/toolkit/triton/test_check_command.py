@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -11,10 +12,14 @@ import pytest
 
 pytest.importorskip("triton")
 
+import msgspec
 import torch
 
 from graphdbg.dumps import live
+from graphdbg.dumps.errors import EnvironmentLackError, UsageError
+from graphdbg.toolkit.triton.checking.asking import task
 from graphdbg.toolkit.triton.checking.findings import Checked, Finding, UserLine
+from graphdbg.toolkit.triton.checking.showing import shown
 from graphdbg.toolkit.triton.checking.text import text
 
 from .planted import captured, embed
@@ -55,6 +60,23 @@ def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
+def test_eager_need_not_run(folder: Path) -> None:
+    payload = {"path": str(folder / "wrong"), "seed": 0, "imports": [], "kernel": None, "plain": False}
+    found = msgspec.convert(task(payload), Checked)
+    assert {one.kind for one in found.findings} == {"load", "assert"}
+    assert any("eager itself fails at node index" in one for one in found.unchecked)
+    with pytest.raises(UsageError, match="there is no kernel triton_poi_fused_cos_0: the graph has triton_poi_fused_index_mul_0"):
+        task({**payload, "kernel": "triton_poi_fused_cos_0"})
+
+
+def test_without_triton_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentLackError, match="Triton is not installed") as raised:
+        shown([], kernel=None, seed=0, limit_s=1.0, imports=(), as_json=False)
+    assert raised.value.exit_code == 3
+
+
+@pytest.mark.slow
 def test_a_graph_whose_indices_are_out_of_its_table(folder: Path) -> None:
     ran = _run(folder, "wrong", "--kernels", "--json")
     assert ran.returncode == 1, ran.stderr

@@ -18,7 +18,6 @@ from torch import fx
 
 from ... import _torch as toolkit_torch
 from ...copying import clone_inputs, copy_graph
-from ...eager import has_random
 from ...execution import execute
 from ...judge import judge
 from ...outcome import Outcome
@@ -147,8 +146,7 @@ def checked(
     from .departing import departures, eager_beside
 
     rung = CheckedRung(kernel, edit, plain=plain)
-    random = has_random(gm)
-    outcome = judge(gm, list(inputs), spec, rung, "crash" if random else "numbers", seed=seed)
+    outcome = judge(gm, list(inputs), spec, rung, "numbers", seed=seed)
     alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
     if alone:  # kernels may be checked whatever becomes of eager
         outcome = _unjudged(rung, gm, inputs, spec, seed, outcome)
@@ -168,7 +166,7 @@ def checked(
         all_found += [one for one in departing if one.kernel not in told]
     found.findings = [one for one in all_found if not one.note]
     found.notes = [one for one in all_found if one.note]
-    found.unchecked = _unchecked(checking, kernel, random=random)
+    found.unchecked = _unchecked(checking, kernel)
     if alone:
         found.unchecked.append(f"the numbers of the results: {outcome.verdict}")
     found.names = list(rung.known.kernels) if rung.known is not None else []
@@ -197,10 +195,8 @@ def _stopped(outcome: Outcome) -> bool:
     return skipped or (outcome.signature is not None and outcome.signature.stage != "compare")
 
 
-def _unchecked(checking: Checking, kernel: str | None, *, random: bool) -> list[str]:
+def _unchecked(checking: Checking, kernel: str | None) -> list[str]:
     told: list[str] = []
-    if random:
-        told.append("the numbers of the results: the graph draws random ones")
     if checking.calls:
         most = ", ".join(name for name, _ in checking.operators.most_common(3))
         told.append(f"{checking.calls} library call{'s' * (checking.calls != 1)} ({most}) ran as torch's own on the CPU")
