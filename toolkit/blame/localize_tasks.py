@@ -22,7 +22,7 @@ from ...dumps.sidecar import user_frame
 from ...dumps.store import load_graph
 from .. import _torch
 from ..copying import clone_inputs, copy_graph
-from ..eager import draws_from_generator
+from ..eager import draws_from_generator, is_uninitialised
 from ..execution import Attributes, execute
 from ..imports import import_modules
 from ..isolation.child import is_memory_error, mark
@@ -58,6 +58,7 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     for node in case.gm.graph.nodes:
         tree = values.tree(node.name) if (node.name, values.produced.get(node.name, -1)) in values.trees else None
         tappable = node.name in atoms.of_node and isinstance(tree, Held) and not values.written(node.name)
+        tappable = tappable and not is_uninitialised(node)  # a kernel of the user's is given memory that holds nothing
         rows.append({
             "name": node.name, "op": node.op, "target": _target(node), "line": user_frame(node.meta.get("stack_trace") or "")[0],
             "inputs": [one.name for one in node.all_input_nodes],
