@@ -130,7 +130,7 @@ def config_for_emission() -> Iterator[None]:
 
 @contextlib.contextmanager
 def chosen_without_timing() -> Iterator[None]:
-    """Has Inductor take the first Triton template among the ways to compute a product, or the first way of all: it would time them.
+    """Has Inductor take the first Triton template among the ways to compute a product, or the first way: it would time them.
 
     Its hook for filters (`add_preprocessing_fn`) belongs to the process, and is cleared with its caches.
     """
@@ -140,7 +140,7 @@ def chosen_without_timing() -> Iterator[None]:
     usual = selector.__call__
 
     def call(self: Any, name: str, choices: list[Any], *more: Any, **named: Any) -> Any:
-        templates = [one for one in choices if isinstance(one, select_algorithm.TritonTemplateCaller)]
+        templates: list[Any] = [one for one in choices if isinstance(one, select_algorithm.TritonTemplateCaller)]
         return usual(self, name, (templates or choices)[:1], *more, **named)
 
     with replaced(selector, "__call__", call):
@@ -280,6 +280,13 @@ def compile_config(autotuner: Any, config: Any) -> Any:
 def grid_of(autotuner: Any, config: Any, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, int, int]]:
     """(the kernel's own arguments, grid) as Inductor's launcher computes them. Its launcher has no public form."""
     return autotuner._interpret_args_grid(tuple(arguments), config)
+
+
+def helpers_of_kernels() -> Any:
+    """Inductor's own module of functions that its kernels call."""
+    from torch._inductor.runtime import triton_helpers
+
+    return triton_helpers
 
 
 def set_device(fake: Any, device: torch.device) -> None:

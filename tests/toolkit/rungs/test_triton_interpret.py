@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,26 @@ def test_dropout_is_judged_by_its_numbers() -> None:
     assert outcome.verdict == "ok", outcome
     assert outcome.errors[0].rung is not None
     assert any("random numbers" in note for note in outcome.notes)
+
+
+@pytest.mark.slow
+def test_flex_attention_is_a_template_with_the_users_function() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    caught: list[tuple[torch.fx.GraphModule, list[Any]]] = []
+
+    def backend(gm: torch.fx.GraphModule, given: list[Any]) -> Any:
+        caught.append((copy.deepcopy(gm), [one.detach().clone() for one in given]))
+        return gm.forward
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s, -torch.inf)) * 2  # type: ignore[operator]
+
+    torch._dynamo.reset()
+    torch.compile(attend, backend=backend)(*(torch.randn(1, 2, 128, 16) for _ in "qkv"))
+    counted = matrix().Counted()
+    assert judge(*caught[0], ReplaySpec("dynamo"), counted).verdict == "ok"
+    assert any("triton_tem" in name for name in counted.count.kernels)
 
 
 def test_a_graph_may_be_judged_twice() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ....dumps.errors import EnvironmentLackError
+from .._torch import helpers_of_kernels
 
 try:
     import triton.experimental.gluon  # noqa: F401  it checks for compiled functions when it is first imported, later
-    from torch._inductor.runtime import triton_helpers
     from triton._C.libtriton import ir
     from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpreterBuilder
@@ -32,6 +32,7 @@ _ATOMICS = {getattr(ir.ATOMIC_OP, name): name.lower() for name in (
 )}  # fmt: skip
 
 
+triton_helpers = helpers_of_kernels()
 _usual_numpy_type = interpreter._get_np_dtype
 _numpy_types: dict[Any, np.dtype] = {}
 
