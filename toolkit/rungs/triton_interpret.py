@@ -45,14 +45,19 @@ class TritonInterpret(Inductor):
             return "the graph is on a GPU, and kernels are interpreted on the CPU: --device cpu moves it"
         return super().cannot_take(gm, spec)
 
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        own = sorted({str(node.target) for node in gm.graph.nodes if node.op == "call_function" and "mkldnn" in str(node.target)})
+        if own:
+            return f"it holds {', '.join(own[:3])}, which only the CPU has: it was compiled for one"
+        return super().cannot_take(gm, spec)
+
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        from ..triton._torch import put_on_gpu_behind_autograd
-        from ..triton.retarget import put, put_back
+        from ..triton.retarget import put_back
         from ..triton.standin import pretending
         from ..triton.targets import target_of
 
-        moving = put_on_gpu_behind_autograd(put) if spec.stage in FULL_STAGES else nullcontext()
+        moving = _moving() if spec.stage in FULL_STAGES else nullcontext()
         with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(self.target)), moving:
             session = self.session()
             session.draws_like_cpu = self.may_draw_like_cpu and has_kernel_draws(gm) and not _draws_on_gpu(gm)
@@ -77,6 +82,16 @@ class TritonInterpret(Inductor):
         made = retargeted(gm, fake_inputs, mode_of(gm, fake_inputs))
         compiled = super().build(made.gm, made.fakes, spec)
         return lambda inputs: compiled([*inputs, *made.added])
+
+
+@contextmanager
+def _moving() -> Iterator[None]:
+    """AOTAutograd traces on the CPU, but as for a GPU: without oneDNN's operators, which no other device has."""
+    from ..triton._torch import put_on_gpu_behind_autograd
+    from ..triton.retarget import put
+
+    with put_on_gpu_behind_autograd(put), torch.backends.mkldnn.flags(enabled=False):
+        yield
 
 
 def _draws_on_gpu(gm: fx.GraphModule) -> bool:

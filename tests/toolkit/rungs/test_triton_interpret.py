@@ -113,6 +113,14 @@ def test_wrong_kernels_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(gm, inputs, ReplaySpec("inference"), "inductor").verdict == "ok"
 
 
+def test_a_graph_with_operators_of_the_cpu_alone_is_skipped_by_their_name() -> None:
+    operator = getattr(torch.ops.aten.mkldnn_rnn_layer, "default", None)
+    graph = torch.fx.Graph()
+    graph.output((graph.call_function(operator, (graph.placeholder("x"),)),))  # type: ignore[arg-type]
+    outcome = judge(torch.fx.GraphModule({}, graph), [torch.ones(2)], ReplaySpec("forward"), "triton_interpret")
+    assert outcome.verdict.startswith("skipped, because it holds aten.mkldnn_rnn_layer.default, which only the CPU has")
+
+
 def test_where_triton_is_missing_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     reason = rung("triton_interpret").unavailable(ReplaySpec())
