@@ -391,7 +391,8 @@ def memory_on_cpu() -> Iterator[None]:
     library.impl("empty.memory_format", _empty, "CUDA")
     library.impl("empty_strided", _empty_strided, "CUDA")
     try:
-        yield
+        with replaced(torch.cuda, "_lazy_init", lambda: None):  # torch.full(device="cuda") starts the device first
+            yield
     finally:
         library._destroy()
 
