@@ -134,7 +134,7 @@ class Program:
         elif isinstance(value, ModuleType):
             self._module(name, value, user, attributes.get(name, set()))
         elif (text := self._expression(value)) is not None:
-            self._constants[name] = text if text.startswith("tl.") else f"tl.constexpr({text})"
+            self._constants[name] = text  # a plain number stays one: Triton takes no such globals, and that is the user's failure
         elif (line := _imported(name, value)) is not None:
             self._imports[name] = line
         else:
@@ -154,7 +154,7 @@ class Program:
             if is_compiled(value):
                 lines.append(f"{name}.{attribute} = {self.function(value)}")
             elif (text := self._expression(value)) is not None:
-                lines.append(f"{name}.{attribute} = {text if text.startswith('tl.') else f'tl.constexpr({text})'}")
+                lines.append(f"{name}.{attribute} = {text}")
             else:
                 self.missing.append(f"{name}.{attribute}, a {type(value).__name__} that {user} uses")
         self._functions[name] = "\n".join(lines)

@@ -12,7 +12,7 @@ from triton.language import float32 as f32
 from . import triton_parts
 from .triton_parts import shifted
 
-SCALE: tl.constexpr = 3
+SCALE = tl.constexpr(3)
 LIMIT = tl.constexpr(1e30)
 INFINITY = tl.constexpr(float("-inf"))
 
