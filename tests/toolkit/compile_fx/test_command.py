@@ -181,7 +181,7 @@ def test_a_graph_of_a_device_that_is_not_there_goes_as_far_as_it_can(
     assert command(["compile", str(tmp_path / "case")]) == 3
     out, err = capsys.readouterr()
     assert "inference lower" in out and "FAILED" in out
-    assert "there is no cuda device here: --until post_grad needs none" in err
+    assert "there is no cuda device here: --target cuda:90 writes the code" in err
 
 
 def _move(value: Any) -> None:

@@ -90,6 +90,7 @@ def test_another_chip_gets_other_code(case: Path, capsys: pytest.CaptureFixture[
     assert "recorded on the CPU; these are the kernels that Inductor writes for a GPU" in err
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_name_is_told_with_those_there_are(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["compile", str(case), "--emit", "ptx", "--kernel", "nosuch"]) == 2
     assert "no kernel is called 'nosuch': there are triton_" in capsys.readouterr().err
