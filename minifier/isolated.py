@@ -79,10 +79,10 @@ def minify_saved(
                 narrate=narrate, tell=tell, life=own, executor=executor,
             )  # fmt: skip
     from ..toolkit.rungs import rung as known
-    from ..toolkit.rungs.names import BUILT
+    from ..toolkit.rungs.names import NAMES
 
     options = (options or Options()).checked()
-    if options.rung not in BUILT:  # else its module would bring torch into this process
+    if options.rung not in NAMES:  # else its module would bring torch into this process
         known(options.rung)
     if options.slower_than is not None and options.jobs > 1:
         options = replace(options, jobs=1)

@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 
 from ..dumps.errors import GraphdbgError, UsageError
-from ..toolkit.rungs.names import BUILT
+from ..toolkit.rungs.names import NAMES
 from .options import CHECKS, FLAGS, Options
 
 SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
 """The options that a screen asks for; others stay as they are proposed."""
 HINTS = {
-    "rung": ", ".join(BUILT), "check": f"{', '.join(CHECKS)}, cmd: COMMAND {{case}}",
+    "rung": ", ".join(NAMES), "check": f"{', '.join(CHECKS)}, cmd: COMMAND {{case}}",
     "match": "a regular expression for the failure's text, in place of its signature", "jobs": "queries at the same time",
     "max_time": "seconds; empty: until it is done", "max_queries": "empty: until it is done",
     "out": "a new folder for the result",
@@ -59,8 +59,8 @@ class Start:
         for name in ("jobs", "max_time", "max_queries"):
             if values[name] is not None and not values[name] > 0:
                 raise UsageError(f"{FLAGS[name]} {values[name]:g} leaves nothing to do", "it must be more than 0")
-        if values["rung"] not in BUILT:
-            raise UsageError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(BUILT)}")
+        if values["rung"] not in NAMES:
+            raise UsageError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
         out = texts.get("out", "").strip()
         if not out:
             raise UsageError("no folder for the result", "", "type a new one at -o")
@@ -86,7 +86,7 @@ def proposed(graph: str, *, rung: str | None = None, cwd: Path | None = None) ->
         return Start(graph, free_folder("graph", cwd), why="the graph of the run that failed")
     stage = found.stage
     options, why = _of_case(found.path), "as it was found" if (found.path / "case.json").is_file() else ""
-    if rung in BUILT and options.rung == Options.rung and rung != options.rung:
+    if rung in NAMES and options.rung == Options.rung and rung != options.rung:
         options, why = replace(options, rung=rung), f"{rung} is the first rung that fails in the last triage"
     return Start(graph, free_folder(stage, cwd), options, why)
 

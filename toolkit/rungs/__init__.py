@@ -1,7 +1,6 @@
 """The ladder: eleven ways to run one graph, from trusted to clever, one file each.
 
-The registry imports no torch; a rung's module is loaded when it is asked for. Those that are not built (see `names.BUILT`) say
-so as a row.
+The registry imports no torch; a rung's module is loaded when it is asked for.
 
 >>> rung("inductor").unavailable(spec)          # None: it can run here
 >>> rung("inductor_cudagraphs").unavailable(spec)
@@ -14,16 +13,14 @@ import difflib
 from importlib import import_module
 
 from ...dumps.errors import UsageError
-from .base import CannotRun, Planned, Rung
-from .names import BUILT, NAMES
+from .base import CannotRun, Rung
+from .names import NAMES
 
 
 def rung(name: str) -> Rung:
     """The rung of that name; UsageError with the nearest names for another."""
-    if name in BUILT:
-        return import_module(f".{name}", __name__).RUNG
     if name in NAMES:
-        return Planned(name)
+        return import_module(f".{name}", __name__).RUNG
     near = difflib.get_close_matches(name, NAMES, 1)
     raise UsageError(
         f"no rung is called {name!r}", f"the rungs are {', '.join(NAMES)}", f"did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""What a rung is. To add one: a file here with `RUNG = Mine()`, and its name in `rungs.names.BUILT`.
+"""What a rung is. To add one: a file here with `RUNG = Mine()`, and its name in `rungs.names.NAMES`.
 
 >>> class Mine(Rung):
 ...     name = "mine"
@@ -51,16 +51,3 @@ class Rung(ABC):
     @abstractmethod
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         """Compiles a graph that it may change (callers pass a copy). Whatever it raises is the failure of the rung."""
-
-
-class Planned(Rung):
-    """A rung of the ladder that is not there yet: a normal row with its reason."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def unavailable(self, spec: ReplaySpec) -> str | None:
-        return "not built yet"
-
-    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        raise CannotRun("not built yet")

@@ -5,9 +5,3 @@ NAMES = (
     "inductor_cudagraphs", "aot_inductor",
 )  # fmt: skip
 """From trusted to clever."""
-
-BUILT = (
-    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "triton_interpret", "inductor",
-    "inductor_cudagraphs", "aot_inductor",
-)  # fmt: skip
-"""Those that exist; the others are rows with a reason."""

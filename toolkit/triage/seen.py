@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..rungs.names import BUILT, NAMES
+from ..rungs.names import NAMES
 from .records import FAILURES
 
 KILLED = "SIGKILL comes from outside (somebody, a limit, the kernel for memory): run it again"
@@ -90,8 +90,7 @@ class LadderSeen:
             return RungCells(rung, "runs ...", tone="running")
         row = self.rows.get(rung)
         if row is None:
-            built = rung in BUILT
-            return RungCells(rung, said="" if built else "skipped, because not built yet", tone="" if built else "dim")
+            return RungCells(rung)
         verdict, reason = str(row.get("verdict", "")), str(row.get("reason") or "")
         notes = [str(note) for note in row.get("notes") or ()]
         outside = KILLED if (row.get("signature") or {}).get("detail") == "SIGKILL" else ""

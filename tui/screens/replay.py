@@ -8,7 +8,7 @@ What can be done on the screen, and the commands that do it; how it looks is `re
 from __future__ import annotations
 
 from ...dumps.errors import UsageError
-from ...toolkit.rungs.names import BUILT, NAMES
+from ...toolkit.rungs.names import NAMES
 from ..here import Here
 from ..sheet import Ask
 from ..widgets.lines import Lines
@@ -36,7 +36,7 @@ class ReplayRoom(ReplayView):
         chosen = [name for name in NAMES if name in self.ticked]
         if not chosen:
             raise UsageError("no rung is ticked", "there is nothing to run", "space ticks the one under the cursor, a all")
-        some = [] if chosen == list(BUILT) else ["--rungs", ",".join(chosen), "--all"]
+        some = [] if chosen == list(NAMES) else ["--rungs", ",".join(chosen), "--all"]
         return ["triage", self.graph, *some, *self._options()]
 
     def failing(self) -> str:
@@ -78,8 +78,6 @@ class ReplayRoom(ReplayView):
 
     def do_replay_values(self) -> None:
         """Reads the values under the rung of the cursor."""
-        if self.rung not in BUILT:
-            raise UsageError(f"{self.rung} cannot run", "it is not built yet", "move to another rung")
         self._moved = False
         words = ["replay", self.graph, "--values", "--rung", self.rung, *self._options(), "--json-lines"]
         self.start("values", words)
@@ -113,15 +111,13 @@ class ReplayRoom(ReplayView):
 
     def do_replay_tick(self) -> None:
         """Ticks or unticks."""
-        if self.rung not in BUILT:
-            raise UsageError(f"{self.rung} cannot run", "it is not built yet")
         self.ticked ^= {self.rung}
         self.rungs.refresh_visible()
         self._tell()
 
     def do_replay_tick_all(self) -> None:
         """All or none."""
-        self.ticked = set() if self.ticked >= set(BUILT) else set(BUILT)
+        self.ticked = set() if self.ticked >= set(NAMES) else set(NAMES)
         self.rungs.refresh_visible()
         self._tell()
 

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ...dumps.tables import plain
 from ...toolkit.occupied import occupied
-from ...toolkit.rungs.names import BUILT, NAMES
+from ...toolkit.rungs.names import NAMES
 from ..here import Here
 from ..widgets.lines import Lines, wrapped
 from ..widgets.replay_lines import rung_head, rung_parts, tabs, value_head, value_parts
@@ -48,7 +48,7 @@ class ReplayView(ReplayJobs):
 
     def __init__(self, here: Here) -> None:
         super().__init__(here)
-        self.ticked = set(BUILT)
+        self.ticked = set(NAMES)
         self.seed, self.device, self.imports = 0, "", ""
         self.view = 0
         self.busy = ""

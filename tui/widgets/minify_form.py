@@ -20,13 +20,13 @@ from textual.widgets import Input, Label, Static
 from ...dumps.errors import GraphdbgError, UsageError
 from ...minifier.options import CHECKS, FLAGS
 from ...minifier.starting import HINTS, SHOWN, Start
-from ...toolkit.rungs.names import BUILT
+from ...toolkit.rungs.names import NAMES
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 FIELDS = (*SHOWN, "out")
-CHOICES = {"rung": BUILT, "check": CHECKS}
+CHOICES = {"rung": NAMES, "check": CHECKS}
 
 
 class MinifyForm(VerticalScroll):
@@ -58,8 +58,17 @@ class MinifyForm(VerticalScroll):
         yield Static("", id="form-help", markup=False)
 
     def show(self, base: Start) -> None:
-        """The proposal for a graph."""
+        """The proposal for a graph. It may come before the form has its fields, or after it was closed."""
         self.base = base
+        if self.query("#form-title"):
+            self._fill(base)
+
+    def on_mount(self) -> None:
+        """Shows a proposal that came early."""
+        if self.base is not None:
+            self._fill(self.base)
+
+    def _fill(self, base: Start) -> None:
         for name, text in base.texts().items():
             self.query_one(f"#form-{name}", Input).value = text
         why = f"  ({base.why})" if base.why else ""
