@@ -81,6 +81,7 @@ def test_registers_are_those_of_the_machine_code(emitted: Path) -> None:
     assert int(re.search(r"REG:(\d+)", said).group(1)) == row["registers"]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_another_chip_gets_other_code(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["compile", str(case), "--emit", "ptx", "--target", "cuda:80", "--kernel", "softmax"]) == 0
     out, err = capsys.readouterr()
