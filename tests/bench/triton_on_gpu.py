@@ -192,7 +192,7 @@ def launch_all(known: Launches, row: dict[str, Any], results: Results, limits: C
             for way in ("interpreter", "eager"):
                 found = getattr(one, way)
                 row[f"{way}_compared"] += found is not None
-                row[way] = max(row[way], found.error if found is not None else 0.0)
+                row[way] = max(row[way], found.error or 0.0 if found is not None else 0.0)
         row["launches"] += 1
         row["agree"] += judged.ok
         row["died"] += bool(judged.died)

@@ -56,8 +56,8 @@ def check(
         sys.path.append(here)  # the fork server searches where we search
     found = resolve(graph)
     if kernels or kernel is not None:
-        if device is not None:
-            raise UsageError("--device goes without --kernels", "kernels are written for a GPU that is pretended", "leave it out")
+        if device not in (None, "cpu"):
+            raise UsageError("--kernels runs on the CPU", "kernels are written for a GPU that is pretended", "leave --device out")
         from ..triton.checking.showing import shown
 
         graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)

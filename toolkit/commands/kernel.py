@@ -174,7 +174,7 @@ def _listed(known: Launches, asked: Asked) -> int:
     emit(table(known.launches) if known.launches else "no kernel was launched", as_json=False)
     for note in known.index.notes:
         say(f"note: {note}")
-    if saved is not None:
+    if saved is not None and known.launches:
         say(f"{len(known.launches)} launches are in {saved}; on a GPU machine: graphdbg kernel {saved} --all --trust")
     return 0
 
@@ -184,6 +184,8 @@ def _judge(known: Launches, chosen: list[Launch], asked: Asked, children: ForkSe
     from ..triton.kernel_asking import alone, ceilings, interpreted
     from ..triton.kernel_report import document, report
 
+    if not chosen and not asked.as_json:
+        say("no Triton kernel was launched: there is none in this graph")
     limits = None
     judged: list[Judged] = []
     if asked.interpret:

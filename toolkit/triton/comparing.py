@@ -85,8 +85,9 @@ def against_interpreter(
     return Against(error, allowed, False, far)
 
 
-def against_eager(written: Written, launches: Launches, have: torch.Tensor) -> Against | None:
-    """The value of the node that the argument holds; None where it is not known."""
+def against_eager(written: Written, launches: Launches, have: torch.Tensor, coarsest: float = 0.0) -> Against | None:
+    """The value of the node that the argument holds; None where it is not known. `coarsest`: the tolerance of the coarsest type
+    that the kernel reads, which counts where there is no float64: kernels keep what eager rounds on the way."""
     if not written.eager:
         return None
     eager = flat(launches.tensors.get(written.eager), dtype_of(written.dtype)).reshape(written.shape)
@@ -102,8 +103,10 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor) -> A
         return Against(float((eager != have).sum()) / max(1, eager.numel()), flips / max(1, eager.numel()), found is None, why)
     own = 0.0 if truth is None else relative_rmse(eager, truth)
     base = tolerance(eager.dtype)
-    limit = NO_REFERENCE * base if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + base
-    return Against(relative_rmse(have, eager if truth is None else truth), limit, found is None, why)
+    limit = NO_REFERENCE * max(base, coarsest) if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + base
+    error = relative_rmse(have, eager if truth is None else truth)
+    near = truth is None and coarsest > base and error <= limit
+    return Against(error, limit, found is None or near, "" if near else why)
 
 
 def arguments_of(
@@ -125,9 +128,15 @@ def arguments_of(
                 flat(launches.tensors.get(storage.before), dtype), flat(after, dtype), flat(have, dtype),
                 None if moved is None else flat(moved[tensor.storage], dtype),
             )  # fmt: skip
-        row.eager = against_eager(written, launches, view(have, tensor))
+        row.eager = against_eager(written, launches, view(have, tensor), _coarsest(launch))
         found.append(row)
     return found
+
+
+def _coarsest(launch: Launch) -> float:
+    """The largest tolerance of the types that a kernel is given."""
+    kinds = [dtype_of(tensor.dtype) for tensor in launch.tensors.values()]
+    return max((tolerance(kind) for kind in kinds if kind.is_floating_point), default=0.0)
 
 
 def is_float(tensor: torch.Tensor) -> bool:

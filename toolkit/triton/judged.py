@@ -13,11 +13,12 @@ from .roofline import Place
 
 class Against(msgspec.Struct, frozen=True):
     """A result against what it should be. `error`: the largest one of an element to size and RMS of the tensor together, or the
-    relative RMS error to float64; for integers the share of elements that differ. `why`: in what it differs, or why it does not
+    relative RMS error to float64; for integers the share of elements that differ; None: not
+    finite. `why`: in what it differs, or why it does not
     count."""
 
-    error: float
-    tolerance: float
+    error: float | None
+    tolerance: float | None
     ok: bool
     why: str = ""
 

@@ -92,6 +92,8 @@ def _argument(row: Argument) -> str:
 
 def _against(name: str, found: Against) -> str:
     why = f": {found.why}" if found.why else ""
+    if found.error is None or found.tolerance is None:
+        return f"{name} not finite{why}"
     return f"{name} {found.error:.2g} (tolerance {found.tolerance:.2g}){why}"
 
 

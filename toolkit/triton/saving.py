@@ -23,7 +23,7 @@ from torch import fx
 
 from ..compile_fx.showing.records import KernelRow
 from ..copying import clone_inputs, copy_graph
-from ..eager import GraphRunError, is_random, run_graph
+from ..eager import GraphRunError, is_random, is_uninitialised, run_graph
 from ..float64 import NoReference, reference
 from . import _torch as t
 from .interpreting.memory import Access, Watch, Zone
@@ -184,7 +184,8 @@ class Saver(Observer):
                 continue
             known = part.gm.graph.nodes
             drawn = _behind_random(part.gm)
-            names = {node.name for node in known if node.name in names and node not in drawn}
+            empty = {node for node in known if is_uninitialised(node)}  # holds what nobody can compare
+            names = {node.name for node in known if node.name in names and node not in drawn and node not in empty}
             if drawn and (count := len({node.name for node in drawn})):
                 self.notes.append(f"{count} nodes behind random numbers are not compared with eager: kernels draw their own")
             eager, truth = self._values(part.gm, names)

@@ -57,7 +57,8 @@ def _compiled(name: str, autotuner: Any, config: Any, target: Target) -> Compile
     try:
         kernel = t.compile_config(autotuner, config)
     except Exception as error:  # noqa: BLE001  a candidate that does not compile is one that is told of
-        return Compiled(name, blocks, launch, {}, None, "", f"{type(error).__name__}: {error}".splitlines()[0])
+        said = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
+        return Compiled(name, blocks, launch, {}, None, "", f"{type(error).__name__}: {said[-1] if said else ''}")
     launch = _triton.metadata(kernel)
     made = Compiled(name, blocks, launch, _triton.forms(kernel), None, "")
     if isinstance(ptx := made.forms.get("ptx"), str):

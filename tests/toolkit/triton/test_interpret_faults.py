@@ -102,3 +102,11 @@ def test_everything_is_put_back() -> None:
     assert (tl.load, tl.reduce, tl.tensor.__init__, tl.block_type.__init__) == before
     with pytest.raises((RuntimeError, AssertionError, NotImplementedError)):
         torch.empty(1, device="cuda")
+
+
+def test_a_number_of_bfloat16_is_rounded_as_torch_does() -> None:
+    """Triton's own interpreter has no such constants (3.6.0): a bfloat16 tensor times a Python number needs one."""
+    from graphdbg.toolkit.triton.interpreting.builder import BUILDER
+
+    handle = BUILDER.get_bf16(1.00390625)
+    assert int(handle.data[0]) == torch.tensor(1.00390625).bfloat16().view(torch.int16).item()

@@ -57,6 +57,7 @@ def notes_of(told: Told) -> list[str]:
         notes.append(f"{count}: on a GPU they are timed at the first run; what is printed is the first")
     if any(row.spill_stores or row.spill_loads for row in rows):
         notes.append("spills: bytes that each thread writes to and reads from memory because registers ran out")
+    notes += [f"{row.name} is not compiled: {row.error}" for row in failed_kernels(told)]
     if differing := sorted({row.name for row in rows if row.recorded in ("differs", "not recorded")}):
         versions = f"recorded with torch {told.recorded_with}, here torch {told.torch}"
         why = versions if told.recorded_with != told.torch else "settings or chip differ"

@@ -52,13 +52,14 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ....dumps.store import load_graph
     from ...imports import import_modules
     from ...isolation.child import mark
-    from ...live_case import live_case
+    from ...live_case import device_for, live_case
     from ..standin import require_triton
 
     mark("load")
     require_triton()
     import_modules(payload["imports"])
-    case = live_case(load_graph(payload["path"]), seed=payload["seed"])
+    saved = load_graph(payload["path"])
+    case = live_case(saved, seed=payload["seed"], device=device_for("triton_interpret", None, saved))
     mark("check")
     from .run import checked
 

@@ -89,6 +89,9 @@ class Builder(InterpreterBuilder):
         step = offset.data.astype(np.int64).view(np.uint64) if offset.data.ndim else np.uint64(np.int64(offset.data))
         return Handle(ptr.data + np.uint64(width) * step, ptr.dtype, {**ptr.attr, **offset.attr})
 
+    def get_bf16(self, value: Any) -> Any:
+        return Handle(to_bits(np.array([value], np.float32), tl.bfloat16), tl.bfloat16)
+
     # conversions
 
     def cast_impl(self, src: Any, dst_type: Any) -> Any:

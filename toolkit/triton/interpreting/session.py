@@ -102,6 +102,9 @@ class Kernel:
         fixed = {**constants, **self.config.kwargs}
         free = [name for name in names if name not in fixed and self.signature.get(name) != "constexpr"]
         by_name = dict(zip(free if len(free) == len(own) else names, own, strict=False))
+        if lost := [name for name in names if name not in by_name and name not in fixed and name not in named]:
+            why = f"Inductor passes no value for {', '.join(lost)} (Triton refuses to compile it, too)"
+            raise ValueError(f"kernel {self.name}: {why}")
         for name in names:
             given[name] = by_name[name] if name in by_name else fixed.get(name, named.get(name))
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
