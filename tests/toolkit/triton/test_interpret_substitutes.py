@@ -11,8 +11,9 @@ pytest.importorskip("triton")
 
 from torch.nn.functional import scaled_dot_product_attention
 
+from graphdbg.toolkit.gpu_only import KERNELS
 from graphdbg.toolkit.rungs import CannotRun
-from graphdbg.toolkit.triton.interpreting.substitutes import SUBSTITUTES, called
+from graphdbg.toolkit.triton.interpreting.substitutes import called
 
 from .interpreted import compare, run
 
@@ -37,7 +38,7 @@ def test_attention_of_a_gpu_is_attention(kind: str) -> None:
     compare([made[0]], [wanted.detach()], 1e-5, 1e-5)
     saved = {"out": made[0], "logsumexp": made[1], "dropout_p": 0.0, "is_causal": True}
     saved |= {"attn_bias": None if kind == "flash" else BIAS, "grad_input_mask": [True] * 4}
-    saved |= {"grad_out": G, "grad_out_": G, "query": Q, "key": K, "value": V}
+    saved |= {"max_q": 8, "max_k": 8, "grad_out": G, "grad_out_": G, "query": Q, "key": K, "value": V}
     names = [one.name for one in backward._schema.arguments if not one.kwarg_only]
     compare(list(called(backward, [saved.get(name) for name in names], {}))[:3], list(gradients), 1e-4, 1e-5)
 
@@ -50,15 +51,21 @@ def test_a_kernel_behind_such_an_operator_runs() -> None:
     compare([got], [scaled_dot_product_attention(Q.sin(), K, V) * 2], 1e-5, 1e-5)
 
 
-def test_what_draws_and_what_nothing_stands_for_is_refused_by_name() -> None:
-    with pytest.raises(CannotRun, match="dropout"):
-        called(aten._scaled_dot_product_flash_attention.default, (Q, K, V, 0.5), {})
-    with pytest.raises(CannotRun, match=r"aten\.cudnn_batch_norm\.default has no kernel for the CPU"):
-        called(aten.cudnn_batch_norm.default, (Q, torch.ones(3), None, None, None, True, 0.1, 1e-5), {})
+def test_dropout_is_the_same_for_eager_and_for_kernels() -> None:
+    """A kernel that reads attention with dropout is judged: both draw what `gpu_only` draws."""
+    one, other = (called(aten._scaled_dot_product_flash_attention.default, (Q, K, V, 0.5), {})[0] for _ in range(2))
+    assert torch.equal(one, other)
+    assert not torch.allclose(one, called(aten._scaled_dot_product_flash_attention.default, (Q, K, V), {})[0])
+
+
+def test_what_nothing_stands_for_is_refused_by_name() -> None:
+    with pytest.raises(CannotRun, match=r"aten\.cudnn_convolution\.default has no kernel for the CPU"):
+        given = (torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2), [0, 0], [1, 1], [1, 1], 1, False, False, False)
+        called(aten.cudnn_convolution.default, given, {})
 
 
 def test_each_has_the_arguments_of_its_operator() -> None:
-    for operator, function in SUBSTITUTES.items():
+    for name, function in KERNELS.items():
         code: Any = function.__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        assert list(names) == [one.name for one in operator._schema.arguments], operator
+        assert list(names) == [one.name for one in getattr(aten, name).default._schema.arguments], name
