@@ -21,35 +21,56 @@ from . import __version__
 from .dumps.errors import GraphdbgError
 from .dumps.output import say
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "dump": ("toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
-    "ls": ("dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
-    "show": ("dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
-    "draw": ("toolkit.commands.draw:draw", "Draw a graph, a part of it or its modules: svg, png, pdf or dot."),
-    "diff": ("dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
-    "check": ("toolkit.commands.check:check", "Compare every value of a saved graph with its traced metadata."),
-    "replay": ("toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
-    "compile": ("toolkit.commands.compile:compile", "Compile a saved graph and show every stage, and the kernels it becomes."),
-    "kernel": ("toolkit.commands.kernel:kernel", "Run one Triton kernel of a graph alone: right, and how fast?"),
-    "bisect": ("toolkit.commands.bisect:bisect", "Name the pass, lowering or setting that makes a graph fail."),
-    "localize": ("toolkit.commands.localize:localize", "Name the first node whose compiled value is wrong."),
-    "triage": ("toolkit.commands.triage:triage", "Say which layer is to blame: a graph under every rung, a run, a script."),
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "dump": ("Record", "toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
+    "import": (
+        "Record", "toolkit.commands.import_:import_", "Turn a repro script or an exported program of torch's into a case.",
+    ),
+    "demo": (
+        "Record", "minifier.commands.demo:demo", "Record a training run with a planted compiler bug; judge, shrink and report it.",
+    ),
+    "doctor": ("Record", "toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
+    "ls": ("Look", "dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
+    "show": ("Look", "dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
+    "draw": ("Look", "toolkit.commands.draw:draw", "Draw a graph, a part of it or its modules: svg, png, pdf or dot."),
+    "diff": ("Look", "dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
+    "tui": ("Look", "tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or a browser."),
+    "triage": (
+        "Judge", "toolkit.commands.triage:triage", "Say which layer is to blame: a graph under every rung, a run, a script.",
+    ),
+    "replay": ("Judge", "toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
+    "check": ("Judge", "toolkit.commands.check:check", "Compare every value of a saved graph with its traced metadata."),
     "minify": (
-        "minifier.commands.minify:minify",
+        "Shrink and share", "minifier.commands.minify:minify",
         "Shrink a failing graph to the smallest case that fails the same way.",
     ),
-    "steer": ("minifier.commands.steer:steer", "Pause, skip, disable, restart or cancel while a graph is being shrunk."),
-    "report": ("minifier.commands.report:report", "Write repro.py, issue.md and artifacts.zip for a failing graph."),
-    "tui": ("tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or a browser."),
-    "import": ("toolkit.commands.import_:import_", "Turn a repro script or an exported program of torch's into a case."),
-    "pack": ("dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into."),
-    "demo": (
-        "minifier.commands.demo:demo",
-        "Record a training run with a planted compiler bug, and do all of the above.",
+    "steer": (
+        "Shrink and share", "minifier.commands.steer:steer",
+        "Pause, skip, disable, restart or cancel while a graph is being shrunk.",
     ),
-    "doctor": ("toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
-}
-"""name -> (room.commands.module:command, its line in `graphdbg --help`). A new command adds one row here."""
+    "report": (
+        "Shrink and share", "minifier.commands.report:report",
+        "Write repro.py, issue.md and artifacts.zip for a failing graph.",
+    ),
+    "pack": (
+        "Shrink and share", "dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into.",
+    ),
+    "bisect": (
+        "Compiler engineers", "toolkit.commands.bisect:bisect",
+        "Name the pass, lowering or setting that makes a graph fail.",
+    ),
+    "localize": (
+        "Compiler engineers", "toolkit.commands.localize:localize", "Name the first node whose compiled value is wrong.",
+    ),
+    "compile": (
+        "Compiler engineers", "toolkit.commands.compile:compile",
+        "Compile a saved graph and show every stage, and the kernels it becomes.",
+    ),
+    "kernel": (
+        "Compiler engineers", "toolkit.commands.kernel:kernel", "Run one Triton kernel of a graph alone: right, and how fast?",
+    ),
+}  # fmt: skip
+"""name -> (its heading in `graphdbg --help`, room.commands.module:command, its line there). A new command adds one row."""
 
 PLANNED: tuple[str, ...] = ()
 """Commands of the design that are not built yet; typing one says so."""
@@ -67,7 +88,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        module, _, attribute = COMMANDS[cmd_name][1].partition(":")
         return getattr(import_module(f".{module}", __package__), attribute)
 
     def resolve_command(
@@ -83,8 +104,11 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))  # one column for all headings
+        for heading in dict.fromkeys(row[0] for row in COMMANDS.values()):
+            with formatter.section(heading):
+                rows = [(name.ljust(widest), line) for name, (group, _, line) in COMMANDS.items() if group == heading]
+                formatter.write_dl(rows)
         if PLANNED:
             with formatter.section("Not built yet"):
                 formatter.write_text(" ".join(PLANNED))

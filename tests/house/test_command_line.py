@@ -32,6 +32,20 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     assert f"graphdbg {name}" in capsys.readouterr().out
 
 
+def test_help_lists_every_command_once_under_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == 0
+    shown = capsys.readouterr().out.partition("Record:")
+    headings: dict[str, list[str]] = {}
+    for line in "".join(shown[1:]).splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            headings[line[:-1]] = []
+        elif line.startswith("  ") and line[2:3].isalpha():
+            headings[list(headings)[-1]].append(line.split()[0])
+    assert list(headings) == ["Record", "Look", "Judge", "Shrink and share", "Compiler engineers"]
+    listed = [(name, heading) for heading, names in headings.items() for name in names]
+    assert sorted(listed) == sorted((name, row[0]) for name, row in cli.COMMANDS.items())
+
+
 @pytest.mark.parametrize("name", DATA_COMMANDS)
 def test_every_command_that_prints_data_takes_json(name: str) -> None:
     assert any("--json" in parameter.opts for parameter in command(name).params)
