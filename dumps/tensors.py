@@ -83,7 +83,7 @@ class TensorStore:
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(path, (_header(len(flat)), flat))
+            write_file(path, (file_header(len(flat)), flat))
             self.written_bytes += len(flat)
         return name
 
@@ -145,7 +145,8 @@ class _Entry(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def _header(size_bytes: int) -> bytes:
+def file_header(size_bytes: int) -> bytes:
+    """What stands before the bytes of a storage in its file."""
     text = msgspec.json.encode({"data": {"dtype": "U8", "shape": [size_bytes], "data_offsets": [0, size_bytes]}})
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text

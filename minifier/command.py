@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.atomic import write_file
-from ..dumps.errors import UsageError
+from ..dumps.errors import GraphdbgError, UsageError
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.signature import Signature
 from .oracle import Oracle, raise_user_error
@@ -73,7 +73,7 @@ class CommandOracle(Oracle):
             raise UsageError(f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}")
         return answer
 
-    def refusal(self, answers: Any) -> DoesNotFailError:
+    def refusal(self, answers: Any) -> GraphdbgError:
         """The command did not say that the original fails."""
         if answers[0].verdict is Verdict.OTHER and self.options.match is not None:
             return super().refusal(answers)

@@ -34,7 +34,7 @@ def judged(
         outcome = judge(
             gm, inputs, spec, payload["rung"], payload["check"], seed=payload["seed"], watch=watch, lean=payload.get("lean", "")
         )
-    if outcome.signature is not None or not outcome.ok:
+    if outcome.signature is not None or not outcome.ok or outcome.verdict.startswith("skipped, because "):
         return outcome
     if slow is not None:
         outcome.verdict = f"compile and first run took {outcome.seconds:.2f} s"

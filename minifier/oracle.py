@@ -163,6 +163,8 @@ class Oracle:
             limits = self.asking.limits_of(self._size(candidate)[0])
         reply = self.asking.probe(payload, limits)
         value: dict[str, Any] = reply.value or {}
+        if _skipped(value.get("verdict", "")):
+            value["invalid"] = value["verdict"]
         if "invalid" in value:
             return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds), None
         if candidate is None:
@@ -242,8 +244,8 @@ class Oracle:
         """One judgement of the whole case as a verdict."""
         return self.settle([self.whole()])[0]
 
-    def refusal(self, answers: Sequence[Answer]) -> DoesNotFailError:
-        """Why there is nothing to minify, and what to look at."""
+    def refusal(self, answers: Sequence[Answer]) -> errors.GraphdbgError:
+        """Why there is nothing to minify, and what to look at: it does not fail, or the rung cannot run it here."""
         self.must_be_prepared()
         named = self.named or str(self.case)
         failing = next((answer for answer in answers if answer.verdict is Verdict.OTHER), None)
@@ -253,6 +255,9 @@ class Oracle:
         if failing is not None:
             what = f"it fails, but not as asked ({' '.join(self.options.words())})"
             return DoesNotFailError(what, failing.signature, "leave that out to minify this failure")
+        if skip := _skipped(answers[0].detail):
+            what = f"cannot judge {named}: {self.options.rung} is skipped"
+            return errors.EnvironmentLackError(what, f"because {skip}", "see what is missing here with graphdbg doctor")
         why = answers[0].detail or "it passed"
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with graphdbg triage {shlex.quote(named)}")
@@ -457,6 +462,12 @@ def first_limit_s(options: Options) -> float:
 def _signature(answer: Answer) -> Signature | None:
     """The failure that an answer tells of; None for one that passed or has no verdict."""
     return None if answer.failure is None else msgspec.convert(answer.failure, Signature)
+
+
+def _skipped(verdict: str) -> str:
+    """Why a rung cannot run a graph here, or ""."""
+    before, words, reason = verdict.partition("skipped, because ")
+    return reason if words and not before else ""
 
 
 def raise_user_error(reply: Reply) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..dumps.atomic import write_file
-from ..dumps.errors import EnvironmentLackError, UsageError
+from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
 from ..toolkit.signature import Signature
 from .atoms_file import write_atoms
 from .budget import Budget, Cancelled, Restarted, Skipped
@@ -34,7 +34,7 @@ from .needs import Needs, base_of, of_rows
 from .options import Options
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
-from .problem import Aborted, Answer, Candidate, DoesNotFailError, Problem, Verdict
+from .problem import Aborted, Answer, Candidate, Problem, Verdict
 from .results import BEST_FILE, Results
 from .search.edits import exhaust
 from .search.outputs import drop_outputs
@@ -67,7 +67,7 @@ class Subject(Problem, Protocol):
         """The same answers as verdicts on the failure that is minified, which the first of them decides."""
         ...
 
-    def refusal(self, answers: Sequence[Answer]) -> DoesNotFailError:
+    def refusal(self, answers: Sequence[Answer]) -> GraphdbgError:
         """Why answers without the failure leave nothing to minify."""
         ...
 

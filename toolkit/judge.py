@@ -32,6 +32,7 @@ from .eager import GraphRunError, draws_from_generator, draws_unrepeatably, reco
 from .execution import Attributes, Execution, changed_inputs, execute, identical
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
+from .missing import missing
 from .numerics import Difference, compare, output_errors
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
@@ -281,7 +282,10 @@ class _Case:
             signature = Signature("metadata", self.step, detail=error.detail, raw=str(error)[:1000])
             text = " ".join(str(error).splitlines()[:3])
             return Outcome(ok=False, signature=signature, verdict=f"metadata: {text}", seconds=self.seconds)
-        signature = Signature("memory", self.step) if is_memory_error(error) else from_exception(error, self.step)
+        memory = is_memory_error(error)
+        if not memory and (reason := missing(error)):
+            return Outcome(ok=True, verdict=f"skipped, because {reason}", seconds=self.seconds)
+        signature = Signature("memory", self.step) if memory else from_exception(error, self.step)
         verdict = f"{signature.kind}: {_first_line(signature)}"
         behind = self._behind(error) if self.step == "compile" and not self.lean else ""
         notes = [behind] if behind else []

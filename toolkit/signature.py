@@ -100,7 +100,7 @@ def from_exception(error: BaseException, stage: str) -> Signature:
     inner, detail, frames = error, "", _frames(error)
     for _ in range(20):
         detail = detail or normalise.lowering_target(str(inner) if _is(inner, "LoweringException") else "")
-        deeper = _inside(inner)
+        deeper = inside(inner)
         if deeper is None:
             break
         frames = _frames(deeper) or frames
@@ -142,7 +142,7 @@ def _is(error: BaseException, name: str) -> bool:
     return any(cls.__name__ == name for cls in type(error).__mro__)
 
 
-def _inside(error: BaseException) -> BaseException | None:
+def inside(error: BaseException) -> BaseException | None:
     """What a wrapper of torch wraps; None for an exception that wraps nothing."""
     inner = getattr(error, "inner_exception", None)
     if isinstance(inner, BaseException) and inner is not error:

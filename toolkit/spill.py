@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 import torch
 
+from ..dumps.tensors import file_header
+from ..dumps.torchside.storages import storage_bytes
 from .sharing import load_fakes
 from .values import OPAQUE, Held, Values
 
@@ -26,7 +28,7 @@ def read_storage(path: Path, device: torch.device) -> torch.Tensor:
     """The bytes of one spilled storage."""
     from safetensors.torch import load_file
 
-    return load_file(path)["value"].to(device)
+    return load_file(path)["data"].to(device)
 
 
 def spill_inputs(inputs: Sequence[Any], folder: Path) -> list[Any]:
@@ -62,11 +64,11 @@ def load_inputs(inputs: Sequence[Any]) -> list[Any]:
 
 
 def write_storage(tensor: torch.Tensor, path: Path) -> None:
-    from safetensors.torch import save_file
-
+    """Writes the storage of a tensor; `safetensors.torch.save_file` would need numpy."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    storage = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
-    save_file({"value": storage.cpu()}, path)
+    data = storage_bytes(tensor.untyped_storage())
+    with path.open("wb") as file:
+        file.writelines((file_header(len(data)), data))
 
 
 def save_values(values: Values, folder: Path) -> None:

@@ -28,6 +28,7 @@ from ..imports import import_modules
 from ..isolation.child import is_memory_error, mark
 from ..judge import judge
 from ..live_case import live_case
+from ..missing import missing
 from ..parts import Invalid, atoms_in, keep_values, part_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
@@ -139,6 +140,8 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
             return {"invalid": str(reason), "departures": [], "signature": None}
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             memory = is_memory_error(error)
+            if not memory and (why := missing(error)):
+                return {"invalid": why, "departures": [], "signature": None}
             signature = Signature("memory", step) if memory else from_exception(error, step)
             return {
                 "signature": msgspec.to_builtins(signature),

@@ -35,9 +35,9 @@ class TritonInterpret(Inductor):
     """Whether kernels may draw the random numbers of the CPU's, which eager mode can repeat for a graph of the CPU."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        from ..triton.standin import lacks_triton
+        from ..triton.needs import lacks_interpreter
 
-        return lacks_triton()
+        return lacks_interpreter()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
         values = [node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes if node.op == "placeholder"]

@@ -23,6 +23,7 @@ from ..signature import from_answer
 from ..triage.words import address
 from .judged import Judged
 from .launches import INDEX, Launch, Launches, open_launches
+from .needs import require_interpreter
 from .roofline import Ceilings
 from .targets import DEFAULT
 
@@ -40,7 +41,8 @@ class RunError(GraphdbgError):
 
 
 def server() -> ForkServer:
-    """A fork server with what these tasks need imported once."""
+    """A fork server with what these tasks need imported once. Raises EnvironmentLackError without Triton or NumPy."""
+    require_interpreter()
     preload = (*PRELOAD, f"{__package__}.saving_child", _ALONE)
     return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm="inductor", preload=preload)
 

@@ -19,27 +19,9 @@ import torch
 
 from ...dumps.errors import EnvironmentLackError
 from . import _torch as t
+from .needs import require_triton
 from .replacing import replaced
 from .targets import WARP, Target
-
-NEEDS_TRITON = "pip install 'graphdbg[triton]' (Linux; it brings a compiler for NVIDIA GPUs, and needs none)"
-
-
-def lacks_triton() -> str | None:
-    """Why kernels of Triton cannot be written here, or None."""
-    try:
-        import triton
-    except ImportError as error:
-        return f"Triton is not installed ({error}): {NEEDS_TRITON}"
-    if not hasattr(triton, "__version__"):
-        return f"the package triton here is empty: {NEEDS_TRITON}"
-    return None
-
-
-def require_triton() -> None:
-    """Raises EnvironmentLackError where Triton is missing."""
-    if lacks_triton():
-        raise EnvironmentLackError("Triton is not installed", "kernels for GPUs are written and run with it", NEEDS_TRITON)
 
 
 @contextlib.contextmanager

@@ -115,8 +115,8 @@ def _for_target(saved: SavedGraph, case: _Case, wanted: Wanted) -> dict[str, str
     """Puts the case onto the pretended GPU, tells what of the recording bears on it, and names target and assembler."""
     from ...triton import _triton
     from ...triton.emission import triton_sources
+    from ...triton.needs import require_triton
     from ...triton.retarget import retargeted
-    from ...triton.standin import require_triton
     from ...triton.targets import target_of
 
     require_triton()

@@ -53,10 +53,10 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ...imports import import_modules
     from ...isolation.child import mark
     from ...live_case import device_for, live_case
-    from ..standin import require_triton
+    from ..needs import require_interpreter
 
     mark("load")
-    require_triton()
+    require_interpreter()
     import_modules(payload["imports"])
     saved = load_graph(payload["path"])
     case = live_case(saved, seed=payload["seed"], device=device_for("triton_interpret", None, saved))

@@ -20,6 +20,7 @@ from ... import _torch as toolkit_torch
 from ...copying import clone_inputs, copy_graph
 from ...execution import execute
 from ...judge import judge
+from ...missing import missing
 from ...outcome import Outcome
 from ...rungs.base import Compiled
 from ...rungs.triton_interpret import TritonInterpret
@@ -185,6 +186,8 @@ def _unjudged(
             fakes = toolkit_torch.shared_fakes(copy, list(inputs), spec.dynamic)[0]
             execute(rung.build(copy, fakes, spec), clone_inputs(list(inputs)), seed=seed)
     except Exception as error:  # noqa: BLE001  whatever it raises is told
+        if reason := missing(error):
+            return Outcome(ok=True, verdict=f"skipped, because {reason}")
         return Outcome(ok=False, signature=from_exception(error, "run"), verdict=f"{type(error).__name__}: {error}"[:500])
     return Outcome(ok=True, verdict=refused.verdict)
 

@@ -7,7 +7,6 @@ run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not che
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import msgspec
 
 from ....dumps.errors import EnvironmentLackError, GraphdbgError
 from ....dumps.output import emit, say
+from ..needs import require_interpreter
 from .asking import check, server
 from .findings import Checked
 from .text import headline, text
@@ -27,10 +27,7 @@ def shown(
     graphs: Sequence[SavedGraph], *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
 ) -> int:  # fmt: skip
     """0: nothing was found, 1: something was, or a graph could not be run. Raises EnvironmentLackError without Triton."""
-    if importlib.util.find_spec("triton") is None:
-        raise EnvironmentLackError(
-            "Triton is not installed", "kernels for GPUs are written and interpreted with it", "pip install 'graphdbg[triton]'"
-        )
+    require_interpreter()
     rows: list[tuple[str, SavedGraph, Checked]] = []
     with server() as used:
         for saved in graphs:

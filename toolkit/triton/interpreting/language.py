@@ -22,6 +22,7 @@ from . import reducing
 from ._triton import JITFunction, interpreter, triton_helpers
 from .builder import BUILDER, Endless
 from .cooperating import MARK
+from .memory import KernelMistake
 from .remembering import remember
 from .rewriting import rewritten
 
@@ -149,7 +150,7 @@ def _truth(self: Any) -> bool:
     if BUILDER.asked > BUILDER.patience:
         raise Endless(f"a program of the kernel asked for conditions {BUILDER.patience} times: a loop does not end")
     if self.handle.data.size != 1:
-        raise ValueError("a block of values was used as a condition: `and`, `or`, `if` and `while` take one value")
+        raise KernelMistake("a block of values was used as a condition: `and`, `or`, `if` and `while` take one value")
     return bool(self.handle.data.item())
 
 

@@ -23,6 +23,10 @@ _HALF = 1 << (ZONE_BITS - 1)
 _LOW = np.uint64((1 << ZONE_BITS) - 1)
 
 
+class KernelMistake(ValueError):
+    """What a kernel asks for is wrong in itself: an assertion of its own fails, or an argument that it needs is not passed."""
+
+
 class Fault(Exception):
     """An access outside of a storage, while nobody collects findings. `access` says which."""
 

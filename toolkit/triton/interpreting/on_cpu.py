@@ -82,10 +82,14 @@ def _moved(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[list[torch.Ten
     return read, written
 
 
+class NoTensor(TypeError):
+    """A library call gave no tensor where the kernels expect one."""
+
+
 def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str | None = None) -> None:
     """Gives a tensor the strides that kernels behind it expect, its values kept. Raises CannotRun for another size."""
     if not isinstance(tensor, torch.Tensor):  # as torch's own check says it
-        raise TypeError(f"expected Tensor() for op: {name or 'a library call'}")
+        raise NoTensor(f"expected Tensor() for op: {name or 'a library call'}")
     if tuple(tensor.shape) != tuple(size):
         if name in SIZED_OTHERWISE or (name == "input" and not tensor.numel()):
             return

@@ -21,6 +21,7 @@ import triton.language as tl
 
 from ._triton import interpreter
 from .builder import BUILDER
+from .memory import KernelMistake
 
 _SEMANTIC = interpreter.TritonSemantic(BUILDER)
 _made: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -134,7 +135,7 @@ def _assert(condition: Any, message: Any = "") -> None:
     if isinstance(condition, tl.tensor):
         tl.device_assert(condition, str(message))
     elif not condition:
-        raise AssertionError(message)
+        raise KernelMistake(message)
 
 
 _TOOLS: dict[str, Any] = {

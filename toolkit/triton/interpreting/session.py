@@ -23,7 +23,7 @@ import torch
 from ...rungs.base import CannotRun
 from .. import _torch as t
 from ..loading import loaded
-from .memory import Memory, Watch
+from .memory import KernelMistake, Memory, Watch
 
 LIMIT = 100_000
 """Programs of one run: each takes the interpreter some milliseconds."""
@@ -104,7 +104,7 @@ class Kernel:
         by_name = dict(zip(free if len(free) == len(own) else names, own, strict=False))
         if lost := [name for name in names if name not in by_name and name not in fixed and name not in named]:
             why = f"Inductor passes no value for {', '.join(lost)} (Triton refuses to compile it, too)"
-            raise ValueError(f"kernel {self.name}: {why}")
+            raise KernelMistake(f"kernel {self.name}: {why}")
         for name in names:
             given[name] = by_name[name] if name in by_name else fixed.get(name, named.get(name))
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
