@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Record", "toolkit.commands.import_:import_", "Turn a repro script or an exported program of torch's into a case.",
     ),
     "demo": (
-        "Record", "minifier.commands.demo:demo", "Record a training run with a planted compiler bug; judge, shrink and report it.",
+        "Record", "minifier.commands.demo:demo", "Record a training run with a planted compiler bug, shrink and report it.",
     ),
     "doctor": ("Record", "toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
     "ls": ("Look", "dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
