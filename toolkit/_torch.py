@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree  # no public module flattens nested va
 
 from ..dumps.atomic import write_file
 from .copying import clone_inputs
-from .spec import is_opaque
+from .spec import is_opaque, of_the_process
 
 CHECKED = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 """Versions of torch on which every stage of a recorded run was replayed to the same numbers and code, on the CPU."""
@@ -315,7 +315,9 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
         for room, values in config.items():
             module = importlib.import_module(_CONFIG_MODULES[room]) if room in _CONFIG_MODULES else None
             for name, value in values.items():
-                if name.startswith(_OF_THE_PROCESS):
+                if of_the_process(name):
+                    continue
+                if module is not None and _is_set_here(getattr(module, name, None), value):
                     continue
                 if module is None or is_opaque(value):
                     lost.append(f"setting {room}.{name} is not applied: its value could not be saved")
@@ -327,12 +329,16 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
         yield lost
 
 
-_OF_THE_PROCESS = (
-    "compile_threads", "worker_", "trace.", "fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache",
-    "enable_remote_autograd_cache", "force_disable_caches", "bundled_autograd_cache", "caching_precompile", "repro_",
-    "debug_dir_root", "verbose", "suppress_errors", "fresh_cache",
-)  # fmt: skip
-"""Settings that say how a process works or what it writes, not what a graph becomes."""
+def _is_set_here(value: Any, saved: Any) -> bool:
+    """Whether a setting that could not be saved is in force again, because a module of `--import` has set it."""
+    named = saved.get("opaque") if isinstance(saved, Mapping) else None
+    if value is None or not named:
+        return False
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if kind != named[0]:
+        return False
+    return not inspect.isfunction(value) or str(named[1]).startswith(f"<function {value.__qualname__} at ")
+
 
 _CONFIG_MODULES = {
     "inductor": "torch._inductor.config",

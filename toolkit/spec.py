@@ -76,3 +76,15 @@ def is_opaque(value: Any) -> bool:
     if isinstance(value, dict):
         return "opaque" in value or any(is_opaque(item) for item in value.values())
     return isinstance(value, list) and any(is_opaque(item) for item in value)
+
+
+def of_the_process(name: str) -> bool:
+    """Whether a setting says how a process works or what it writes, not what a graph becomes: a replay leaves it alone."""
+    return name.startswith(_OF_THE_PROCESS)
+
+
+_OF_THE_PROCESS = (
+    "compile_threads", "worker_", "trace.", "fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache",
+    "enable_remote_autograd_cache", "force_disable_caches", "bundled_autograd_cache", "caching_precompile", "repro_",
+    "debug_dir_root", "verbose", "suppress_errors", "fresh_cache",
+)  # fmt: skip

@@ -269,6 +269,21 @@ def backend_options(compiler_fn: Any) -> dict[str, Any]:
     return {}
 
 
+def innermost_backend(compiler_fn: Any) -> Any:
+    """The backend under the wrappers that torch puts around it, and the compiler that AOTAutograd was given. Checked: 2.13.0."""
+    for _ in range(8):
+        if str(getattr(compiler_fn, "__module__", None)).partition(".")[0] != "torch":
+            break
+        kwargs = getattr(compiler_fn, "kwargs", None)
+        inner = [getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")]
+        inner += [kwargs.get("fw_compiler")] if isinstance(kwargs, dict) else []
+        following = next((one for one in inner if callable(one)), None)
+        if following is None:
+            break
+        compiler_fn = following
+    return compiler_fn
+
+
 def undisabled(compiled: Any) -> Any:
     """What lies under Dynamo's own `disable` wrapper, as Dynamo would unwrap it before wrapping anew: a second layer would cost
     every step. Public names for it are missing. Checked: 2.13.0."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import roles, why_hooks
+from . import roles, unsaved, why_hooks
 from ._torch import backend_options, counter, forced_lazy_graph_off, is_serializable, undisabled
 from .caches import bypassed
 from .flight import Flight, Graph, flying
@@ -51,6 +51,9 @@ def _capture(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
     backend = getattr(output_graph, "compiler_fn", None)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
     graph = flight.capture(gm, "dynamo", {"backend": str(name), **_options(flight)}, roles=flight.dynamo_roles)
+    if graph is not None:
+        with session.guarded(f"the backend of {graph.id}"):
+            unsaved.note_backend(session, backend)
     why_hooks.symbols(session, flight.name, graph)
     return graph
 

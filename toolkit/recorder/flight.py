@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.ids import compile_name
 from ...dumps.schema import GraphRecord, InputRecord
-from . import configs, sources
+from . import configs, sources, unsaved
 from ._torch import compile_id, is_restart, undisturbed
 from .ambient import ambient
 from .origin import versions
@@ -82,6 +82,7 @@ class Flight:
                     input_roles={role.name: (role.role, role.source) for role in roles or ()}, sink=writer.tensors,
                 )  # fmt: skip
             record.versions = versions(live=True)
+            unsaved.note_settings(session, config, record)
             graph = Graph(record)
             if session.waiting.begin(self.name):
                 graph.save = PackedSave(writer, record)

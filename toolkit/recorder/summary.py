@@ -23,7 +23,7 @@ from ...dumps import deaths, index, journal, why
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
-from . import held_words
+from . import held_words, unsaved
 
 _MOST = 5
 
@@ -60,6 +60,7 @@ def lines(
     if rows and (hint := why.hint(name, found)):
         told.append(f"graphdbg: {hint}")
     told += held_words.lines(journals, rows, name)
+    told += unsaved.lines(notes)
     told += _notes(notes, errors or {})
     told += _cost(notes) if rows else []
     if rows:
@@ -116,7 +117,8 @@ def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
 
 
 def _is_remark(note: Mapping[str, Any]) -> bool:
-    return note.get("message") not in (COST, SETTINGS) and not note.get("uncaught") and not held_words.is_mine(note)
+    elsewhere = held_words.is_mine(note) or unsaved.is_mine(note)
+    return note.get("message") not in (COST, SETTINGS) and not note.get("uncaught") and not elsewhere
 
 
 def _by_reason(messages: list[str]) -> list[str]:
@@ -147,8 +149,10 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
 
 
 def _commands(rows: list[index.Row], name: str) -> list[str]:
-    chosen = best([row for row in rows if row.status == "failed" or row.lost] or rows)
-    return [f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}", f"graphdbg minify {name}/{chosen.id}"]
+    bad = [row for row in rows if row.status == "failed" or row.lost]
+    chosen = best(bad or rows)
+    last = f"graphdbg minify {name}/{chosen.id}" if bad else f"graphdbg triage {name}"
+    return [f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}", last]
 
 
 def best(rows: list[index.Row]) -> index.Row:

@@ -1,0 +1,122 @@
+"""What dump says when it ends: the next commands, and what of the run a replay cannot bring back."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import graphdbg
+from graphdbg.dumps.schema import FORMAT, RunRecord
+from graphdbg.dumps.writer import RunWriter
+from graphdbg.toolkit.recorder import summary, unsaved
+from tests.dumps.graphs import chain
+
+SETTING = {"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}
+
+
+def mine(graph: Any) -> None:
+    """A pass of the user's."""
+
+
+class Pass:
+    """Another one."""
+
+    def __call__(self, graph: Any) -> None: ...
+
+
+def closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *events: str, name: str = "myrun") -> list[str]:
+    """The closing words of a run with two graphs, the second of which had these events."""
+    process = RunWriter.create(tmp_path / name, RunRecord(format=FORMAT, command=["train.py"])).process()
+    for local in ("0_0/forward", "1_0/forward"):
+        process.save_graph(chain(local))
+    for kind in events:
+        process.journal.event(kind, graph="1_0/forward", error="RuntimeError: no")
+    process.journal.event("note", message="setting", **SETTING)
+    process.close()
+    monkeypatch.chdir(tmp_path)
+    return summary.lines(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("events", "wanted"),
+    [
+        (("compiling", "compiled", "ran"), ["ls myrun", "replay myrun/0_0/forward", "triage myrun"]),
+        (("compiling", "failed"), ["ls myrun", "replay myrun/1_0/forward", "minify myrun/1_0/forward"]),
+    ],
+)
+def test_the_next_commands_end_with_minify_only_where_something_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: tuple[str, ...], wanted: list[str]
+) -> None:
+    told = closing(tmp_path, monkeypatch, *events)
+    assert told[told.index("graphdbg: next, try") + 1 :] == [f"  graphdbg {words}" for words in wanted]
+
+
+def test_names_are_quoted_and_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = closing(tmp_path, monkeypatch, name="my run")
+    assert told[-1] == "  graphdbg triage 'my run'"
+    (line,) = [line for line in told if "cannot be saved" in line]
+    assert line.startswith("graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) ")
+
+
+def test_each_thing_is_told_once_and_they_are_limited() -> None:
+    notes = [{**SETTING, "unsaved": f"setting inductor.{number}"} for number in range(7)] * 2
+    told = unsaved.lines([*notes, {"message": "another"}])
+    assert len(told) == 6
+    assert told[-1] == "graphdbg: and 2 more that cannot be saved: replays name them"
+
+
+def test_a_module_that_can_be_imported_is_named() -> None:
+    assert "--import mypass brings it back" in unsaved.lines([SETTING])[0]
+    own = unsaved.lines([{**SETTING, "module": "__main__", "what": "__main__.P", "file": "/home/ann/train.py", "line": 3}])[0]
+    assert "(P, train.py:3)" in own
+    assert "--import MODULE" in own
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [(mine, "mine"), (functools.partial(mine), "mine"), (Pass(), "Pass"), ([1, "a", Pass()], "Pass"), ({"a": mine}, "mine")],
+)
+def test_the_function_or_class_is_named(value: Any, what: str) -> None:
+    told: list[dict[str, Any]] = []
+    session: Any = SimpleNamespace(note=lambda message, **fields: told.append(fields))
+    record: Any = SimpleNamespace(config={"inductor": {"a": {"opaque": ["x", "x"]}, "b": 1, "trace.log": {"opaque": ["x", "x"]}}})
+    unsaved.note_settings(session, {"inductor": {"a": value, "b": 1}}, record)
+    (note,) = told
+    assert note["unsaved"] == "setting inductor.a"
+    assert note["what"] == f"{__name__}.{what}"
+    assert (note["module"], Path(note["file"]).name) == (__name__, "test_first_words.py")
+
+
+def test_a_recording_names_the_pass_and_the_backend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+    from torch._inductor import config
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        return gm.forward
+
+    torch.compiler.reset()
+    with config.patch(post_grad_custom_pre_pass=mine), graphdbg.record(str(tmp_path / "run"), inputs="none"):
+        torch.compile(lambda x: x.sin(), backend=backend)(torch.ones(2))
+        torch.compile(lambda x: x.cos(), backend="eager")(torch.ones(2))
+    torch.compiler.reset()
+    told = [line for line in capsys.readouterr().err.splitlines() if "cannot be saved" in line]
+    assert ["post_grad_custom_pre_pass" in line for line in told] == [True, False]
+    assert "a replay runs Inductor" in told[1]
+
+
+def test_a_pass_that_an_imported_module_set_is_not_called_lost() -> None:
+    from torch._inductor import config
+
+    from graphdbg.toolkit._torch import settings
+
+    saved = {"inductor": {"post_grad_custom_pre_pass": {"opaque": ["builtins.function", "<function mine at 0x7f>"]}}}
+    with settings(saved) as lost:
+        assert len(lost) == 1
+    with config.patch(post_grad_custom_pre_pass=mine), settings(saved) as lost:
+        assert lost == []
+    with config.patch(post_grad_custom_pre_pass=Pass()), settings(saved) as lost:
+        assert len(lost) == 1

@@ -1,0 +1,95 @@
+"""Settings of the user's that no record can hold (custom passes, callables) and backends of the user's own: what replays lack.
+
+Journalled once in each process, when a graph is saved under them; told when the recording ends. Reads live values only to name
+them, never calls them. The closing words come from the journal alone. Must not import torch.
+
+>>> lines([{"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}])
+['graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) cannot be saved: replays run without it; ...']
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..spec import is_opaque, of_the_process
+from ._torch import innermost_backend
+from .configs import encoded
+
+if TYPE_CHECKING:
+    from ...dumps.schema import GraphRecord
+    from .session import Session
+
+_MOST = 5
+
+_NOT_THE_USERS = ("torch", "graphdbg", "builtins")
+
+
+def note_settings(session: Session, config: Mapping[str, Mapping[str, Any]], record: GraphRecord) -> None:
+    """Journals which of the settings in force, `config`, have no saved form in the record of a graph."""
+    for room, values in record.config.items():
+        for name, value in values.items():
+            if is_opaque(value) and not of_the_process(name):
+                _note(session, f"setting {room}.{name}", config.get(room, {}).get(name))
+
+
+def note_backend(session: Session, backend: Any) -> None:
+    """Journals a backend that neither torch nor graphdbg brings: a replay runs what graphdbg has."""
+    inner = innermost_backend(backend)
+    if _home(inner).__module__.partition(".")[0] not in _NOT_THE_USERS:
+        _note(session, "backend", inner)
+
+
+def _note(session: Session, unsaved: str, value: Any) -> None:
+    home = _home(_culprit(value))
+    module = str(getattr(home, "__module__", None) or "")
+    what = f"{module}.{getattr(home, '__qualname__', home)}"
+    code = getattr(home, "__code__", None) or getattr(getattr(home, "__dict__", {}).get("__call__"), "__code__", None)
+    file = getattr(code, "co_filename", None) or getattr(sys.modules.get(module), "__file__", None) or ""
+    place = {"file": file, "line": getattr(code, "co_firstlineno", 0)} if file else {}
+    session.note(f"{unsaved} cannot be saved: {what}", unsaved=unsaved, what=what, module=module, **place)
+
+
+def _culprit(value: Any) -> Any:
+    """The first thing inside a value that has no saved form."""
+    inside: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inside = value
+    return next((_culprit(item) for item in inside if is_opaque(encoded(item))), value)
+
+
+def _home(value: Any) -> Any:
+    """The function or class that the user wrote."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = getattr(value, "__func__", value)  # a bound method
+    return value if hasattr(value, "__qualname__") else type(value)
+
+
+def is_mine(note: Mapping[str, Any]) -> bool:
+    """Whether a note is told here."""
+    return "unsaved" in note
+
+
+def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each of them, over all processes of a run."""
+    told = list(dict.fromkeys(_sentence(note) for note in notes if is_mine(note)))
+    more = [f"graphdbg: and {len(told) - _MOST} more that cannot be saved: replays name them"] if len(told) > _MOST else []
+    return [f"graphdbg: {text}" for text in told[:_MOST]] + more
+
+
+def _sentence(note: Mapping[str, Any]) -> str:
+    file, line = str(note.get("file") or ""), note.get("line")
+    place = f", {Path(file).name}" + (f":{line}" if line else "") if file else ""
+    named = f"{note['unsaved']} ({str(note.get('what', '')).removeprefix('__main__.')}{place})"
+    if note["unsaved"] == "backend":
+        return f"{named} cannot be saved: a replay runs Inductor, or another rung, in its place"
+    module = str(note.get("module") or "")
+    if module in ("", "__main__"):
+        return f"{named} cannot be saved: replays run without it; --import MODULE brings it back if that module sets it"
+    return f"{named} cannot be saved: replays run without it; --import {module} brings it back if importing that sets it"
