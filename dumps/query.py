@@ -9,6 +9,7 @@ Run('myrun')
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from .compressed import stored
@@ -29,6 +30,9 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     try:
         if not text or "\0" in text:
             raise UsageError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")
+        if is_script(text, cwd):
+            fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
+            raise UsageError(f"{text} names a script", "a run, a graph of a run or a case folder is wanted", fix)
         if any(place.is_file() for place in (path, *path.parents)):
             from .pack.opening import folder_of  # late: hardly ever needed
 
@@ -46,6 +50,20 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
         raise UsageError(f"{text!r} names nothing", str(error)) from error
     why = "the folder holds neither run.json nor graph.json" if folder else "there is no such folder"
     raise UsageError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
+
+
+def is_script(text: str, cwd: str | Path | None = None) -> bool:
+    """Whether `text` names a program in the place of something saved: a name that ends in .py, or an executable text with #!."""
+    path = Path(cwd or "") / text
+    if path.is_dir():
+        return False
+    if path.suffix == ".py":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!" and os.access(path, os.X_OK)
+    except (OSError, ValueError):
+        return False
 
 
 def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:

@@ -168,6 +168,16 @@ def test_a_wrong_path_is_a_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["ls", "show", "replay", "minify", "report", "pack"])
+def test_a_script_in_the_place_of_a_run_gets_the_line_that_records_it(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my train.py").touch()
+    assert cli.run([name, "my train.py"]) == 2
+    assert "graphdbg dump -o myrun 'my train.py'" in capsys.readouterr().err
+
+
 def test_ls_of_an_empty_folder_is_empty_data(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

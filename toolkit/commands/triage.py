@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +28,34 @@ class _Command(click.Command):
             at = args.index("--")
             ctx.meta["graphdbg.command"] = args[at + 1 :]
             args = args[:at]
+        elif (at := self._first_name(args)) < len(args):
+            _refuse_script(args[:at], args[at:])
         return super().parse_args(ctx, args)
+
+    def _first_name(self, args: Sequence[str]) -> int:
+        """The place of the first word that is neither an option nor the value of one."""
+        options = [option for option in self.params if isinstance(option, click.Option) and not option.is_flag]
+        takes_one = {name for option in options for name in option.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-"):
+            place += 2 if args[place] in takes_one else 1
+        return place
+
+
+def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
+    """Raises UsageError where the words are those of a command, with the line that triages it."""
+    from ...dumps.query import is_script
+
+    if is_script(words[0]):
+        python = ["python"] if words[0].endswith(".py") else []
+        command = [*python, words[0] if python or "/" in words[0] else f"./{words[0]}", *words[1:]]
+        what = f"{words[0]} names a script"
+    elif len(words) > 1 and is_script(words[1]):  # python train.py
+        command, what = [*words], f"{words[0]} {words[1]} is a command"
+    else:
+        return
+    line = shlex.join(["graphdbg", "triage", *options, "--", *command])
+    raise UsageError(what, "without -- a saved graph or run is wanted", f"put -- before the command: `{line}`")
 
 
 @click.command(cls=_Command)

@@ -150,3 +150,31 @@ def test_a_script_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such script"):
         triage_script(["python", "nothing.py"], output=tmp_path / "legs")
     assert not (tmp_path / "legs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["train.py"], "graphdbg triage -- python train.py"),
+        (["train.py", "--steps", "3"], "graphdbg triage -- python train.py --steps 3"),
+        (["--limit", "9", "--all", "train.py", "-n", "a b"], "graphdbg triage --limit 9 --all -- python train.py -n 'a b'"),
+        (["python", "train.py", "-x"], "graphdbg triage -- python train.py -x"),
+        (["tool", "-x"], "graphdbg triage -- ./tool -x"),
+    ],
+)
+def test_a_command_without_dashes_gets_the_line_that_triages_it(
+    words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    Path("tool").write_text("#!/bin/sh\n")
+    Path("tool").chmod(0o755)
+    error = CliRunner().invoke(command, words).exception
+    assert isinstance(error, UsageError) and error.exit_code == 2
+    assert f"`{line}`" in str(error)
+
+
+def test_a_run_whose_name_ends_like_a_script_is_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.py").mkdir()
+    assert "neither a run" in str(CliRunner().invoke(command, ["run.py"]).exception)
