@@ -27,6 +27,7 @@ from torch import fx
 from torch.utils import _pytree as pytree  # no public module flattens nested values (2.13.0)
 
 from ..dumps.atomic import write_file
+from ..dumps.errors import EnvironmentLackError
 from .copying import clone_inputs
 from .spec import is_opaque, of_the_process
 
@@ -140,7 +141,7 @@ def _remembered_probes(note: Path) -> Iterator[None]:
     finally:
         VecISA.check_build = original  # type: ignore[method-assign]
     if len(works) > before:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(EnvironmentLackError):  # a cache folder that cannot be written
             write_file(note, json.dumps(sorted(works)).encode())
 
 

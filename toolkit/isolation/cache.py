@@ -4,7 +4,8 @@ With a fresh cache folder Inductor's first CPU compile builds half a dozen probe
 dlopen in a process of its own) and one 150 MB precompiled header: 12 to 30 s. They depend only on torch, the compiler and the
 CPU, so they are made once per user, kept under XDG_CACHE_HOME/graphdbg/seed/<key>, and hard-linked into each private cache.
 
-Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename.
+Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename. Who uses a
+seed holds it, so that `cleaning` leaves it alone.
 
 >>> plant(cache_dir, seed_folder())        # True when a seed was found
 """
@@ -22,9 +23,20 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps.atomic import write_file
+from ...dumps.errors import EnvironmentLackError
+from . import folders
 
 _SKIP = frozenset({"locks", "fxgraph", "aotautograd", "triton"})
-_MADE = "complete"
+MADE = "complete"
+MAKING_PREFIX = ".making-"
+NOTE_PREFIX = "note-"
+SEEDS = "seed"
+"""The folder of all seeds in the cache folder."""
+
+
+def home() -> Path:
+    """The cache folder, which need not be there. Raises RuntimeError where there is no home folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphdbg"
 
 
 def seed_folder() -> Path:
@@ -52,18 +64,18 @@ def known_seed() -> Path | None:
         folder = _home() / (_home() / _note_name()).read_text(encoding="utf-8")
     except (OSError, RuntimeError, UnicodeDecodeError):
         return None
-    return folder if (folder / _MADE).exists() else None
+    return folder if (folder / MADE).exists() else None
 
 
 def _note(seed: Path) -> None:
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(OSError, RuntimeError, EnvironmentLackError):
         note = seed.parent / _note_name()
         if not note.exists() and seed.exists():
             write_file(note, seed.name.encode())
 
 
 def _home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphdbg" / "seed"
+    return home() / SEEDS
 
 
 def _note_name() -> str:
@@ -76,26 +88,47 @@ def _note_name() -> str:
     for path in (Path(found.origin).with_name("version.py"), Path(shutil.which(compiler) or compiler).resolve()):
         status = path.stat()
         seen.append(f"{path} {status.st_size} {status.st_mtime_ns}")
-    return "note-" + hashlib.blake2b("\n".join(seen).encode(), digest_size=8).hexdigest()
+    return NOTE_PREFIX + hashlib.blake2b("\n".join(seen).encode(), digest_size=8).hexdigest()
+
+
+def hold(seed: Path) -> int | None:
+    """Says that this process uses a seed, as long as the returned descriptor is open; None where there is no seed to hold, or
+    nobody can say so (a read-only cache folder).
+    """
+    if not (seed / MADE).exists():
+        return None
+    try:
+        return folders.hold(seed)
+    except OSError:
+        return None
 
 
 def plant(cache_dir: Path, seed: Path) -> bool:
     """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none."""
-    if not (seed / _MADE).exists():
-        return False
-    for source in sorted((seed / "files").rglob("*")):
-        target = cache_dir / source.relative_to(seed / "files")
-        if source.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif not target.exists():
-            _link(source, target)
+    held = hold(seed)
+    try:
+        if not (seed / MADE).exists():  # asked when it is held: a seed that is being removed has gone by then
+            return False
+        for source in sorted((seed / "files").rglob("*")):
+            target = cache_dir / source.relative_to(seed / "files")
+            if source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            elif not target.exists():
+                _link(source, target)
+    finally:
+        if held is not None:
+            os.close(held)
     return True
 
 
 def keep(cache_dir: Path, seed: Path) -> None:
-    """Makes the seed from what `probe_toolchain` left in `cache_dir`. A seed that someone else made meanwhile stays."""
+    """Makes the seed from what `probe_toolchain` left in `cache_dir`. A seed that someone else made meanwhile stays.
+
+    Raises OSError where the cache folder cannot be written.
+    """
     seed.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(dir=seed.parent, prefix=".making-"))
+    fresh = Path(tempfile.mkdtemp(dir=seed.parent, prefix=MAKING_PREFIX))
+    held = folders.hold(fresh)
     try:
         for source in sorted(cache_dir.rglob("*")):
             parts = source.relative_to(cache_dir)
@@ -104,11 +137,12 @@ def keep(cache_dir: Path, seed: Path) -> None:
             target = fresh / "files" / parts
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(source, target)
-        (fresh / _MADE).touch()
+        (fresh / MADE).touch()
         with contextlib.suppress(OSError):  # exists and is not empty: another server was first
             fresh.rename(seed)
         _note(seed)
     finally:
+        os.close(held)
         shutil.rmtree(fresh, ignore_errors=True)
 
 

@@ -24,7 +24,7 @@ from . import processes
 
 HOST_PREFIX = "graphdbg-host-"
 PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-", "graphdbg-report-", HOST_PREFIX)
-_ALIVE = "alive"
+ALIVE = "alive"
 
 
 def make(prefix: str) -> tuple[Path, int]:
@@ -40,13 +40,13 @@ def hold(folder: Path) -> int:
 
     The file is held before it gets its name: one that is there and free is never seen, not even for a moment.
     """
-    path = folder / _ALIVE
+    path = folder / ALIVE
     while True:
         made = None
         try:
             handle = os.open(path, os.O_RDWR)
         except FileNotFoundError:
-            handle, made = tempfile.mkstemp(prefix=f"{_ALIVE}-", dir=folder)
+            handle, made = tempfile.mkstemp(prefix=f"{ALIVE}-", dir=folder)
         with contextlib.suppress(OSError):  # a file system without locks: then nothing is ever taken for left over
             fcntl.flock(handle, fcntl.LOCK_SH)
         if made is None or _named(Path(made), path):
@@ -111,7 +111,7 @@ def _nobody_holds(folder: Path) -> bool:
     try:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             return False
-        handle = os.open(folder / _ALIVE, os.O_RDWR)
+        handle = os.open(folder / ALIVE, os.O_RDWR)
     except OSError:
         return False
     try:

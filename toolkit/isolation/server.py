@@ -60,6 +60,8 @@ class Server:
         self.open = True
         self.held = -1
         """The descriptor that says that the temporary folder is in use."""
+        self.held_seed: int | None = None
+        """The same for the seed of the cache."""
 
     def run(self) -> None:
         """Serves until the client is gone, then cleans up."""
@@ -176,6 +178,7 @@ class Server:
             self.notes.append("no C++ compiler was found, so Inductor cannot compile for the CPU")
             return
         seed = cache.seed_folder()
+        self.held_seed = cache.hold(seed)
         if cache.plant(cache_dir, seed):
             _torch.warm_toolchain(seed)
         else:
@@ -204,6 +207,8 @@ class Server:
         if pid == 0:
             self.connection.close()
             os.close(self.held)
+            if self.held_seed is not None:
+                os.close(self.held_seed)
             run_child(query, folder, write, server)
         os.close(write)
         job = Job(query, pid, folder, read)
@@ -223,7 +228,7 @@ class Server:
         assert self.settings is not None
         assert self.seed is not None
         if answer.status == "done":
-            cache.keep(Path(self.settings.cache_dir), self.seed)
+            self._keep_seed(self.seed)
             _torch.warm_toolchain(self.seed)
         else:
             why = answer.error.message if answer.error else answer.signal or answer.status
@@ -238,6 +243,15 @@ class Server:
             self.open = False
         finally:
             self.connection.setblocking(False)
+
+    def _keep_seed(self, seed: Path) -> None:
+        assert self.settings is not None
+        try:
+            cache.keep(Path(self.settings.cache_dir), seed)
+        except OSError as error:
+            self.notes.append(f"the toolchain probes could not be kept for the next start, which takes 20 s more: {error}")
+        else:
+            self.held_seed = cache.hold(seed)
 
     def _end(self) -> None:
         for job in self.jobs.values():
