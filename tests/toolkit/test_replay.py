@@ -18,7 +18,6 @@ from graphdbg.dumps import compressed
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.toolkit import fidelity
-from graphdbg.toolkit.commands.doctor import doctor
 from graphdbg.toolkit.commands.replay import rank
 from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.isolation import ForkServer
@@ -172,23 +171,3 @@ call(cpp_fused_relu_0)
     assert fidelity.code_lines(one) == fidelity.code_lines(other)
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("+ 1", "+ 2"))
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("num_threads(2)", "num_threads(3)"))
-
-
-def test_doctor_finds_this_machine_fit() -> None:
-    done = CliRunner().invoke(doctor, ["--json"])
-    assert done.exit_code == 0, done.output
-    findings = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
-    assert findings["torch"]["ok"]
-    assert findings["isolation"]["ok"]
-    assert set(findings) >= {"python", "C++ compiler", "triton", "CUDA", "graphviz", "cache folder", "recorder hooks"}
-
-
-def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdbg.toolkit import health
-
-    missing = health.Finding("C++ compiler", False, True, "none found", "install one")
-    monkeypatch.setattr(health, "CHECKS", (lambda: missing,))
-    done = CliRunner().invoke(doctor, [])
-    assert done.exit_code == 3
-    assert "MISSING" in done.stdout
-    assert "install one" in done.stdout

@@ -1,37 +1,76 @@
-"""`graphdbg doctor`: what works on this machine and what is missing."""
+"""`graphdbg doctor`: what works on this machine and what is missing; `--clean` empties the cache folder."""
 
 from __future__ import annotations
 
 import click
 
+from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 
 
 @click.command()
+@click.option("--clean", is_flag=True, help="List what lies in the cache folder and remove it, but for what is in use.")
+@click.option("--dry-run", is_flag=True, help="With --clean: only list it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(as_json: bool) -> None:
-    """Say what works on this machine, what is missing, and what to do about it.
+def doctor(clean: bool, dry_run: bool, as_json: bool) -> None:
+    """Say what works on this machine, what is missing, which commands do without it, and what to do about it.
 
     \b
-    Looks at Python, torch, the C++ compiler, Triton, CUDA, graphviz, the cache folder, process isolation and
-    the places in torch that the recorder hooks into.
-    Exit code: 0 all that graphdbg cannot do without is there, 3 something essential is missing.
+    Runs what the commands need: imports every package, compiles a small program and three nodes, forks, draws, looks at
+    CUDA, the cache folder and the places in torch that the recorder hooks into. Each row is ok, MISSING (recording and
+    looking cannot do without) or absent.
+    --clean removes what graphdbg keeps in $XDG_CACHE_HOME/graphdbg, else ~/.cache/graphdbg: the next replay makes it anew.
+    Exit code: 0 all that graphdbg cannot do without is there, 3 something essential is missing, or could not be removed.
     """
-    import msgspec
+    if dry_run and not clean:
+        why = "there is no --clean"
+        raise UsageError("--dry-run says what --clean would remove", why, "add it: graphdbg doctor --clean --dry-run")
+    raise SystemExit(_clean(dry_run, as_json) if clean else _examine(as_json))
+
+
+def _examine(as_json: bool) -> int:
+    from dataclasses import asdict
 
     from ..health import examine
 
     findings = examine()
     lacking = [finding for finding in findings if finding.essential and not finding.ok]
     if as_json:
-        emit({"ok": not lacking, "findings": msgspec.to_builtins(findings)}, as_json=True)
+        emit({"ok": not lacking, "findings": [asdict(finding) for finding in findings]}, as_json=True)
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
             state = "ok     " if finding.ok else "MISSING" if finding.essential else "absent "
             emit(f"{state}  {finding.name:<{width}}  {finding.found}", as_json=False)
-            if not finding.ok and finding.fix:
-                emit(f"         {'':<{width}}  {finding.fix}", as_json=False)
+            if not finding.ok and (advice := finding.advice()):
+                emit(f"         {'':<{width}}  {advice}", as_json=False)
     if lacking:
         say(f"{', '.join(finding.name for finding in lacking)}: essential and missing")
-    raise SystemExit(3 if lacking else 0)
+    return 3 if lacking else 0
+
+
+def _clean(dry_run: bool, as_json: bool) -> int:
+    from ...dumps.tables import size_text
+    from ..isolation import cache, cleaning
+
+    cleaned = cleaning.clean(cache.home(), dry_run=dry_run)
+    failed = [entry for entry in cleaned.entries if entry.failed]
+    if as_json:
+        entries = [
+            {"name": entry.name, "bytes": entry.bytes, "what": entry.what}
+            | ({"kept": entry.kept} if entry.kept else {"removed": entry.removed})
+            for entry in cleaned.entries
+        ]
+        emit({"folder": cleaned.folder, "dry_run": dry_run, "entries": entries, "bytes": cleaned.bytes}, as_json=True)
+    else:
+        sizes = [size_text(entry.bytes) for entry in cleaned.entries]
+        width = max(map(len, sizes), default=0)
+        for entry, size in zip(cleaned.entries, sizes, strict=True):
+            state = "kept" if entry.kept else "would be removed" if dry_run else "removed"
+            why = f"; {entry.kept}" if entry.kept else ""
+            emit(f"{state:<{16 if dry_run else 7}}  {size:>{width}}  {entry.name}  {entry.what}{why}", as_json=False)
+    going = sum(entry.bytes for entry in cleaned.entries if not entry.kept)
+    kept = f", {size_text(cleaned.bytes - going)} kept" if any(entry.kept for entry in cleaned.entries) else ""
+    done = "would be removed" if dry_run else "removed"
+    say(f"{cleaned.folder}: {size_text(going)} {done}{kept}" if cleaned.entries else f"{cleaned.folder}: nothing lies there")
+    return 3 if failed else 0

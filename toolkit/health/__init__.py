@@ -1,0 +1,30 @@
+"""What works on this machine and what is missing, as rows: the body of `graphdbg doctor`.
+
+Each check runs what the commands need: it imports, compiles, forks and draws. It returns a Finding (several, for packages) and
+never raises for what it looks for. torch and msgspec are imported inside the checks, so that their absence is a row too.
+
+>>> [finding.name for finding in examine() if not finding.ok and finding.essential]
+[]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from . import machine, packages, recording, running
+from .finding import Finding
+
+CHECKS: tuple[Callable[[], Finding | Sequence[Finding]], ...] = (
+    machine.python, machine.torch_itself, packages.packages, machine.compiler, running.compiling, machine.cuda,
+    running.drawing, machine.cache_folder, running.isolation, recording.plugin, recording.hooks,
+)  # fmt: skip
+"""In order."""
+
+
+def examine() -> list[Finding]:
+    """All checks, in the order of what depends on what."""
+    found: list[Finding] = []
+    for check in CHECKS:
+        made = check()
+        found += [made] if isinstance(made, Finding) else made
+    return found

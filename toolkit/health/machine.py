@@ -1,0 +1,130 @@
+"""What the machine gives: Python, torch, a C++ compiler, a GPU, a folder for the cache.
+
+Must not start anything that lasts: what runs graphs is looked at in `running`.
+
+>>> python().ok
+True
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .finding import Finding, one_line, row
+
+NEEDS_INDUCTOR = "the rungs inductor, inductor_nofuse, inductor_cudagraphs and aot_inductor, so minify and localize by default"
+WITHOUT_INDUCTOR = (
+    "ls, show, diff, draw, check, kernel, compile --until schedule and --target, and the rungs eager, nop, debug_nop, "
+    "decomposed, torchscript, lazy and triton_interpret"
+)
+"""Seen by running each of them with no compiler on PATH."""
+
+TRIED = ((2, 11), (2, 15))
+"""The first and the last release of torch that graphdbg was made for."""
+
+
+@row("python", essential=True)
+def python() -> Finding:
+    """Its version."""
+    found = f"{platform.python_version()} at {sys.executable}"
+    return Finding("python", sys.version_info >= (3, 10), True, found, "install Python 3.10 or newer", "every command")
+
+
+def torch_itself() -> Finding:
+    """Imports torch here, which the later checks need."""
+    broken = f"repair it; {shlex.quote(sys.executable)} -c 'import torch' shows where it fails, maybe in a broken numpy"
+    lost = ("every command that records or runs graphs", "ls, show, diff, draw, pack and tui")
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        found = "not installed" if error.name == "torch" else f"cannot be imported: {one_line(error)}"
+        return Finding("torch", False, True, found, "pip install torch" if error.name == "torch" else broken, *lost)
+    except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
+        return Finding("torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost)
+    release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    first, last = (".".join(map(str, one)) for one in TRIED)
+    other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
+    found = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
+    return Finding("torch", release >= TRIED[0], True, found, f"install torch {first} or newer", *lost)
+
+
+@row("C++ compiler", essential=False)
+def compiler() -> Finding:
+    """Compiles a small program with the compiler that Inductor would take."""
+    lost = (
+        "install a C++ compiler (g++), or name one in CXX",
+        f"torch.compile for the CPU itself, {NEEDS_INDUCTOR}", WITHOUT_INDUCTOR,
+    )  # fmt: skip
+    name = compiler_name()
+    if name is None:
+        return Finding("C++ compiler", False, False, "none found", *lost)
+    source = "#include <vector>\nint main() { std::vector<int> v(3); return static_cast<int>(v.size()) - 3; }\n"
+    with tempfile.TemporaryDirectory(prefix="graphdbg-doctor-") as folder:
+        path = Path(folder) / "try.cpp"
+        path.write_text(source)
+        command = [name, str(path), "-o", str(path.with_suffix(""))]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Finding("C++ compiler", False, False, f"{name}: {one_line(error)}", *lost)
+    if done.returncode:
+        found = f"{name} cannot compile a small program: {one_line(done.stderr)}"
+        return Finding("C++ compiler", False, False, found, *lost)
+    version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
+    return Finding("C++ compiler", True, False, version[0] if version else name, *lost)
+
+
+def compiler_name() -> str | None:
+    """The path of that compiler."""
+    if importlib.util.find_spec("torch") is None:
+        return shutil.which(os.environ.get("CXX", "g++"))
+    from .. import _torch as private
+
+    return private.cpp_compiler()
+
+
+@row("CUDA", essential=False)
+def cuda() -> Finding:
+    """The GPUs that torch sees."""
+    import torch
+
+    if not torch.cuda.is_available():
+        built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
+        return Finding(
+            "CUDA", False, False, built, "", "replays of graphs of a GPU, and kernel NAME",
+            "replay --device cpu or --rung triton_interpret, check --kernels and kernel --interpret",
+        )  # fmt: skip
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    return Finding("CUDA", True, False, f"{torch.version.cuda}: {names}")
+
+
+@row("cache folder", essential=False)
+def cache_folder() -> Finding:
+    """Writes into it, and says what lies there."""
+    from ...dumps.errors import GraphdbgError
+    from ...dumps.tables import size_text
+    from ..isolation import cache, cleaning
+
+    home = cache.home()
+    fix = f"make {home} writable, or set XDG_CACHE_HOME; without it each start of a fork server costs about 20 s more"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        return Finding("cache folder", False, False, f"{home}: {error.strerror or error}", fix, "", "all commands")
+    try:
+        kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries if entry.name[:5] == "seed/"]
+    except GraphdbgError:  # it is a link, which --clean says
+        kinds = []
+    seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]
+    held = f"{size_text(cleaning.size_bytes(home))}, which doctor --clean removes" if kinds else "empty"
+    return Finding("cache folder", True, False, f"{home}: {', '.join([*seeds, held])}")

@@ -1,0 +1,150 @@
+"""The packages that graphdbg uses, each really imported, in a process of its own: one that crashes or hangs is a row as well.
+
+What is declared is read from the installed metadata, so that a dependency without a row of PACKAGES is looked at too.
+
+>>> [finding.name for finding in packages() if not finding.ok]
+['ray']
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from .finding import Finding, one_line
+
+LIMIT_S = 60.0
+_ABSENT = "not installed"
+_OTHERS = "all other commands"
+
+
+class Package(NamedTuple):
+    """A package by its name on PyPI and its module: what needs it, and what does without."""
+
+    name: str
+    module: str
+    essential: bool
+    needed_by: str
+    without: str
+    fix: str = ""
+
+
+PACKAGES = (
+    Package("click", "click", True, "every command", ""),
+    Package("msgspec", "msgspec", True, "every other command", ""),
+    Package("sympy", "sympy", True, "dump and every command that loads a graph", "ls, show, diff, draw and pack"),
+    Package("safetensors", "safetensors", False, "localize, and minify where it takes parts out of a graph", _OTHERS),
+    Package(
+        "rich", "rich", False, "tui, and ls, show, diff, compile and minify on a terminal",
+        "the last five through a pipe or with --json, and all other commands",
+    ),
+    Package("textual", "textual", False, "tui", _OTHERS),
+    Package("textual-serve", "textual_serve.server", False, "tui --web", f"tui in a terminal and {_OTHERS}"),
+    Package("aiohttp", "aiohttp.web", False, "tui --web", f"tui in a terminal and {_OTHERS}"),
+    Package("pydot", "pydot", False, "draw and the backend graphdbg_draw", _OTHERS),
+    Package(
+        "pygraphviz", "pygraphviz", False, "draw -o of svg, png and pdf where `dot` is not on PATH",
+        f"draw -o of a .dot file and {_OTHERS}", "pip install pygraphviz, or install Graphviz",
+    ),
+    Package(
+        "triton", "triton", False,
+        "the rung triton_interpret, check --kernels, kernel, compile --target and --emit of kernels' forms, Inductor on a GPU",
+        "all other rungs and commands",
+        "pip install 'graphdbg[triton]'" if sys.platform == "linux" else f"it has no build for {sys.platform}: use Linux",
+    ),
+    Package(
+        "numpy", "numpy", False, "the interpreter of Triton kernels (the rung triton_interpret, check --kernels, kernel)",
+        "all other rungs and commands",
+    ),
+    Package("ray", "ray", False, "minify --executor ray", f"minify on this machine and {_OTHERS}", "pip install 'graphdbg[ray]'"),
+)  # fmt: skip
+
+_CHILD = """
+import importlib, importlib.metadata, json, os, sys
+name, module, path = sys.argv[1:]
+sys.path[:] = json.loads(path)
+top = module.partition(".")[0]
+try:
+    made = importlib.import_module(module)
+    whole = sys.modules[top]
+    said = {"version": getattr(whole, "__version__", ""), "empty": getattr(whole, "__file__", None) is None}
+    try:
+        said["version"] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+except ModuleNotFoundError as error:
+    said = {"absent": error.name == top, "error": str(error)}
+except BaseException as error:
+    said = {"error": f"{type(error).__name__}: {error}"}
+print("\\n" + json.dumps(said, default=str), flush=True)
+os._exit(0)
+"""
+
+
+def packages() -> list[Finding]:
+    """A row for each package, in the order of PACKAGES; then what is declared and is not among them."""
+    known = {package.name for package in PACKAGES}
+    more = [name for name in declared() if name not in known]
+    every = [*PACKAGES, *(Package(name, name.replace("-", "_"), True, "graphdbg, which declares it", "") for name in more)]
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(_finding, every, pool.map(_imported, every)))
+
+
+def declared() -> list[str]:
+    """The packages that the installed graphdbg asks for, extras included, without torch and what only its developers need."""
+    try:
+        wanted = importlib.metadata.requires("graphdbg") or []
+    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed: PACKAGES has them all
+        return []
+    lines = [line for line in wanted if not re.search(r"extra\s*==\s*['\"]dev['\"]", line)]
+    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower() for line in lines]
+    return [name for name in dict.fromkeys(names) if name != "torch"]
+
+
+def _imported(package: Package) -> tuple[bool, str]:
+    """Whether it can be imported, and its version or why not."""
+    command = [sys.executable, "-c", _CHILD, package.name, package.module, json.dumps(sys.path)]
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, env=ours, check=False)
+    except subprocess.TimeoutExpired:
+        return False, f"its import had not ended after {LIMIT_S:g} s"
+    except OSError as error:
+        return False, f"not asked: {one_line(error)}"
+    try:
+        said = json.loads(done.stdout.strip().rpartition("\n")[2])
+    except ValueError:
+        return False, f"its import {_end(done)}"
+    if "error" in said:
+        return False, _ABSENT if said.get("absent") else f"cannot be imported: {one_line(said['error'])}"
+    if said["empty"]:
+        return False, "an empty folder of its name is there, and no package"
+    return True, str(said["version"]) or "there"
+
+
+def _end(done: subprocess.CompletedProcess[str]) -> str:
+    lines: Sequence[str] = done.stderr.strip().splitlines()
+    last = f": {one_line(lines[-1])}" if lines else ""
+    if done.returncode >= 0:
+        return f"ended the process with code {done.returncode}{last}"
+    try:
+        return f"ended the process by {signal.Signals(-done.returncode).name}"
+    except ValueError:
+        return f"ended the process by signal {-done.returncode}"
+
+
+def _finding(package: Package, seen: tuple[bool, str]) -> Finding:
+    ok, found = seen
+    fix = package.fix or f"pip install {package.name}"
+    if not ok and found != _ABSENT:  # torch and others try to import it too, and take a broken one worse than none
+        fix = f"repair or remove it; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails"
+    return Finding(package.name, ok, package.essential, found, fix, package.needed_by, package.without)

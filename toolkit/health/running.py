@@ -1,0 +1,125 @@
+"""What runs graphs: the fork server, a compile of three nodes in a child of it, and a picture that is really drawn.
+
+Every one has a time limit, and what became of it is said.
+
+>>> isolation().found
+'a forked child answered in 10 ms'
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+from .finding import Finding, one_line, row
+from .machine import NEEDS_INDUCTOR, WITHOUT_INDUCTOR, compiler_name
+
+if TYPE_CHECKING:
+    from ..isolation import Answer
+
+COMPILE_LIMIT_S = 120.0
+START_LIMIT_S = 400.0
+"""The first start on a machine compiles the toolchain probes, for which the server itself has 300 s."""
+DRAW_LIMIT_S = 20.0
+
+
+@row("isolation", essential=True)
+def isolation() -> Finding:
+    """Asks a child of a bare fork server."""
+    from ...dumps.errors import GraphdbgError
+    from ..isolation import ForkServer
+
+    fix = "graphdbg isolates each replay in a forked child; it needs Linux or macOS, and room for one more process"
+    if not hasattr(os, "fork"):
+        return Finding("isolation", False, True, f"no fork on {platform.system()}", fix)
+    try:
+        with ForkServer(warm="nothing") as server:
+            answer = server.submit("builtins:dict", {"alive": True}, limit_s=30).result(60)
+    except (OSError, TimeoutError, GraphdbgError) as error:
+        return Finding("isolation", False, True, one_line(error), fix)
+    ok = answer.status == "done" and answer.value == {"alive": True}
+    seen = f"a forked child answered in {answer.seconds * 1000:.0f} ms" if ok else _trouble(answer)
+    return Finding("isolation", ok, True, seen, fix)
+
+
+@row("compile", essential=False)
+def compiling() -> Finding:
+    """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with eager."""
+    import torch
+
+    from ..isolation import ForkServer
+
+    devices = ["cpu"] if compiler_name() is not None else []
+    devices += ["cuda"] if torch.cuda.is_available() else []
+    lost = ("see the rows of torch, the C++ compiler and triton", NEEDS_INDUCTOR, WITHOUT_INDUCTOR)
+    if not devices:
+        return Finding("compile", False, False, "not tried: there is no C++ compiler, see its row")
+    began = time.monotonic()
+    with ForkServer(threads=1, preload=(__name__,)) as server:
+        waiting = {device: server.submit(f"{__name__}:three_nodes", {"device": device}, COMPILE_LIMIT_S) for device in devices}
+        try:
+            answers = {device: one.result(START_LIMIT_S) for device, one in waiting.items()}
+        except TimeoutError:
+            return Finding("compile", False, False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
+        notes = server.notes
+    said = [f"{device} {_compiled(answer)}" for device, answer in answers.items()]
+    ok = all(answer.status == "done" and answer.value["same"] for answer in answers.values())
+    return Finding("compile", ok, False, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
+
+
+def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
+    """What the child does: three nodes under eager and under Inductor. `seconds` are those of the compile and its first run."""
+    import torch
+    from torch import fx
+
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    summed = graph.call_function(torch.sum, (graph.call_function(torch.add, (graph.call_function(torch.relu, (x,)), 1.0)),))
+    graph.output(summed)
+    gm = fx.GraphModule(torch.nn.Module(), graph)
+    value = torch.linspace(-1.0, 1.0, 64, device=payload["device"])
+    began = time.monotonic()
+    made = torch.compile(gm, fullgraph=True)(value)
+    seconds = time.monotonic() - began
+    return {"same": torch.allclose(made, gm(value)), "seconds": seconds}
+
+
+def _compiled(answer: Answer) -> str:
+    if answer.status != "done":
+        return _trouble(answer)
+    return f"in {answer.value['seconds']:.1f} s" + (", as eager" if answer.value["same"] else ", and the result is not eager's")
+
+
+def _trouble(answer: Answer) -> str:
+    """What became of a child that did not answer."""
+    if answer.status == "timeout":
+        return f"had not ended after {answer.seconds:.0f} s"
+    if answer.error is not None and answer.status == "exception":
+        return f"failed: {one_line(answer.error.type.rpartition('.')[2])}: {one_line(answer.error.message)}"
+    last = [line for line in answer.output.splitlines() if line.strip()]
+    words = {"signal": f"died by {answer.signal}", "memory": "ran out of memory", "lost": "lost its fork server"}
+    return words.get(answer.status, answer.status) + (f": {one_line(last[-1])}" if last else "")
+
+
+@row("graphviz", essential=False)
+def drawing() -> Finding:
+    """Draws a picture."""
+    from ...dumps.errors import GraphdbgError
+    from ..drawing import render
+
+    fix = "pip install pygraphviz, or install Graphviz"
+    lost = (fix, "draw -o of svg, png and pdf", "draw -o of a .dot file and all other commands")
+    try:
+        _, renderer = render.rendered("digraph { a -> b }", "svg", DRAW_LIMIT_S)
+    except GraphdbgError as error:
+        return Finding("graphviz", False, False, error.why or str(error), *lost)
+    if renderer == "dot":
+        return Finding("graphviz", True, False, shutil.which("dot") or renderer)
+    try:
+        return Finding("graphviz", True, False, f"that of {renderer} {importlib.metadata.version(renderer)}")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("graphviz", True, False, f"that of {renderer}")

@@ -1,0 +1,213 @@
+"""What lies in the cache folder, and its removal: the body of `graphdbg doctor --clean`.
+
+Removes what is in the cache folder and nothing else: a link is removed as a link, and what somebody uses now is kept. Who uses a
+folder holds its file `alive` locked (`folders`); the one who removes it holds it alone meanwhile.
+
+>>> clean(cache.home(), dry_run=True).entries[0].what
+'toolchain probes for torch 2.13.0+cpu'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import stat
+import time
+from pathlib import Path
+
+import msgspec
+
+from ...dumps.errors import EnvironmentLackError
+from . import cache, folders
+
+GONE_PREFIX = ".gone-"
+"""A folder that is being removed: nobody who looks for its old name finds half of it."""
+
+_IN_USE = "a living process uses it"
+PROBES = "toolchain probes for torch"
+_UNKNOWN = "not made by this version of graphdbg"
+_FRESH_S = 60.0
+"""How long a folder that is being made may be without its lock."""
+
+
+class Entry(msgspec.Struct):
+    """One thing in the cache folder: its name there, what its files take, what it is, whether it went, or why it was kept."""
+
+    name: str
+    bytes: int
+    what: str
+    removed: bool = False
+    kept: str = ""
+    failed: bool = False
+    """It was kept because the system refused."""
+
+
+class Cleaned(msgspec.Struct):
+    """What was found and done; `bytes` is the sum over the entries."""
+
+    folder: str
+    dry_run: bool
+    entries: list[Entry] = []
+
+    @property
+    def bytes(self) -> int:
+        """What all entries take."""
+        return sum(entry.bytes for entry in self.entries)
+
+
+def clean(folder: Path, *, dry_run: bool) -> Cleaned:
+    """Removes what is in the cache folder, and the folder once it is empty; with `dry_run` only looks.
+
+    A folder that is not there has no entries. Raises EnvironmentLackError for one that is a link or cannot be read.
+    """
+    cleaned = Cleaned(str(folder), dry_run)
+    for path in sorted(_things(folder), key=lambda path: (path.name.startswith(cache.NOTE_PREFIX), path)):
+        entry = Entry(str(path.relative_to(folder)), size_bytes(path), _what(path))
+        kept = {one.name for one in cleaned.entries if one.kept}
+        if (seed := _noted(path)) is not None and f"{cache.SEEDS}/{seed}" in kept:
+            entry.kept = f"{cache.SEEDS}/{seed} is kept"
+        else:
+            _remove(path, entry, dry_run)
+        cleaned.entries.append(entry)
+    if not dry_run and not folder.is_symlink():
+        for empty in (folder / cache.SEEDS, folder):
+            with contextlib.suppress(OSError):  # it is not empty, or not there
+                empty.rmdir()
+    return cleaned
+
+
+def size_bytes(path: Path) -> int:
+    """What the files under a path take, each counted once; links are not followed, and what cannot be read counts nothing."""
+    seen: dict[tuple[int, int], int] = {}
+    waiting = [path]
+    while waiting:
+        one = waiting.pop()
+        with contextlib.suppress(OSError):
+            found = one.lstat()
+            if stat.S_ISDIR(found.st_mode):
+                waiting += one.iterdir()
+            else:
+                seen[found.st_dev, found.st_ino] = found.st_size
+    return sum(seen.values())
+
+
+def _things(folder: Path) -> list[Path]:
+    """What lies there; the folder of seeds stands for what is in it."""
+    if folder.is_symlink():
+        fix = f"remove what is in {folder.resolve()} yourself, or set XDG_CACHE_HOME"
+        raise EnvironmentLackError(f"will not clean {folder}", "it is a link, and links are not followed", fix)
+    seeds = folder / cache.SEEDS
+    try:
+        found = [path for path in folder.iterdir() if path != seeds or not _is_folder(path)]
+        return found + (list(seeds.iterdir()) if _is_folder(seeds) else [])
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise EnvironmentLackError(f"cannot look into {folder}", error.strerror or str(error), "set XDG_CACHE_HOME") from error
+
+
+def _what(path: Path) -> str:
+    if path.is_symlink():
+        return f"a link to {path.readlink()}"
+    if path.name.startswith(GONE_PREFIX):
+        return "what an interrupted --clean left"
+    if path.parent.name != cache.SEEDS:
+        return _UNKNOWN
+    if path.name.startswith(cache.NOTE_PREFIX):
+        return "a note: which probes a torch and a compiler use"
+    if path.name.startswith(cache.MAKING_PREFIX):
+        return "toolchain probes that are being made" if _held(path) else "toolchain probes that were never finished"
+    made = re.fullmatch(r"(.+)-[0-9a-f]{16}", path.name)
+    return f"{PROBES} {made[1]}" if made else _UNKNOWN
+
+
+def _noted(path: Path) -> str | None:
+    """The name of the seed that a note is about."""
+    if path.parent.name != cache.SEEDS or not path.name.startswith(cache.NOTE_PREFIX) or path.is_symlink():
+        return None
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")[:300]
+    except OSError:
+        return None
+
+
+def _remove(path: Path, entry: Entry, dry_run: bool) -> None:
+    """Removes a file, a link or a folder that nobody uses, and notes in the entry what came of it."""
+    if not _is_folder(path):
+        try:
+            if not dry_run:
+                path.unlink()
+        except OSError as error:
+            _refused(entry, error)
+        else:
+            entry.removed = not dry_run
+        return
+    if _held(path):
+        entry.kept = _IN_USE
+        return
+    if dry_run:
+        return
+    try:
+        handle = _alone(path)
+    except BlockingIOError:
+        entry.kept = _IN_USE
+        return
+    except OSError as error:
+        _refused(entry, error)
+        return
+    try:
+        gone = path.with_name(f"{GONE_PREFIX}{os.urandom(4).hex()}") if not path.name.startswith(GONE_PREFIX) else path
+        path.rename(gone)
+        shutil.rmtree(gone)
+        entry.removed = True
+    except OSError as error:
+        _refused(entry, error)
+    finally:
+        os.close(handle)
+
+
+def _refused(entry: Entry, error: OSError) -> None:
+    entry.kept, entry.failed = f"it cannot be removed: {error.strerror or error}", True
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _held(folder: Path) -> bool:
+    """Whether somebody works in it. One that is being made has its lock a moment later."""
+    try:
+        handle = os.open(folder / folders.ALIVE, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return folder.name.startswith(cache.MAKING_PREFIX) and time.time() - _changed(folder) < _FRESH_S
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks; `_alone` says so
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+def _changed(folder: Path) -> float:
+    try:
+        return folder.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _alone(folder: Path) -> int:
+    """A descriptor that keeps everybody else out of a folder. Raises BlockingIOError when somebody is in it, OSError where the
+    system has no locks or refuses."""
+    handle = os.open(folder / folders.ALIVE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
