@@ -1,7 +1,8 @@
-"""Shared by all tests: one warm Inductor cache, no recording by accident, repeatable property tests.
+"""Shared by all tests: one warm Inductor cache, one warm fork server, no recording by accident, repeatable property tests.
 
 The cache lies in .cache/ of the checkout, is shared by all workers and later runs, and is warmed once (a fresh one costs about
-30 s of toolchain probes). A test about cold or warm caches sets a TORCHINDUCTOR_CACHE_DIR of its own.
+30 s of toolchain probes). A test about cold or warm caches sets a TORCHINDUCTOR_CACHE_DIR of its own. Each worker has one fork
+server (`one_server`), which a test about servers does without: `@pytest.mark.own_server`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from .one_server import Lender, lending
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / f"inductor-{importlib.metadata.version('torch')}"
@@ -35,6 +39,7 @@ settings.load_profile("house")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Sets what every test and every process that a test starts must see; runs before anything imports torch."""
+    config.addinivalue_line("markers", "own_server: about fork servers, so it starts its own instead of the worker's")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited from a shell that started us in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("GRAPHDBG")]:
@@ -61,3 +66,16 @@ def warm_inductor_cache() -> Path:
 def checkout() -> Path:
     """The root of the checkout."""
     return ROOT
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_server(warm_inductor_cache: Path) -> Iterator[None]:
+    """Lends one warm fork server to whoever in this process starts a usual one."""
+    with lending(warm_inductor_cache):
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures of a test, which may start servers."""
+    Lender.own = item.get_closest_marker("own_server") is not None

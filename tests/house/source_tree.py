@@ -75,29 +75,35 @@ def _import(name: str, relative: bool, place: str, line: int) -> Import:
 
 
 def _walk(tree: ast.AST, place: str) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
-    """All import statements with their place."""
+    """All import statements with their place. Only statements hold statements: expressions are not looked into."""
     for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            continue
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, place
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             yield from _walk(node, "typing")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _walk(node, "function")
         else:
             yield from _walk(node, place)
 
 
-@cache
 def modules(*rooms: str) -> list[Module]:
-    """All modules of the named rooms (all rooms when none is named), sorted by name."""
+    """All modules of the named rooms (all rooms when none is named), sorted by name; each is read once."""
+    return sorted((module for room in rooms or ROOMS for module in _room(room)), key=lambda module: module.name)
+
+
+@cache
+def _room(room: str) -> list[Module]:
     found: list[Module] = []
-    for room in rooms or ROOMS:
-        for path in sorted((ROOT / room).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            found.append(Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
-    return sorted(found, key=lambda module: module.name)
+    for path in sorted((ROOT / room).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found.append(Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return found
 
 
+@cache
 def front() -> list[Module]:
     """The modules at the package's root."""
     return [Module("" if name == "__init__" else name, ROOT / f"{name}.py") for name in ("__init__", "__main__", "cli")]

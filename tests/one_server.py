@@ -1,0 +1,130 @@
+"""One warm fork server for each pytest worker: who starts one of the usual kind is given that one, and closing it leaves it.
+
+A server costs 5 to 8 s of CPU before its first query, and what one has compiled, the next compiles again. It is the real server
+and the real protocol; only its process outlives the `ForkServer` that asks. Time, threads and memory are limits of each query,
+so they stay those of the asking one. A server of its own is started, as always, by whoever wants a bare one (`warm="nothing"`),
+a cache of its own, other variables or a folder of modules that the shared one does not know, and by a test marked `own_server`.
+
+>>> with ForkServer(preload=PRELOAD) as server:       # inside `lending()`: the worker's
+...     server.call(TASK, payload)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdbg.toolkit.isolation import client
+from graphdbg.toolkit.isolation.client import ForkServer, _Process
+
+TESTS = Path(__file__).resolve().parent
+MODULES = [str(TESTS / place) for place in ("toolkit/planted", "minifier", "minifier/passes", "bench")]
+"""Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just now."""
+PRELOAD = (
+    "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
+    "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
+    "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
+    "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
+    "graphdbg.toolkit.surroundings", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",
+    "graphdbg.toolkit.blame._torch", "graphdbg.toolkit.compile_fx.showing.child",
+)  # fmt: skip
+"""What the usual servers import once; what is missing here is imported by the child that needs it."""
+HARMLESS = frozenset({
+    "PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "TMPDIR", "PWD", "OLDPWD", "COLUMNS", "LINES", "TERM", "EDITOR", "VISUAL",
+    "TMUX", "NO_COLOR", "FORCE_COLOR", "XDG_CONFIG_HOME", "XDG_STATE_HOME",
+})  # fmt: skip
+"""Variables that no child looks at, or that a server sets anyway."""
+_BLOCK = 1 << 20
+
+
+class Lender:
+    """The server of this worker: started by the first who asks, and again after a death."""
+
+    own = False
+    """Whether the running test is about servers, and gets its own."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache, self.place = cache, tempfile.gettempdir()
+        self.variables = _variables()
+        self.path = {*filter(None, sys.path), *MODULES}
+        self.process: _Process | None = None
+        self.lent: list[_Process] = []
+        """All that were ever handed out."""
+
+    def lends(self, asking: ForkServer) -> bool:
+        """Whether the shared server can stand for the one that is asked for."""
+        known = asking._cache_dir is None or asking._cache_dir == self.cache
+        same = self.variables == _variables() and self.path.issuperset(filter(None, sys.path))
+        return not self.own and known and asking._settings["warm"] != "nothing" and same
+
+    def lend(self) -> _Process:
+        """The process, which is alive."""
+        known = self.process
+        if known is not None and known.owner == os.getpid() and not known.lost and known.process.poll() is None:
+            return known
+        self.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "path", [*filter(None, sys.path), *(one for one in MODULES if one not in sys.path)])
+            patch.setattr(tempfile, "tempdir", self.place)
+            patch.chdir(TESTS.parent)
+            self.process = _Process({"warm": "inductor", "preload": list(PRELOAD)}, self.cache)
+        self.lent.append(self.process)
+        return self.process
+
+    def close(self) -> None:
+        """Ends it."""
+        if self.process is not None:
+            self.process.close()
+        self.process = None
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in HARMLESS}
+
+
+@contextlib.contextmanager
+def lending(cache: Path) -> Iterator[Lender]:
+    """While open, usual fork servers of this process are one, which compiles into `cache`."""
+    lender, blocks = Lender(cache), itertools.count()
+    begin, started, stop = ForkServer.__init__, ForkServer._started, ForkServer._stop
+
+    def beginning(self: ForkServer, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        self._last_id = next(blocks) * _BLOCK  # numbers of queries and scratch files are the process's
+
+    def starting(self: ForkServer) -> _Process:
+        if self._process in lender.lent or (self._process is None and lender.lends(self)):
+            self._process = lender.lend()
+            return self._process
+        return started(self)
+
+    def stopping(self: ForkServer) -> None:
+        process = self._process
+        if process not in lender.lent:
+            stop(self)
+            return
+        self._process = None
+        if process.owner != os.getpid():
+            return
+        with process.lock:
+            owed = [one for number, one in process.pending.items() if number // _BLOCK == self._last_id // _BLOCK]
+        for pending in owed:  # as the end of its server would
+            process.kill(pending.query)
+            pending._resolve(process._lost(pending.query))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.ForkServer, "__init__", beginning)
+        patch.setattr(client.ForkServer, "_started", starting)
+        patch.setattr(client.ForkServer, "_stop", stopping)
+        try:
+            yield lender
+        finally:
+            lender.close()
