@@ -18,6 +18,7 @@ import msgspec
 
 from .index import Process
 from .journal import Event
+from .wording import counted
 
 Status = Literal["running", "ended", "failed", "killed", "died", "unknown"]
 """failed: by an exception or with an exit code; killed: by a signal; died: gone, nobody saw how; unknown: on another host."""
@@ -65,11 +66,11 @@ def lines(found: Sequence[Process]) -> list[str]:
     hosts = {process.record.host for process in found}
     told = [sentence(ending, found, with_host=len(hosts) > 1) for ending in bad[:_MOST]]
     if len(bad) > _MOST:
-        told.append(f"and {len(bad) - _MOST} more processes that did not end well; ls --json lists them")
+        told.append(f"and {counted(len(bad) - _MOST, 'more process')} that did not end well; ls --json lists them")
     unknown = [process for process in found if process.liveness == "unknown"]
     if unknown:
         where = ", ".join(sorted({process.record.host for process in unknown})[:4])
-        many = f"{_name(unknown[0])} has" if len(unknown) == 1 else f"{len(unknown)} processes have"
+        many = f"{_name(unknown[0])} has" if len(unknown) == 1 else counted(len(unknown), "process has", "processes have")
         told.append(f"{many} no end in the journal so far, and whether they live can be told on their host only ({where})")
     return told
 

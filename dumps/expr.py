@@ -20,6 +20,7 @@ from typing import NoReturn
 import msgspec
 
 from .errors import RefusedError, UnreadableError
+from .wording import counted
 
 MAX_LENGTH = 20_000
 MAX_DEPTH = 120
@@ -96,7 +97,7 @@ _TOKEN = re.compile(
 def parse(text: str) -> Expr:
     """The parsed form. Raises RefusedError for an unknown function, UnreadableError for text that is no expression."""
     if len(text) > MAX_LENGTH:
-        raise UnreadableError("cannot read an expression", f"it has {len(text)} characters, more than {MAX_LENGTH}")
+        raise UnreadableError("cannot read an expression", f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}")
     try:
         return _Parser(text).whole()
     except RecursionError:
@@ -204,7 +205,7 @@ class _Parser:
 
     def number(self, text: str) -> Expr:
         if len(text) > MAX_DIGITS:
-            self.fail(f"a number has {len(text)} digits, more than {MAX_DIGITS}")
+            self.fail(f"a number has {counted(len(text), 'digit')}, more than {MAX_DIGITS}")
         return int(text) if text.isdigit() else float(text)
 
     def call(self, function: str) -> Expr:
@@ -221,7 +222,8 @@ class _Parser:
             self.expect(")")
         least, most = ARITY[function]
         if not least <= len(args) <= most:
-            self.fail(f"{function} takes {least if least == most else f'{least} or more'} arguments, not {len(args)}")
+            wanted = counted(least, "argument") if least == most else f"{least} or more arguments"
+            self.fail(f"{function} takes {wanted}, not {len(args)}")
         return self.apply(function, args)
 
     def pair(self) -> tuple[Expr, Expr]:

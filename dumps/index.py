@@ -26,6 +26,7 @@ from .process import FILE as PROCESS_FILE
 from .reading import read_record
 from .schema import FORMAT, GraphRecord
 from .sidecar import TABLE, read_table
+from .wording import counted
 
 _SETTLED_NS = 2_000_000_000
 """A folder that changed so recently may change again without another time of change: clocks of file systems are coarse."""
@@ -184,7 +185,7 @@ def left_out(found: Iterable[Process]) -> Counter[str]:
 
 def left_out_text(counts: Counter[str]) -> str:
     """The same for people: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing was."""
-    parts = [f"{count} graph{'s' * (count != 1)} by {reason}" for reason, count in counts.most_common()]
+    parts = [f"{counted(count, 'graph')} by {reason}" for reason, count in counts.most_common()]
     return f"left out: {', '.join(parts)}" if parts else ""
 
 

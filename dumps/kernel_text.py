@@ -19,6 +19,7 @@ from typing import Any, cast
 from .errors import RefusedError
 from .python_text import Writer, identifier
 from .schema import NodeRecord, TritonKernel
+from .wording import counted
 
 FUNCTIONAL = "higher_order.triton_kernel_wrapper_functional"
 MUTATION = "higher_order.triton_kernel_wrapper_mutation"
@@ -107,7 +108,7 @@ def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer, where: str) ->
         return grids[0]
     configs = _configs(kernel)
     if len(configs) != len(grids):
-        raise RefusedError(where, f"it has {len(grids)} grids for {len(configs)} configurations")
+        raise RefusedError(where, f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}")
     text = grids[-1]
     for grid, config in list(zip(grids, configs, strict=True))[-2::-1]:
         same = " and ".join(f'meta["{key}"] == {value}' for key, value in config.items())

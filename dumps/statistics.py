@@ -13,6 +13,7 @@ import msgspec
 
 from .sidecar import Table, dims_text
 from .tables import Column, render, size_text
+from .wording import counted
 
 LARGEST = 8
 
@@ -69,7 +70,7 @@ def text(found: Statistics) -> str:
     lines = [
         f"nodes      {found.nodes}: " + ", ".join(f"{count} {op}" for op, count in found.ops.items()),
         f"inputs     {size_text(found.input_bytes)}, all computed values together {size_text(found.computed_bytes)}"
-        + (f", {found.unknown_sizes} sizes are unknown" if found.unknown_sizes else ""),
+        + (f", {counted(found.unknown_sizes, 'size is', 'sizes are')} unknown" if found.unknown_sizes else ""),
         "dtypes     " + ", ".join(f"{name} ({count})" for name, count in found.dtypes.items()),
         "devices    " + ", ".join(f"{name} ({count})" for name, count in found.devices.items()),
     ]

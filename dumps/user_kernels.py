@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .schema import Arg, GraphBody, GraphRecord, NodeRecord, TritonKernel
 from .sidecar import references
+from .wording import counted
 
 if TYPE_CHECKING:
     from .store import SavedGraph
@@ -33,7 +34,7 @@ class UserKernel:
 
     def line(self) -> str:
         """For a list of kernels."""
-        return f"{self.name}  (your own, {len(self.calls)} call{'s' * (len(self.calls) != 1)})"
+        return f"{self.name}  (your own, {counted(len(self.calls), 'call')})"
 
     def read_text(self) -> str:
         """Comments on where it is from and how it is called, then the program."""

@@ -39,6 +39,7 @@ from .schema import (
     Value,
 )
 from .tensors import HASH
+from .wording import counted
 
 MAX_DEPTH = 50
 
@@ -97,7 +98,7 @@ class Checker:
         self.name(value.device, f"{place}, device", _DEVICE, "a device")
         self.name(value.layout, f"{place}, layout", _WORD, "a layout")
         if value.stride and len(value.stride) != len(value.shape):
-            self.fail(place, f"{len(value.shape)} sizes but {len(value.stride)} strides")
+            self.fail(place, f"{counted(len(value.shape), 'size')} but {counted(len(value.stride), 'stride')}")
         for dim in value.shape:
             self.dim(dim, f"{place}, shape")
         for dim in value.stride:

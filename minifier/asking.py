@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
+from ..dumps.wording import counted
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.signature import Signature, from_answer
 from .gate import Gate
@@ -107,7 +108,7 @@ class Asking:
         if not self._deaths:
             return []
         count = sum(self._deaths.values())
-        what = "a query was asked again, because its worker" if count == 1 else f"{count} queries were asked again: their workers"
+        what = counted(count, "query was asked again, because its worker", "queries were asked again: their workers")
         return [f"{what} died ({'; '.join(self._deaths)})"]
 
     def _died(self, reply: Reply) -> None:

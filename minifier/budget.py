@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from ..dumps.wording import counted
+
 
 class Stopped(Exception):
     """The search ends here with what it has; the text says why. Raised by the engine between queries, never inside one."""
@@ -60,6 +62,6 @@ class Budget:
         """Raises Stopped where a limit is reached; `queries` were made so far."""
         if self.left(queries) == 0:
             kept = f", {self.reserved} more are for verification" if self.reserved else ""
-            raise Stopped(f"{queries} queries were made{kept} (--max-queries {self.max_queries})")
+            raise Stopped(f"{counted(queries, 'query was', 'queries were')} made{kept} (--max-queries {self.max_queries})")
         if self.late():
             raise Stopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
 from ..dumps.output import say
+from ..dumps.wording import counted
 from .engine import Engine
 from .found import Event
 from .fxproblem import FxProblem
@@ -30,7 +31,8 @@ def dump_state(fx_g: fx.GraphModule, inps: Sequence[Any]) -> None:
     """Says on stderr how small the failing case is now."""
     from ..toolkit.values import input_bytes
 
-    say(f"still failing: {len(fx_g.graph.nodes)} nodes, {len(inps)} inputs, {input_bytes(inps)} input bytes")
+    size = f"{counted(len(fx_g.graph.nodes), 'node')}, {counted(len(inps), 'input')}, {input_bytes(inps)} input bytes"
+    say(f"still failing: {size}")
 
 
 def minifier(
@@ -65,7 +67,7 @@ def minifier(
         whole, given = problem.original()
         if not skip_sanity and not module_fails(whole, given):
             raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
-        say(f"minifying {len(whole.graph.nodes)} nodes in {problem.size} atoms")
+        say(f"minifying {counted(len(whole.graph.nodes), 'node')} in {counted(problem.size, 'atom')}")
         dump_state(*problem.original())
 
         def show(event: Event) -> None:
@@ -80,7 +82,8 @@ def minifier(
         smaller, fewer, asked = spared(whole, given, module, left, module_fails)
         if smaller is not module:
             dump_state(smaller, fewer)
-    say(f"{len(smaller.graph.nodes)} nodes, {input_bytes(fewer)} input bytes left after {engine.queries + asked} queries")
+    size = f"{counted(len(smaller.graph.nodes), 'node')}, {input_bytes(fewer)} input bytes"
+    say(f"{size} left after {counted(engine.queries + asked, 'query')}")
     for note in result.notes:
         say(note)
     return smaller, fewer

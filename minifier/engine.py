@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from ..dumps.wording import counted
 from .agenda import Agenda
 from .budget import Budget, Cancelled, Restarted, Skipped, Stopped
 from .contradictions import Contradictions
@@ -277,11 +278,11 @@ class Engine:
         least = self.least()
         if self._restarted is None or least is None or (self.best and self._order(self.best) <= self._order(least)):
             return
-        size = "nothing smaller" if self.best is None else f"{self._answers[self.best].nodes} nodes"
+        size = "nothing smaller" if self.best is None else counted(self._answers[self.best].nodes, "node")
         number = self.bests.index(least)
         self.notes.append(
             f"restarted from {self._restarted}, which led to {size}; number {number} of the history, with "
-            f"{self._answers[least].nodes} nodes, is the smallest and is kept"
+            f"{counted(self._answers[least].nodes, 'node')}, is the smallest and is kept"
         )
         self.best = least
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ..dumps.wording import counted
 from .problem import Answer, Verdict
 
 VERSION = 1
@@ -181,7 +182,7 @@ class Steered:
         order = f"{self.what} {about}".strip()
         if self.state == "refused":
             return f"{order}: refused, {self.why}"
-        return f"{order}: done, after {self.queries} queries" + (f" ({words(self.step)})" if self.step else "")
+        return f"{order}: done, after {counted(self.queries, 'query')}" + (f" ({words(self.step)})" if self.step else "")
 
     def to_json(self) -> dict[str, Any]:
         """The line of --json."""

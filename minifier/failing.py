@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..dumps import index
 from ..dumps.errors import UsageError
+from ..dumps.wording import counted
 from ..toolkit import normalise
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.suspects import compile_of, suspects, triggered
@@ -34,7 +35,7 @@ def failing_graph(
     rows = index.rows(index.processes(run.path))
     found = suspects(rows, triggered(index.processes(run.path)))
     if found:
-        others = f"; {len(found) - 1} other failures: graphdbg ls {shown_path(run.path)}" if len(found) > 1 else ""
+        others = f"; {counted(len(found) - 1, 'other failure')}: graphdbg ls {shown_path(run.path)}" if len(found) > 1 else ""
         return run.graph(found[0].id), _why(found[0], rows) + others
     if not run.graphs():
         raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..dumps.wording import counted
 from .budget import Stopped
 from .passes import NEUTRAL
 from .problem import Answer, Candidate, Verdict
@@ -94,7 +95,7 @@ class Needs:
             for soon in ("0", "1"):
                 wanted = self._wanted(engine, soon)
                 if len(wanted) > most:
-                    self.left_out = f"not asked: more than {len(wanted)} questions, {most} were left"
+                    self.left_out = f"not asked: more than {counted(len(wanted), 'question')}, {most} were left"
                 engine.inspect(wanted[:most])
                 most -= len(wanted[:most])
         except Stopped as stop:

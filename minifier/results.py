@@ -20,6 +20,7 @@ import msgspec
 
 from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError
+from ..dumps.wording import counted
 from ..toolkit.signature import Signature
 from .explain import Neighbour, neighbour, parts
 from .flaky import Rate
@@ -97,7 +98,7 @@ class Results:
         path = self.case / CASE_FILE
         told = [] if minified.needs else needed(minified.parts)
         told += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
-        told += [f"met on the way and not followed ({also.count} times): {also.signature}" for also in minified.also]
+        told += [f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}" for also in minified.also]
         data = {
             **msgspec.json.decode(path.read_bytes()), "told": told, "verified": minified.verified, "needs": minified.needs,
             "unneeded": minified.unneeded, "neighbour": minified.neighbour,
@@ -218,7 +219,7 @@ def edit_words(edit: str) -> str:
         case ["switches", "state", name]:
             return f"{name} at its default"
         case ["ranks", most]:
-            return f"inputs of at most {most} dimensions"
+            return f"inputs of at most {counted(int(most), 'dimension')}"
         case ["operands", node, *_]:
             return f"{node} without what nobody reads"
         case ["dims", old, new]:

@@ -19,6 +19,7 @@ import msgspec
 
 from ..dumps.atomic import write_file
 from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
+from ..dumps.wording import counted
 from ..toolkit.signature import Signature
 from .atoms_file import write_atoms
 from .budget import Budget, Cancelled, Restarted, Skipped
@@ -248,7 +249,8 @@ class Session:
         if believed.flaky:
             self.notes = [note for note in self.notes if not note.startswith("flaky:")]
             what = "the original" + (" and the reduced case" if self.of_saved.runs else "")
-            self.notes.append(f"flaky: {believed} runs of {what} failed; what passes is asked {believed.repeats()} times")
+            times = counted(believed.repeats(), "time")
+            self.notes.append(f"flaky: {believed} runs of {what} failed; what passes is asked {times}")
             self.narrate(self.notes[-1])
         return believed.repeats()
 
@@ -452,10 +454,10 @@ class Session:
         (self.results.out / BEST_FILE).unlink(missing_ok=True)
         shown, times = verified
         if shown < times:
-            self.notes.append(f"the saved case failed the same way in {shown} of {times} fresh processes")
+            self.notes.append(f"the saved case failed the same way in {shown} of {counted(times, 'fresh process')}")
         if times < self.options.verify and not brief:
             why = self.cut or f"--max-queries {self.options.max_queries}"
-            self.notes.append(f"verified {times} times only ({why})")
+            self.notes.append(f"verified {counted(times, 'time')} only ({why})")
         size = self.whole.size if result.answer is None else result.answer.size
         minified = Minified(
             engine.queries, [(1, *self.whole.size), *result.history], self.subject.signature, *size, verified=verified,

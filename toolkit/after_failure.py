@@ -27,6 +27,7 @@ from types import FrameType
 from ..dumps import index
 from ..dumps.errors import UsageError
 from ..dumps.output import say
+from ..dumps.wording import counted
 from .recorder.summary import shown_path
 from .suspects import compile_of, suspects, triggered
 from .trusting import option_words
@@ -73,7 +74,7 @@ def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: 
         return
     with _Steps(run, limit_s, imports).begun() as work:
         for number, row in enumerate(found[:_MOST_TRIED], 1):
-            more = f" ({number} of {len(found)} suspects)" if len(found) > 1 else ""
+            more = f" ({number} of {counted(len(found), 'suspect')})" if len(found) > 1 else ""
             say(f"graphdbg: on failure: {' and '.join(wanted)} {row.id}{more}, for {work.left_s():.0f} s at most")
             if work.one(row, wanted) or work.over():
                 break

@@ -19,6 +19,7 @@ import msgspec
 
 from ..dumps.errors import GraphdbgError
 from ..dumps.schema import GraphBody, GraphRecord, SequenceValue, Value
+from ..dumps.wording import counted
 
 if TYPE_CHECKING:
     from torch import fx
@@ -55,7 +56,7 @@ def compare(saved: SavedGraph, watched: Watched) -> str:
         return f"not compared: {siblings}"
     graphs = [graph for stage, graph in siblings if stage.startswith("post_grad")]
     if len(graphs) != len(watched.graphs):
-        return f"different: {len(watched.graphs)} graphs were compiled, the recording has {len(graphs)}"
+        return f"different: {counted(len(watched.graphs), 'graph was', 'graphs were')} compiled, the recording has {len(graphs)}"
     for graph, lines in zip(graphs, watched.graphs, strict=True):
         try:
             recorded = graph_lines(graph.record)
@@ -69,7 +70,7 @@ def compare(saved: SavedGraph, watched: Watched) -> str:
     if not codes:
         return SAME if not any(watched.code) else "same graph; code not compared: the recording holds none"
     if len(codes) != len(watched.code):
-        return f"different: code of {len(watched.code)} graphs was generated, the recording has {len(codes)}"
+        return f"different: code of {counted(len(watched.code), 'graph')} was generated, the recording has {len(codes)}"
     for (name, path), lines in zip(codes, watched.code, strict=True):
         recorded = code_lines(path.read_text())
         if recorded != lines:
@@ -136,7 +137,7 @@ def _code(graph: SavedGraph) -> list[CodeFile]:
 
 def _different(what: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
     lines = list(difflib.unified_diff(recorded, replayed, "recorded", "replayed", lineterm="", n=1))
-    more = [f"... {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
+    more = [f"... {counted(len(lines) - _SHOWN_LINES, 'more line')}"] if len(lines) > _SHOWN_LINES else []
     return "\n".join([f"different {what}:", *lines[:_SHOWN_LINES], *more])
 
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import EnvironmentLackError
+from ..dumps.wording import counted
 
 if TYPE_CHECKING:
     from ..dumps.schema import GraphRecord
@@ -42,7 +43,7 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
     wanted = set(range(world)) - {saved.rank}
     if missing := sorted(wanted - set(found)):
         raise EnvironmentLackError(
-            f"{saved.id} communicates with {world - 1} other ranks", f"no graph {saved.local_id} of rank "
+            f"{saved.id} communicates with {counted(world - 1, 'other rank')}", f"no graph {saved.local_id} of rank "
             f"{', '.join(map(str, missing))} lies beside it, and a collective of one rank alone would make up numbers",
             "replay it from a run that recorded all ranks",
         )  # fmt: skip
@@ -70,7 +71,7 @@ def join(record: GraphRecord, meeting: str = "") -> None:
     if not distributed.is_initialized():
         if world > 1 and not meeting:
             raise EnvironmentLackError(
-                f"the graph communicates with {world - 1} other ranks", "they are not there",
+                f"the graph communicates with {counted(world - 1, 'other rank')}", "they are not there",
                 "graphdbg replay runs the graphs of all ranks together",
             )  # fmt: skip
         store = distributed.FileStore(meeting, world) if meeting else distributed.HashStore()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..dumps.wording import counted
 from .imports import import_modules
 from .isolation import Answer, ForkServer, default_memory_bytes
 from .outcome import Outcome
@@ -69,7 +70,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         outcome = outcome_of(answer, rung)
         outcome.notes += used.notes
         if others:
-            outcome.notes.append(f"replayed together with the graphs of {len(others)} other ranks")
+            outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
         if kept is not None and kept.exists():
             outcome.outputs = _load(kept)
             kept.unlink()

@@ -20,6 +20,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
+from ..dumps.wording import counted
 from . import clipboard, collecting
 from ._textual import Sturdy, mouse_reports
 from .here import Here
@@ -240,7 +241,7 @@ class Workbench(InTurn, Sturdy):
         running = len(self.running())
         failed = sum(told.times for told in self.troubles)
         told = [f"{running} running"] * bool(running)
-        return told + [f"{failed} error{'s' * (failed > 1)}: E"] * bool(failed)
+        return told + [f"{counted(failed, 'error')}: E"] * bool(failed)
 
     def running(self) -> list[Job]:
         """The jobs of ours that have not ended, without those that a screen alone wants."""

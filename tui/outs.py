@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..dumps.browse.listing import Line, age
 from ..dumps.errors import GraphdbgError
+from ..dumps.wording import counted
 from ..minifier.progress.watched import Watched
 from .here import is_out
 
@@ -56,10 +57,10 @@ class Outs:
             return line
         story = watched.story
         line.status, line.bad = WORDS[watched.state], watched.state in ("dead", "gone")
-        parts = [f"{len(story.queries):,} queries"] if story.queries else []
+        parts = [counted(len(story.queries), "query", form=",")] if story.queries else []
         if story.best is not None:
             far = "so far" if watched.state == "running" else "left"
-            parts.append(f"{story.best[0]:,} nodes of {story.original[0]:,} {far}")
+            parts.append(f"{counted(story.best[0], 'node', form=',')} of {story.original[0]:,} {far}")
         if watched.state == "running" and (story.paused or story.step):
             parts.append("paused" if story.paused else story.step)
         elif story.last:

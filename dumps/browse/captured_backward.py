@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ..schema import GraphRecord
+from ..wording import counted
 from .roles import OutputRole
 
 
@@ -49,7 +50,8 @@ def sentences(record: GraphRecord) -> list[str]:
     ]
     if not passes:
         return []
-    return [f"passes over torch's capture of {passes[0].get('nodes', '?')} nodes: {', '.join(did) or 'none changed it'}"]
+    size = counted(passes[0].get("nodes", "?"), "node")
+    return [f"passes over torch's capture of {size}: {', '.join(did) or 'none changed it'}"]
 
 
 def extend(nodes: list[dict[str, Any]], record: GraphRecord) -> None:

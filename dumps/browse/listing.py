@@ -21,6 +21,7 @@ import msgspec
 from .. import deaths, index, why
 from ..journal import IN_FLIGHT
 from ..tables import one_line, plain
+from ..wording import counted
 from .follow import Following
 
 Kind = Literal["section", "run", "process", "graph", "out", "job", "note"]
@@ -85,7 +86,7 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
             line = Line(f"{key} {process.name}", "process", _process_name(process), below, status=end.status, bad=bad, folds=True)
             line.run = name
             told = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
-            line.text = plain(told) or _many(len(process.states), "graph")
+            line.text = plain(told) or counted(len(process.states), "graph", form=",")
             lines.append(line)
             below += 1
         lines += [_graph_line(key, name, row, below) for row in rows.get(process.name, [])]
@@ -125,10 +126,10 @@ def _run_text(run: Following) -> tuple[str, str, bool]:
     if run.record is None:
         return "", run.state, False
     failed = sum(row.status == "failed" or row.lost for row in run.rows)
-    parts = [_many(len(run.rows), "graph")]
+    parts = [counted(len(run.rows), "graph", form=",")]
     parts += [f"{failed} failed"] * bool(failed)
     if len(run.processes) > 1:
-        parts.append(f"{len(run.processes)} processes")
+        parts.append(counted(len(run.processes), "process"))
     if run.record.started:
         parts.append(age(time.time() - run.record.started) + " ago")
     parts.append(one_line(" ".join(run.record.command), 60))
@@ -139,10 +140,6 @@ def _run_text(run: Following) -> tuple[str, str, bool]:
 
 def _lives(run: Following) -> bool:
     return run.state == "running" and any(process.liveness == "alive" for process in run.processes)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _graph_line(key: str, run: str, row: index.Row, depth: int) -> Line:
@@ -168,7 +165,8 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[Line]:
     shown = enumerate(damage[:_MOST_NOTES])
     made += [Line(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
     if len(damage) > _MOST_NOTES:
-        made.append(Line(f"{key} damage", "note", f"and {len(damage) - _MOST_NOTES} more damaged places", depth, bad=True))
+        more = counted(len(damage) - _MOST_NOTES, "more damaged place")
+        made.append(Line(f"{key} damage", "note", f"and {more}", depth, bad=True))
     return made
 
 
@@ -246,7 +244,7 @@ def following_text(run: Following) -> str:
     resting = run.state == "running" and run.processes and not _lives(run)
     parts = ["no process of it lives just now" if resting else states.get(run.state, run.state)]
     if run.state != "waiting":
-        parts.append(_many(len(run.rows), "graph"))
+        parts.append(counted(len(run.rows), "graph", form=","))
     flight = run.in_flight
     if flight:
         parts.append(f"{flight[-1].id} in flight, {flight[-1].status} for {age(time.time() - flight[-1].since)}")

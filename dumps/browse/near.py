@@ -8,6 +8,7 @@ it takes no longer in a graph of 100,000 nodes than in a small one.
 
 from __future__ import annotations
 
+from ..wording import counted
 from .boxes import Box, drawn
 from .sheet import DIM, Line, Sheet, line
 from .short import base_name, row_value, shorten
@@ -66,10 +67,10 @@ def sheet_of(view: GraphView, index: int, hops: int = HOPS, width: int = WIDTH) 
         made.append(_box(view, at, row[at], inputs, hidden, most, focus=at == index))
     lines, top = drawn(made, width)
     name = view.table.name[index]
-    head: list[Line] = [line((f"{len(chosen)} nodes within {hops} hop{'s' * (hops != 1)} of ", DIM), name)]
+    head: list[Line] = [line((f"{counted(len(chosen), 'node')} within {counted(hops, 'hop')} of ", DIM), name)]
     if count > len(chosen):
         head.append(line((f"{count} are that near; these are the nearest", DIM)))
-    return Sheet(f"around {name}", [*head, *lines], top + len(head), choice=f"{hops} hop{'s' * (hops != 1)}")
+    return Sheet(f"around {name}", [*head, *lines], top + len(head), choice=counted(hops, "hop"))
 
 
 def _fitting(rows: list[int], width: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from ..schema import InputRecord, SymbolRecord
 from ..sidecar import references
 from ..tables import size_text
+from ..wording import counted
 from .node import Near, NodeDetail
 from .partner import NUMBER, Partner
 from .sheet import BAD, DIM, HERE, TITLE, Line, Sheet, Span, line, link, span
@@ -66,7 +67,7 @@ def _call(detail: NodeDetail) -> Iterator[Span]:
         yield span(char)
     yield from _word(word, names)
     if len(detail.call) > LONGEST:
-        yield span(f" … and {len(detail.call) - LONGEST} characters more", DIM)
+        yield span(f" … and {counted(len(detail.call) - LONGEST, 'character')} more", DIM)
 
 
 def _word(word: str, names: set[str]) -> Iterator[Span]:

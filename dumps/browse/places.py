@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 
 from ..errors import UsageError
+from ..wording import counted
 from .table import GraphView
 
 NEAR = 3
@@ -24,7 +25,7 @@ def find_place(view: GraphView, text: str) -> int:
     if number.isascii() and number.isdecimal():
         if int(number) < len(view):
             return int(number)
-        raise UsageError(f"there is no node {number}", f"the last of {len(view):,} nodes is {len(view) - 1}")
+        raise UsageError(f"there is no node {number}", f"the last of {counted(len(view), 'node', form=',')} is {len(view) - 1}")
     if ":" in text:
         return _line(view, text)
     low = text.lower()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..tables import size_text
+from ..wording import counted
 from .columns import GAP, Column, cell, count_text, fitted
 from .lanes import GLYPHS, Lanes
 from .selection import Selection
@@ -86,7 +87,7 @@ def group_text(selection: Selection, key: str, group: int) -> str:
         return groups.label(group)
     inside = selection.inside(group)
     if key == "op":
-        return f"{len(inside):,} nodes"
+        return counted(len(inside), "node", form=",")
     if key == "bytes":
         return size_text(sum(view.table.size_bytes[node] or 0 for node in inside))
     if key == "flops":

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ..wording import counted
 from .filter import Term
 from .folding import Groups
 from .matching import matching
@@ -52,8 +53,8 @@ class Selection:
     @property
     def told(self) -> str:
         """How many of how many."""
-        total = f"{len(self.view):,}"
-        return f"{total} nodes" if self.nodes is None else f"{self.matched:,} of {total}"
+        total = len(self.view)
+        return counted(total, "node", form=",") if self.nodes is None else f"{self.matched:,} of {total:,}"
 
     def node(self, row: int) -> int:
         """The (first) node of a row; -1 where there is no such row."""

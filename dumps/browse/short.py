@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from ..sidecar import Row
 from ..tables import plain
+from ..wording import counted
 
 DTYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "int16": "i16",
@@ -42,7 +43,7 @@ def value_of(dtype: str, shape: str) -> str:
     if isinstance(dims, str):
         return plain(f"Sym({dims})")
     if ";" in dtype or (dims and isinstance(cast("list[Any]", dims)[0], list | None)):
-        return f"{len(cast('list[Any]', dims))} values"
+        return counted(len(cast("list[Any]", dims)), "value")
     return plain(f"{DTYPES.get(dtype, dtype)}[{', '.join(map(str, cast('list[Any]', dims)))}]")
 
 

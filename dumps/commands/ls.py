@@ -15,6 +15,7 @@ from ..output import emit, say
 from ..query import resolve
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, on_terminal, one_line, render
+from ..wording import counted
 
 STATUS_STYLE = "cyan"
 
@@ -75,7 +76,7 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
     if run.state == "vanished":
         raise UnreadableError(f"cannot follow {text}", "the folder is not there any more")
     if run.state == "ended":
-        say(f"{text} has ended: {len(run.rows)} graphs; next: graphdbg ls {shlex.quote(text)}")
+        say(f"{text} has ended: {counted(len(run.rows), 'graph')}; next: graphdbg ls {shlex.quote(text)}")
 
 
 def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
@@ -85,7 +86,7 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
 
         wanted = words.lower().split()
         rows = [row for row in rows if matches(f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower(), wanted)]
-        say(f"{len(rows)} of {len(run.rows)} graphs")
+        say(f"{len(rows)} of {counted(len(run.rows), 'graph')}")
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
@@ -138,8 +139,7 @@ def _summary(text: str, run: Run) -> str:
         return f"{text} holds no graphs: nothing was compiled, or the recorder was not active"
     failed = [row for row in rows if row.status == "failed"]
     lost = [row for row in rows if row.lost]
-    many = len(run.processes)
-    parts = [f"{len(rows)} graph{'s' * (len(rows) != 1)} of {many} process{'es' * (many != 1)}"]
+    parts = [f"{counted(len(rows), 'graph')} of {counted(len(run.processes), 'process')}"]
     if failed:
         parts.append(f"{len(failed)} failed")
     if lost:

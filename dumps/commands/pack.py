@@ -12,6 +12,7 @@ from ..output import emit, say
 from ..query import resolve
 from ..store import Run
 from ..tables import on_terminal, size_text
+from ..wording import counted
 
 if TYPE_CHECKING:
     from ..pack.making import Packed
@@ -71,11 +72,12 @@ def _tell(packed: Packed) -> None:
     for leak in packed.leaks[:_MOST]:
         say(f"STILL THERE: {leak.what} {leak.text!r} in {leak.member}")
     if packed.leaks:
-        say(f"{len(packed.leaks)} traces are left in {packed.file}: look at them before you send it")
+        say(f"{counted(len(packed.leaks), 'trace is', 'traces are')} left in {packed.file}: look there before you send it")
     left = next(row[3] for row in packed.rows if row[0] == "tensors")
     if left:
-        say(f"{left} tensors are left out: whether a failure shows without them, `graphdbg replay {packed.file}/ID` tells")
-    graphs = f"{packed.graphs} graph{'s' * (packed.graphs != 1)}"
+        kept_out = counted(left, "tensor is", "tensors are")
+        say(f"{kept_out} left out: whether a failure still shows, `graphdbg replay {packed.file}/ID` tells")
+    graphs = counted(packed.graphs, "graph")
     say(f"{packed.file}: {size_text(packed.file.stat().st_size)}, {graphs}. It holds names of your modules, functions and")
     say("variables, constants, and what errors say: unzip it and read the journals and graph.py files before you send it.")
 

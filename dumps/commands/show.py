@@ -18,6 +18,7 @@ from ..sidecar import Row, Table, dims_text, dims_value
 from ..store import CodeFile, SavedGraph
 from ..tables import Column, on_terminal, one_line, render
 from ..user_kernels import UserKernel
+from ..wording import counted
 from .show_node import show_node
 from .show_rows import RowOptions, show_rows
 
@@ -103,7 +104,7 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
         told = [{"index": one.index, "name": one.name, "kind": one.kind, "of": one.of} for one in outputs]
         emit({**_head(saved), "nodes": nodes, **({"outputs": told} if told else {})}, as_json=True)
         return
-    say(f"{saved.id}: stage {saved.stage}, {len(table)} nodes, {saved.status}")
+    say(f"{saved.id}: stage {saved.stage}, {counted(len(table), 'node')}, {saved.status}")
     if saved.error:
         say(f"error: {one_line(saved.error, 300)}")
     columns = [

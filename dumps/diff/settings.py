@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ..schema import Arg, GraphRecord, SymbolRecord
+from ..wording import counted
 from .arguments import short
 
 _IGNORED_AMBIENT = frozenset({"seed", "rng_state"})
@@ -98,5 +99,5 @@ def _guards(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[s
         extra = [f"{kind} {expr}" for kind, expr in mine if (kind, expr) not in other]
         made += [f"{text}: only in {name}" for text in extra[:_MAX_GUARDS]]
         if len(extra) > _MAX_GUARDS:
-            made.append(f"{len(extra) - _MAX_GUARDS} more guards: only in {name}")
+            made.append(f"{counted(len(extra) - _MAX_GUARDS, 'more guard')}: only in {name}")
     return made

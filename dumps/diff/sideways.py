@@ -19,6 +19,7 @@ import msgspec
 from ..browse.short import value_of
 from ..sidecar import Table
 from ..tables import one_line
+from ..wording import counted
 from .compare import GraphDiff
 
 MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq_nr", "saved")
@@ -189,5 +190,6 @@ def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, st
             builder.add(-1, j, "")
     pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.made.marks)
     kept = sum(mark == MARKS.index("saved") for mark in builder.made.marks)
-    builder.made.summary = f"{pairs:,} nodes of B joined by seq_nr, {kept:,} values of A saved for B"
+    joined, saved = counted(pairs, "node", form=","), counted(kept, "value", form=",")
+    builder.made.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
     return builder.made

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..tables import Column, one_line, plain, render
+from ..wording import counted
 from .model import DepartureView, GraphView, NodeView
 from .values import shown
 
@@ -27,7 +28,7 @@ _MAX_ALSO = 12
 def details(view: GraphView, *, terminal: bool = False, everything: bool = False) -> str:
     """One pair of graphs in full."""
     lines = [
-        f"{side}  {name}  {stage}, {count} nodes"
+        f"{side}  {name}  {stage}" + ("" if count is None else f", {counted(count, 'node')}")
         for side, name, stage, count in (
             ("A", view.a, view.stage_a, view.nodes_a), ("B", view.b, view.stage_b, view.nodes_b),
         )
@@ -40,7 +41,7 @@ def details(view: GraphView, *, terminal: bool = False, everything: bool = False
         lines += ["", "all others:" if everything else "and by themselves:", _table(rest, terminal, everything)]
     hidden = 0 if everything else view.sorts - len(view.departures)
     if hidden > 0:
-        lines.append(f"and {hidden} more sort{'s' * (hidden != 1)} of departures")
+        lines.append(f"and {counted(hidden, 'more sort')} of departures")
     if not everything and (view.follows or view.own > len(view.departures)):
         lines += ["", "--all lists every node"]
     for side, error in (("A", view.error_a), ("B", view.error_b)):
@@ -65,20 +66,16 @@ def verdict_text(view: GraphView) -> str:
         return f"the nodes are the same{remark}, the surroundings differ"
     counts = ((view.changed, "changed"), (view.only_a, "only in A"), (view.only_b, "only in B"))
     text = ", ".join(f"{count} {what}" for count, what in counts if count)
-    own = f"; {view.follows} of these follow{'s' * (view.follows == 1)} from others" if view.follows else ""
+    own = f"; {view.follows} of these {'follows' if view.follows == 1 else 'follow'} from others" if view.follows else ""
     return f"nodes: {text}{own}{remark}"
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' * (count != 1)}"
 
 
 def _first(departure: DepartureView) -> list[str]:
     what = {
         "changed": "changed",
-        "removed": f"{_nodes(departure.count_a)} only in A",
-        "added": f"{_nodes(departure.count_b)} only in B",
-        "replaced": f"{_nodes(departure.count_a)} of A replaced by {departure.count_b} of B",
+        "removed": f"{counted(departure.count_a, 'node')} only in A",
+        "added": f"{counted(departure.count_b, 'node')} only in B",
+        "replaced": f"{counted(departure.count_a, 'node')} of A replaced by {departure.count_b} of B",
     }[departure.kind]  # fmt: skip
     alike = f" (and {departure.times - 1} more like it)" if departure.times > 1 else ""
     lines = [f"first departure: {what}{alike}"]
@@ -89,7 +86,7 @@ def _first(departure: DepartureView) -> list[str]:
     if len(departure.changes) > _MAX_CHANGES:
         lines.append(f"  -> and {len(departure.changes) - _MAX_CHANGES} more")
     if departure.followers:
-        lines.append(f"  {_nodes(departure.followers)} follow{'s' * (departure.followers == 1)} from it")
+        lines.append(f"  {counted(departure.followers, 'node follows', 'nodes follow')} from it")
     return lines
 
 
@@ -223,6 +220,4 @@ def summary(views: Sequence[GraphView]) -> str:
              "only_b": "only in B", "unreadable": "cannot be read"}  # fmt: skip
     counts = [(sum(view.verdict == verdict for view in views), text) for verdict, text in words.items()]
     parts = [f"{count} {text}" for count, text in counts if count]
-    return (
-        f"{len(views)} pair{'s' * (len(views) != 1)} of graphs: {', '.join(parts)}" if views else "no graphs to compare"
-    )
+    return f"{counted(len(views), 'pair')} of graphs: {', '.join(parts)}" if views else "no graphs to compare"

@@ -31,6 +31,7 @@ from ..schema import (
     Value,
 )
 from ..tensors import TensorSink
+from ..wording import counted
 from . import opaque, sparse, synth
 from ._torch import FakeTensor, disable_current_modes
 from .storages import StorageReader, StorageWriter
@@ -133,7 +134,8 @@ def observe(
     roles = {item.name: item for item in graph.inputs} if isinstance(graph, GraphRecord) else {}
     names = placeholder_names(graph)
     if len(names) != len(inputs):
-        raise UsageError("cannot observe the inputs", f"the graph has {len(names)} placeholders, {len(inputs)} values came")
+        why = f"the graph has {counted(len(names), 'placeholder')}, {counted(len(inputs), 'value')} came"
+        raise UsageError("cannot observe the inputs", why)
     values = ValueWriter(SymbolWriter())
     storages = StorageWriter(values, sink)
     with torch.no_grad(), disable_current_modes():

@@ -19,6 +19,7 @@ import torch
 from ..errors import EnvironmentLackError, UnreadableError
 from ..hints import spanned
 from ..schema import TensorValue
+from ..wording import counted
 from .storages import view
 from .values import device_of, dtype_of, layout_of
 
@@ -70,7 +71,7 @@ def elements(value: TensorValue, dtype: torch.dtype, where: str) -> int:
     held = -(-value.storage_bytes // dtype.itemsize) if isinstance(value.storage_bytes, int) else 0
     count = max(needed, held)
     if count * dtype.itemsize > _MAX_BYTES:
-        raise UnreadableError(where, f"its storage would have {count} elements")
+        raise UnreadableError(where, f"its storage would have {counted(count, 'element')}")
     return count
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ..wording import counted
 from . import wording
 from .model import Compile, Function, Place, ProcessWhy
 
@@ -58,14 +59,13 @@ def headline(process: ProcessWhy) -> str:
     compiles = [item for function in process.functions for item in function.compiles]
     breaks = sum(len(item.breaks) for item in compiles)
     numbers = (
-        (sum(item.kind == "recompile" for item in compiles), "recompile", "recompiles"),
-        (breaks, "graph break", "graph breaks"),
+        (sum(item.kind == "recompile" for item in compiles), "recompile", ""),
+        (breaks, "graph break", ""),
         (sum(bool(item.limit) for item in compiles), "given up at the recompile limit", "given up at the recompile limit"),
         (sum(item.failure is not None for item in compiles), "failed", "failed"),
     )
-    told = [f"{number} {one if number == 1 else many}" for number, one, many in numbers if number]
-    functions = len(process.functions)
+    told = [counted(number, one, many) for number, one, many in numbers if number]
     return (
-        f"{functions} function{'s' * (functions != 1)} compiled {len(compiles)} time{'s' * (len(compiles) != 1)}: "
+        f"{counted(len(process.functions), 'function')} compiled {counted(len(compiles), 'time')}: "
         f"{', '.join(told) or 'no graph break, no recompile'}"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import PurePath
 
+from ..wording import counted
 from . import wording
 from .model import Compile, GraphLine, Symbol
 
@@ -18,7 +19,7 @@ _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
 def outcome(item: Compile) -> str:
     """What came of a compile: its graphs with their sizes, or why there is none."""
     if item.parts:
-        return f"a graph cut into {len(item.parts)} parts"
+        return f"a graph cut into {counted(len(item.parts), 'part')}"
     final = item.graphs
     attempts = {line.local.partition("/")[0] for line in final}
     if len(attempts) > 1:
@@ -38,7 +39,7 @@ def outcome(item: Compile) -> str:
             return "nothing compiled"
         return "no graph: no operation before the break" if item.breaks and item.breaks[0].then != "frame skipped" else "no graph"
     name = final[0].local.partition("/")[0]
-    told = f"{', '.join(parts)} nodes" if parts else ids(final)
+    told = ", ".join(parts) + (" node" if parts[-1].endswith(" 1") else " nodes") if parts else ids(final)
     return f"{name}: " * (name != item.id) + told + (f", {', '.join(bad)}" if bad else "")
 
 

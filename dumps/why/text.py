@@ -9,6 +9,7 @@ Prints nothing. Every text from a dump is made harmless for a terminal.
 from __future__ import annotations
 
 from ..tables import plain
+from ..wording import counted
 from . import frequent, wording
 from .model import Break, Compile, Function, Part, ProcessWhy, Why
 from .page import Page
@@ -154,7 +155,7 @@ class _Writer(Page):
         self._shapes(item)
 
     def _part(self, part: Part) -> None:
-        size = f"{part.parameters} parameter{'s' * (part.parameters != 1)}, {part.size_bytes / 2**20:.1f} MiB"
+        size = f"{counted(part.parameters, 'parameter')}, {part.size_bytes / 2**20:.1f} MiB"
         first = f": {wording.short(part.names[0])}{' ...' * (part.parameters > 1)}" if part.names else ""
         self.add(9, f"DDP part {part.number} of {part.of} ({size}{first})", limit=2)
         self.add(11, ", ".join(part.graphs) or "no graph")
@@ -224,7 +225,8 @@ class _Writer(Page):
     def _group(self, function: Function, group: list[Compile]) -> None:
         first, refused = group[0], [item for item in group if item.limit]
         count = len(group) - len(refused)
-        self.add(9, f"{count} recompiles for one cause: {wording.failed(first.guards[0])} [{outcome(first)}]", first=first.id)
+        why = f"{wording.failed(first.guards[0])} [{outcome(first)}]"
+        self.add(9, f"{counted(count, 'recompile')} for one cause: {why}", first=first.id)
         values = list(dict.fromkeys(value for item in group if (value := wording.present(item.guards[0]))))
         if len(values) > 1:
             more = f" and {len(values) - _VALUES} more" if len(values) > _VALUES else ""

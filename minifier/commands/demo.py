@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ...dumps.output import emit, say
+from ...dumps.wording import counted
 
 
 @click.command()
@@ -46,7 +47,7 @@ def demo(output: str | None, plant: str | None, layers: int, device: str, as_jso
     say("")
     for one in outcomes:
         emit(
-            f"{one.plant}: {one.graph} reduced from {one.original_nodes} to {one.nodes} nodes in {one.seconds:.0f} s; "
+            f"{one.plant}: {one.graph} reduced from {one.original_nodes} to {counted(one.nodes, 'node')} in {one.seconds:.0f} s; "
             f"{folder / one.report}/repro.py shows it in {one.rate}",
             as_json=False,
         )

@@ -24,6 +24,7 @@ from math import ceil
 from typing import Any
 
 from ...dumps.errors import EnvironmentLackError
+from ...dumps.wording import counted
 from . import worker
 
 ADDRESS = "RAY_ADDRESS"
@@ -277,7 +278,8 @@ class RayExecutor(Executor):
         """Returns when the first actor lives."""
         cpus = self._ray.cluster_resources().get("CPU", 0)
         if cpus < self.workers:
-            say(f"the Ray cluster has {cpus:g} CPUs for {self.workers} workers: some will wait until there are more")
+            short = f"{counted(cpus, 'CPU', form='g')} for {counted(self.workers, 'worker')}"
+            say(f"the Ray cluster has {short}: some will wait until there are more")
         with self._lock:
             waiting = [actor.pid.remote() for actor in self._actors]
         there, _ = self._ray.wait(waiting, num_returns=1, timeout=START_S)

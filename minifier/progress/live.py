@@ -17,6 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...dumps.wording import counted
 from ..events import Happening, Steered
 from ..problem import Verdict
 from .model import State, span
@@ -84,7 +85,7 @@ def _time(state: State) -> Text:
         text += f", {state.pace_s():.1f} s a query"
         text += f", about {span(max(1.0, state.left_s()))} left" if state.step != "sanity" else ""
     if state.known:
-        text += f"; {state.known} answers were known from before"
+        text += f"; {counted(state.known, 'answer was', 'answers were')} known from before"
     return Text(text)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import log2
 
+from ...dumps.wording import counted
 from ..events import PURPOSES, Asked, Best, Happening, Started, Steered, Stepped, words
 from ..passes import NAMES as PASS_NAMES
 from ..problem import Verdict
@@ -116,7 +117,7 @@ class State:
 
     def counts(self) -> str:
         """Queries by purpose and verdict; the numbers add up."""
-        return counted(self.asked, {verdict.value: count for verdict, count in self.verdicts.items()})
+        return queries_text(self.asked, {verdict.value: count for verdict, count in self.verdicts.items()})
 
     def doing(self) -> str:
         """The current step in plain words."""
@@ -124,14 +125,13 @@ class State:
 
     def size(self) -> str:
         """The best case so far against the original."""
+        nodes = counted(self.nodes, "node")
         if self.best is None:
-            return f"{self.nodes} nodes, {byte_text(self.input_bytes)} of inputs, as recorded" if self.nodes else "nothing yet"
-        return (
-            f"{self.best[0]} of {self.nodes} nodes, {byte_text(self.best[1])} of {byte_text(self.input_bytes)} of inputs"
-        )
+            return f"{nodes}, {byte_text(self.input_bytes)} of inputs, as recorded" if self.nodes else "nothing yet"
+        return f"{self.best[0]} of {nodes}, {byte_text(self.best[1])} of {byte_text(self.input_bytes)} of inputs"
 
 
-def counted(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
+def queries_text(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
     """"14 queries: 2 sanity, 9 search (7 failed the same way, 2 passed), 3 verification"."""
     total = sum(asked.values())
     parts: list[str] = []
@@ -143,7 +143,7 @@ def counted(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
             told = [f"{verdicts[verdict.value]} {words}" for verdict, words in VERDICTS.items() if verdicts.get(verdict.value)]
             text += f" ({', '.join(told)})" if told else ""
         parts.append(text)
-    return f"{total} {'query' if total == 1 else 'queries'}" + (f": {', '.join(parts)}" if parts else "")
+    return counted(total, "query") + (f": {', '.join(parts)}" if parts else "")
 
 
 def byte_text(count: float) -> str:

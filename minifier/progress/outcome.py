@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.wording import counted
 from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case
 from ..results import ALSO, PASSES, WITHOUT
@@ -47,11 +48,12 @@ class Outcome:
 
     def sentences(self) -> list[str]:
         """For people, one per line."""
-        size = f"{self.nodes} nodes, {byte_text(self.input_bytes)} of inputs"
+        size = f"{counted(self.nodes, 'node')}, {byte_text(self.input_bytes)} of inputs"
         shown, times = self.verified
-        lines = [f"{self.original[0]} nodes, {byte_text(self.original[1])} of inputs -> {size}" if self.original[0] else size]
+        nodes, inputs = self.original
+        lines = [f"{counted(nodes, 'node')}, {byte_text(inputs)} of inputs -> {size}" if nodes else size]
         lines += [f"fails with: {self.signature}"] if self.signature else []
-        lines += [f"verified: {shown} of {times} fresh processes failed the same way" if times else "not verified"]
+        lines += [f"verified: {shown} of {counted(times, 'fresh process')} failed the same way" if times else "not verified"]
         lines += [f"stopped early: {self.stopped}"] if self.stopped else []
         lines += self.needed
         lines += [f"{NEAREST}{self.nearest}" + (f" ({self.passes})" if self.passes else "")] if self.nearest else []

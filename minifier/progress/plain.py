@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from ...dumps.wording import counted
 from ..events import Asked, Happening, Started, Steered
 from .model import State, byte_text, span
 
@@ -46,13 +47,13 @@ class PlainLines:
         """Takes in one event; says it where it is worth a line."""
         self.state.take(event)
         if isinstance(event, Started):
-            known = f"; {event.known} answers are known from before" if event.known else ""
+            known = f"; {counted(event.known, 'answer is', 'answers are')} known from before" if event.known else ""
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
         elif isinstance(event, Steered):
             self.say(event.sentence)
         elif isinstance(event, Asked) and event.improved:
             self.say(
-                f"query {event.queries}: {event.answer.nodes} of {self.state.nodes} nodes, "
+                f"query {event.queries}: {event.answer.nodes} of {counted(self.state.nodes, 'node')}, "
                 f"{byte_text(event.answer.input_bytes)} of inputs ({self.state.doing()})"
             )
 

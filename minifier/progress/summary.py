@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dumps.wording import counted
 from ..minified import Minified
 from ..needs import sentences as needs_sentences
 from ..results import needed
-from .model import byte_text, counted
+from .model import byte_text, queries_text
 
 
 def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
@@ -37,11 +38,12 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     (nodes, size), (shown, times) = result.original, result.verified
     lines = [
-        f"{nodes} nodes, {byte_text(size)} of inputs -> {result.nodes} nodes, {byte_text(result.input_bytes)} of inputs",
-        counted(result.asked, result.verdicts),
+        f"{counted(nodes, 'node')}, {byte_text(size)} of inputs -> "
+        f"{counted(result.nodes, 'node')}, {byte_text(result.input_bytes)} of inputs",
+        queries_text(result.asked, result.verdicts),
     ]
     if times:
-        lines.append(f"verified: the saved case fails the same way in {shown} of {times} fresh processes")
+        lines.append(f"verified: the saved case fails the same way in {shown} of {counted(times, 'fresh process')}")
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
     lines += needs_sentences(result.needs) or needed(result.parts)
@@ -50,11 +52,11 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     for other in result.also:
         lines.append(f"another failure, seen {_times(other.count)}, not followed: {other.signature}")
         if other.path:
-            lines.append(f"  {other.nodes} nodes in {other.path}; to minify it: {other.command}")
+            lines.append(f"  {counted(other.nodes, 'node')} in {other.path}; to minify it: {other.command}")
     lines += result.notes
     lines += [f"{name}: {path}" for name, path in report.items() if name in ("repro", "issue") and path]
     return lines
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return "once" if count == 1 else counted(count, "time")

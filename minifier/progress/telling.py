@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+from ...dumps.wording import counted
 from ..control import STEPS
-from .model import byte_text, counted, span
+from .model import byte_text, queries_text, span
 from .story import UNTOLD, Improvement, OtherSeen, StepCount, Story
 from .watched import Watched
 
@@ -53,17 +54,17 @@ def facts(watched: Watched, now: float) -> list[str]:
         since = f" for {span(max(0.0, now - flight.since))}" if flight.since else ""
         going.append(f"query {flight.number} runs{since}{more}")
     if running and (idle := story.idle()) >= QUIET:
-        going.append(f"nothing smaller for {idle} queries")
+        going.append(f"nothing smaller for {counted(idle, 'query')}")
     if going:
         lines.append("; ".join(going))
     if story.original[0]:
         size = story.best or story.original
         inputs = f"{byte_text(size[1])} of {byte_text(story.original[1])} of inputs"
-        lines.append(f"best: {size[0]} of {story.original[0]} nodes, {inputs}")
+        lines.append(f"best: {size[0]} of {counted(story.original[0], 'node')}, {inputs}")
     if story.signature:
         lines.append(f"failure: {story.signature}")
     if story.queries:
-        lines.append(counted(story.asked, story.verdicts))
+        lines.append(queries_text(story.asked, story.verdicts))
     time = _time(watched, now)
     return [*lines, time] if time else lines
 
@@ -79,7 +80,7 @@ def _time(watched: Watched, now: float) -> str:
     if running and story.pace_s() and story.step != "sanity":
         parts.append(f"about {span(max(1.0, story.left_s(now)))} left")
     if story.known:
-        parts.append(f"{story.known} answers were known from before")
+        parts.append(counted(story.known, "answer was", "answers were") + " known from before")
     return ", ".join(parts) if story.queries or story.began else ""
 
 
@@ -120,7 +121,7 @@ def steerable(step: StepCount) -> bool:
 
 def history_line(item: Improvement, story: Story) -> str:
     """`3: query 12   8 nodes  49.3 kB   windows`."""
-    size = f"{item.nodes:>7} nodes  {byte_text(item.input_bytes):>12}"
+    size = f"{counted(item.nodes, 'node', form='>7'):<13}  {byte_text(item.input_bytes):>12}"
     turned = f"  (from {item.after})" if item.after is not None and item.after != item.number - 1 else ""
     last = next((other for other in reversed(story.history) if other.case == story.best_case), None)
     best = "  best" if last is item and item.number else ""
@@ -130,11 +131,9 @@ def history_line(item: Improvement, story: Story) -> str:
 
 def other_line(other: OtherSeen) -> str:
     """`2 times, from 14 nodes on: CppCompileError in compile: ...`."""
-    size = f", from {other.nodes} nodes on" if other.nodes else ""
-    times = f"{other.count} {'time' if other.count == 1 else 'times'}"
-    return f"{times}{size}: {other.signature}" + (f"  {other.path}" if other.path else "")
+    size = f", from {counted(other.nodes, 'node')} on" if other.nodes else ""
+    return f"{counted(other.count, 'time')}{size}: {other.signature}" + (f"  {other.path}" if other.path else "")
 
 
 def _queries(story: Story) -> str:
-    count = len(story.queries)
-    return f"{count} {'query' if count == 1 else 'queries'}"
+    return counted(len(story.queries), "query")

@@ -25,6 +25,7 @@ from ...dumps.output import say
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
+from ...dumps.wording import counted
 from ...toolkit.trusting import TRUST, without_trust
 from . import artifacts, casefile, environment, issue, layers, on_gpu, plain_program, until_shown
 from .case import Case, Failure
@@ -68,7 +69,7 @@ class Report:
     @property
     def rate(self) -> str:
         """How often, in words."""
-        return f"{self.shown} of {self.times} fresh processes"
+        return f"{self.shown} of {counted(self.times, 'fresh process')}"
 
     def as_json(self) -> dict[str, Any]:
         """For --json: paths as text, and the rate in words."""
@@ -199,7 +200,7 @@ def _write_plain(
         made = plain_of(case, found, saved, report.out, redactor, times, narrate, starter)
         report.python, report.python_reason = made.path, made.reason
     if report.python:
-        narrate(f"{plain_program.NAME} fails the same way in {times} of {times} fresh processes")
+        narrate(f"{plain_program.NAME} fails the same way in {times} of {counted(times, 'fresh process')}")
     else:
         narrate(f"no {plain_program.NAME}: {report.python_reason}")
 
@@ -248,10 +249,10 @@ def _reader(saved: SavedGraph) -> Callable[[str], memoryview] | None:
 
 def _made(nodes: int, before: int | None) -> str:
     if before is None:
-        return f"Written by graphdbg {__version__} from a recorded graph of {nodes} nodes, not minimised."
+        return f"Written by graphdbg {__version__} from a recorded graph of {counted(nodes, 'node')}, not minimised."
     if before == nodes:
-        return f"Written by graphdbg {__version__}, which found no smaller graph than these {nodes} nodes."
-    return f"Reduced by graphdbg {__version__} from {before} to {nodes} nodes."
+        return f"Written by graphdbg {__version__}, which found no smaller graph than this one of {counted(nodes, 'node')}."
+    return f"Reduced by graphdbg {__version__} from {before} to {counted(nodes, 'node')}."
 
 
 def node_count(body: GraphBody) -> int:

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from importlib import metadata, util
 from pathlib import Path
 
+from ...dumps.wording import counted
+
 ALLOWED_VARIABLES = (
     "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS",
     "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_DYNAMIC_SHAPES",
@@ -126,17 +128,17 @@ def _gpus() -> str:
 
 
 def _cpu() -> str:
-    model, flags = platform.processor() or platform.machine(), ""
+    model, flags, cores = platform.processor() or platform.machine(), "", counted(os.cpu_count() or 1, "logical core")
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        return f"{model}, {os.cpu_count()} logical cores"
+        return f"{model}, {cores}"
     if match := re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE):
         model = match[1]
     if match := re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE):
         known = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
         flags = " ".join(flag for flag in known if flag in match[1].split())
-    return f"{model}, {os.cpu_count()} logical cores" + (f", {flags}" if flags else "")
+    return f"{model}, {cores}" + (f", {flags}" if flags else "")
 
 
 def _first_line(command: list[str]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dumps.schema import GraphBody, GraphRecord
+from ...dumps.wording import counted
 from .program import CannotExpressError
 
 _COLLECTIVES = ("_c10d_functional.", "c10d_functional.", "_c10d_functional_autograd.")
@@ -50,7 +51,7 @@ def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
         f"    torch.distributed.new_group(list(range({sizes.get(str(number), 1)})))"
         for number in range(1, max(map(int, sizes)) + 1)
     ]
-    ranks = "one rank each" if world == 1 else f"up to {world} ranks that are not there: collectives move nothing"
+    ranks = "one rank each" if world == 1 else f"up to {counted(world, 'rank')} that are not there: collectives move nothing"
     return lines, [f"Process groups are made here by one process, with {ranks}."]
 
 

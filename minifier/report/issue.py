@@ -15,6 +15,7 @@ from typing import Any
 
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord
+from ...dumps.wording import counted
 from ..needs import NEEDED, UNKNOWN
 from ..needs import facts as tried_words
 from .casefile import CaseFile
@@ -111,7 +112,7 @@ def render(facts: Facts, redactor: Redactor) -> str:
 
 def _description(facts: Facts) -> str:
     expected, got = EXPECTED.get(facts.kind, ("the behaviour of eager mode", facts.kind))
-    size = f"{facts.nodes} nodes, placeholders and output included"
+    size = f"{counted(facts.nodes, 'node')}, placeholders and output included"
     if facts.original_nodes is None:
         reduced = f"The graph is as recorded, not minimised: {size}. `graphdbg minify` makes it smaller."
     else:
@@ -192,10 +193,10 @@ def shorten(log: str, head: int = _LOG_HEAD, tail: int = _LOG_TAIL) -> str:
     """The beginning and the end of a log, compiler warnings left out, very long lines cut; says what is missing."""
     lines = _without_warnings(log.strip().splitlines())
     lines = [
-        line if len(line) <= _WIDEST else f"{line[:_WIDEST]} [... {len(line) - _WIDEST} characters]" for line in lines
+        line if len(line) <= _WIDEST else f"{line[:_WIDEST]} [... {counted(len(line) - _WIDEST, 'character')}]" for line in lines
     ]
     if len(lines) > head + tail + 1:
-        lines = [*lines[:head], f"[... {len(lines) - head - tail} lines left out ...]", *lines[-tail:]]
+        lines = [*lines[:head], f"[... {counted(len(lines) - head - tail, 'line')} left out ...]", *lines[-tail:]]
     return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from ...dumps.errors import GraphdbgError
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
+from ...dumps.wording import counted
 from ...toolkit.trusting import with_trust
 from . import plain_names, verify
 from .case import Case
@@ -64,7 +65,7 @@ def _refuse(case: Case, script: Script) -> None:
     if case.rate is not None and case.rate.flaky:
         raise CannotExpressError("the failure is flaky, so that one run of a plain program shows nothing")
     if nodes > MOST_NODES:
-        raise CannotExpressError(f"the graph has {nodes} operations; minify it first")
+        raise CannotExpressError(f"the graph has {counted(nodes, 'operation')}; minify it first")
 
 
 def _tried(

@@ -18,6 +18,7 @@ from typing import Any
 
 from ...dumps.redact import Redactor
 from ...dumps.tables import size_text
+from ...dumps.wording import counted
 from .issue import PRIVACY, user_lines
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
@@ -91,25 +92,25 @@ class Preview:
         """What will be shared, what was replaced, what the archive holds, how sure it is."""
         files = list(dict.fromkeys(found["file"] for line in self.source_lines if (found := _PLACE.match(line))))
         operations = dict.fromkeys(_OPERATION.findall(self.repro))
-        parts = [f"{_count(len(self.source_lines), 'source line')} of {_count(len(files), 'file')}"
+        parts = [f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
                  + (f" ({', '.join(files)})" if files else "")]  # fmt: skip
-        parts.append(f"{_count(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else ""))
+        parts.append(f"{counted(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else ""))
         values = f" and values ({size_text(self.sidecar_bytes)})" if self.sidecar_bytes else ""
         parts.append(f"the shapes of the inputs{values}")
         parts.append("versions of this machine, by allow-list")
         lines = [f"what will be shared: {', '.join(parts)}"]
         total = sum(self.replaced.values())
-        kinds = ", ".join(_count(count, kind) for kind, count in sorted(self.replaced.items()))
-        lines.append(f"{_count(total, 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""))
+        kinds = ", ".join(counted(count, kind) for kind, count in sorted(self.replaced.items()))
+        lines.append(f"{counted(total, 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""))
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
         else:
             lines.append("looked through now: no home folder, scratch folder or user name of this machine is left in it")
-        rate = f"{self.shown} of {self.times} fresh processes"
+        rate = f"{self.shown} of {counted(self.times, 'fresh process')}"
         lines.append(f"the repro failed in {rate}" if self.times else "the repro was not run")
         if self.members:
             size = sum(size for _, size in self.members)
-            lines.append(f"{ARTIFACTS}: {_count(len(self.members), 'file')}, {size_text(size)} unpacked: "
+            lines.append(f"{ARTIFACTS}: {counted(len(self.members), 'file')}, {size_text(size)} unpacked: "
                          + ", ".join(name for name, _ in self.members))  # fmt: skip
         return lines + ([self.damage] if self.damage else [])
 
@@ -124,15 +125,15 @@ def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
     files = list(dict.fromkeys(found["file"] for line in lines if (found := _PLACE.match(line))))
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))
     replaced = Counter(MARKERS[marker] for line in lines for marker in _MARKER.findall(line))
-    kinds = ", ".join(_count(count, kind) for kind, count in sorted(replaced.items()))
+    kinds = ", ".join(counted(count, kind) for kind, count in sorted(replaced.items()))
     named = f" ({', '.join(files[:4])})" if files else ""
     inputs = saved.inputs_record
     kept = sum(item.stored is not None for item in inputs.inputs) if inputs else 0
     return [
-        f"what would be shared: {_count(len(lines), 'source line')} of {_count(len(files), 'file')}{named}, "
-        f"{_count(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
-        f"{_count(sum(replaced.values()), 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""),
-        f"{_count(kept, 'input')} with recorded values, which go along where the failure needs them",
+        f"what would be shared: {counted(len(lines), 'source line')} of {counted(len(files), 'file')}{named}, "
+        f"{counted(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
+        f"{counted(sum(replaced.values()), 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""),
+        f"{counted(kept, 'input')} with recorded values, which go along where the failure needs them",
         *lines,
     ]
 
@@ -161,7 +162,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _count(number: int, one: str, more: str = "") -> str:
-    return f"{number} {one if number == 1 else more or one + 's'}"

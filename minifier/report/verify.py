@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...dumps.wording import counted
 from ...toolkit.isolation.cache import known_seed, plant, seed_folder
 from ...toolkit.isolation.folders import owned
 from ...toolkit.isolation.guard import guarded
@@ -68,7 +69,7 @@ class Verification:
     @property
     def rate(self) -> str:
         """For the text: `3 of 3 fresh processes`."""
-        return f"{self.shown} of {len(self.trials)} fresh processes"
+        return f"{self.shown} of {counted(len(self.trials), 'fresh process')}"
 
     @property
     def output(self) -> str:

@@ -94,7 +94,7 @@ def test_forward_and_backward_are_joined_by_seq_nr_and_saved_values(tmp_path: Pa
         ("x", "", ""), ("mul", "mul", "saved"), ("", "grad_1", "seq_nr"), ("", "grad_2", "seq_nr"), ("mul_1", "grad", "seq_nr"),
         ("odd", "", ""), ("output", "", ""), ("", "tangents_1", ""), ("", "output", ""),
     ]  # fmt: skip
-    assert made.summary == "3 nodes of B joined by seq_nr, 1 values of A saved for B"
+    assert made.summary == "3 nodes of B joined by seq_nr, 1 value of A saved for B"
     process_alone = tmp_path / "alone"
     _, process = new_run(process_alone)
     process.save_graph(chain("0_0/joint"))

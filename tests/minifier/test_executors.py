@@ -194,7 +194,7 @@ def test_a_killed_fork_server_costs_one_query_and_is_said_once(home: ForkServer,
     assert found[0].status == "done"
     assert len(lines(started)) == 2
     assert asking.deaths() == [
-        "a query was asked again, because its worker died (the fork server ended before the answer came)"
+        "1 query was asked again, because its worker died (the fork server ended before the answer came)"
     ]
 
 

@@ -24,7 +24,7 @@ from graphdbg.minifier.events import (
 )
 from graphdbg.minifier.problem import Answer, Verdict
 from graphdbg.minifier.progress.live import render
-from graphdbg.minifier.progress.model import State, byte_text, counted, span
+from graphdbg.minifier.progress.model import State, byte_text, queries_text, span
 from graphdbg.minifier.progress.plain import PlainLines
 
 SAME, PASS, OTHER = Verdict.SAME, Verdict.PASS, Verdict.OTHER
@@ -71,7 +71,7 @@ def test_counts_add_up_in_plain_words() -> None:
     assert state().counts() == (
         "7 queries: 2 sanity, 4 search (2 failed the same way, 1 passed, 1 failed in another way), 1 verification"
     )
-    assert counted({"sanity": 1}, {}) == "1 query: 1 sanity"
+    assert queries_text({"sanity": 1}, {}) == "1 query: 1 sanity"
     assert (byte_text(999), byte_text(60_480), byte_text(3.2e9)) == ("999 bytes", "60.5 kB", "3.2 GB")
     assert (span(8), span(125), span(3723)) == ("8 s", "2:05", "1:02:03")
 

@@ -137,7 +137,7 @@ def test_the_command_prints_the_same_and_says_what_it_cannot(tmp_path: Path) -> 
         out, err = following.communicate(timeout=30)
     assert "died while this graph was compiling" in out
     assert "died: no end in its journal" in out
-    assert "myrun has ended: 1 graphs" in err
+    assert "myrun has ended: 1 graph;" in err
     refused = subprocess.run([*ls, "--json"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "--follow and --json exclude each other" in refused.stderr

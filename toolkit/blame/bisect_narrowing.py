@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...dumps.wording import counted
 from . import bisect_words as words
 from .bisect_asking import Asking
 from .bisect_records import Application, Finding, Off, Row, Trial, Verdict, Workaround
@@ -95,7 +96,7 @@ def setting_finding(asking: Asking, *, generated_code: bool) -> list[Finding]:
         told = (
             group[0].text()
             if len(group) == 1
-            else f"{len(group)} settings changed ({group[0].name} ... {group[-1].name})"
+            else f"{counted(len(group), 'setting')} changed ({group[0].name} ... {group[-1].name})"
         )
         return asking.probe(Trial(told, settings=changed))
 

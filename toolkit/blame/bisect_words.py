@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...dumps.wording import counted
 from ..spec import FULL_STAGES
 from .bisect_records import Application, Bisection, Finding
 from .bisect_settings import Setting
@@ -69,7 +70,7 @@ def finding_text(kind: str, off: Sequence[Application], made: Sequence[Applicati
         else:
             ops = ", ".join(dict.fromkeys(each.name for each in off))
             what = (
-                f"the lowering of {ops} ({len(off)} nodes, the first is `{one.label}`{where}), or the code made for it"
+                f"the lowering of {ops} ({counted(len(off), 'node')}, the first is `{one.label}`{where}), or the code made for it"
             )
     elif kind == "decomposition":
         what = f"the decomposition of {', '.join(dict.fromkeys(each.name for each in off))}"
@@ -84,7 +85,7 @@ def finding_text(kind: str, off: Sequence[Application], made: Sequence[Applicati
         if len({each.name for each in off}) > 1:
             what = f"{what}, together with {listed(off[1:])}"
         elif len(off) > 1:
-            others = "other application" if len(off) == 2 else f"{len(off) - 1} other applications"
+            others = "other application" if len(off) == 2 else counted(len(off) - 1, "other application")
             what = f"{what}, and its {others}"
     return what if alone else f"{what}, which is not alone: with only it off the failure stays"
 
@@ -93,7 +94,7 @@ def match_text(matches: Sequence[Application]) -> str:
     """A pattern match: its handler, its nodes."""
     one = matches[0]
     where = f" ({one.line})" if one.line else ""
-    more = f" and {len(matches) - 1} more matches" if len(matches) > 1 else ""
+    more = f" and {counted(len(matches) - 1, 'more match')}" if len(matches) > 1 else ""
     return f"the pattern `{one.name}` on nodes {one.label}{where}{more}"
 
 

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...dumps.wording import counted
+
 SHOWN = 6
 """So many nodes of a group are named in the sentence."""
 
@@ -73,7 +75,7 @@ class Localized(msgspec.Struct, omit_defaults=True):
         if self.work_around:
             parts.append(f"Work around (verified): {self.work_around}.")
         if self.compiles:
-            parts.append(f"{self.compiles} compile{'s' * (self.compiles != 1)} (at most {self.budget}), {self.seconds:.0f} s.")
+            parts.append(f"{counted(self.compiles, 'compile')} (at most {self.budget}), {self.seconds:.0f} s.")
         if self.next:
             parts.append(f"Next: {self.next}")
         return " ".join(part for part in parts if part)

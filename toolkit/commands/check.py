@@ -8,6 +8,7 @@ import click
 
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.wording import counted
 from ..trusting import trust_option
 
 if TYPE_CHECKING:
@@ -116,4 +117,5 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
         for origin in origins(checkup.findings):
             emit(f"{'':<{width}}  {sentence(origin)}", as_json=False)
     bad = [saved.id for saved, checkup in ranked if not checkup.ok]
-    say(f"{len(ranked)} graphs, {len(bad)} with mismatches" + (f"; look at graphdbg check {bad[0]} first" if bad else ""))
+    first = f"; look at graphdbg check {bad[0]} first" if bad else ""
+    say(f"{counted(len(ranked), 'graph')}, {len(bad)} with mismatches{first}")

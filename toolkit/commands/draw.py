@@ -10,6 +10,7 @@ import click
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.query import resolve_graph
+from ...dumps.wording import counted
 from ..drawing.picture import HOPS, Wanted
 from ..drawing.render import LIMIT_S
 
@@ -49,10 +50,11 @@ def draw(
     if as_json:
         emit(drawn.fixed(), as_json=True)
         return
-    boxes = f"{drawn.boxes} boxes for {drawn.nodes} nodes" if drawn.boxes != drawn.nodes else f"{drawn.nodes} nodes"
+    nodes = counted(drawn.nodes, "node")
+    boxes = f"{counted(drawn.boxes, 'box')} for {nodes}" if drawn.boxes != drawn.nodes else nodes
     for note in drawn.notes:
         say(note)
-    say(f"{saved.id}: {boxes}, {drawn.edges} edges, {drawn.seconds:.1f} s")
+    say(f"{saved.id}: {boxes}, {counted(drawn.edges, 'edge')}, {drawn.seconds:.1f} s")
     emit(drawn.path, as_json=False)
 
 

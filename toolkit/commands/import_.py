@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ...dumps.output import emit, say
+from ...dumps.wording import counted
 
 
 @click.command("import")
@@ -35,7 +36,8 @@ def import_(file: Path, output: Path | None, trust: bool, imports: tuple[str, ..
     for note in made.notes:
         say(note)
     say(
-        f"{made.kind}: {made.nodes} nodes, {made.inputs} inputs, enters at {made.stage}; next: graphdbg triage {made.path}"
+        f"{made.kind}: {counted(made.nodes, 'node')}, {counted(made.inputs, 'input')}, enters at {made.stage}; "
+        f"next: graphdbg triage {made.path}"
     )
     emit(made.path, as_json=False)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.wording import counted
 from ..trusting import with_trust
 
 if TYPE_CHECKING:
@@ -175,7 +176,8 @@ def _listed(known: Launches, asked: Asked) -> int:
     for note in known.index.notes:
         say(f"note: {note}")
     if saved is not None and known.launches:
-        say(f"{len(known.launches)} launches are in {saved}; on a GPU machine: graphdbg kernel {saved} --all --trust")
+        launches = counted(len(known.launches), "launch is", "launches are")
+        say(f"{launches} in {saved}; on a GPU machine: graphdbg kernel {saved} --all --trust")
     return 0
 
 
@@ -209,5 +211,5 @@ def _judge(known: Launches, chosen: list[Launch], asked: Asked, children: ForkSe
         if len(judged) > 1:
             bad = [one for one in judged if not one.ok]
             named = f": {', '.join(one.kernel for one in bad[:8])}" if bad else ""
-            say(f"{len(judged)} launches, {len(bad)} not right{named}")
+            say(f"{counted(len(judged), 'launch')}, {len(bad)} not right{named}")
     return 0 if all(one.ok for one in judged) else 1

@@ -8,6 +8,7 @@ import click
 
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.wording import counted
 from ..nan_found import sentence
 from ..rungs.names import NAMES
 from ..trusting import trust_option
@@ -95,7 +96,7 @@ def _graphs(run: Run) -> list[SavedGraph]:
         )
     kept = [graph for graph in graphs if graph.status != "skipped"]
     if len(kept) < len(graphs):
-        say(f"left out: {len(graphs) - len(kept)} graphs that the compiler itself gave up (Dynamo started over)")
+        say(f"left out: {counted(len(graphs) - len(kept), 'graph')} that the compiler itself gave up (Dynamo started over)")
     return kept
 
 
@@ -208,4 +209,4 @@ def _show_all(rows: list[dict[str, Any]], as_json: bool) -> None:
         if found := sentence(row["rung"], row["nan"], row["eager_nan"]):
             emit(f"{'':<{width}}  {found}", as_json=False)
     bad = [row for row in ranked if not row["ok"]]
-    say(f"{len(ranked)} graphs, {len(bad)} failing" + (f"; look at {bad[0]['id']} first" if bad else ""))
+    say(f"{counted(len(ranked), 'graph')}, {len(bad)} failing" + (f"; look at {bad[0]['id']} first" if bad else ""))

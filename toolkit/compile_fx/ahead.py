@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...dumps.wording import counted
 from . import _torch as t
 from .work import Work
 
@@ -37,7 +38,8 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
         _give_constants_values(traced, work.fake_mode)
         work.gm = unlifted(gm, traced, signature)
         work.notes.append(
-            f"{len(signature.parameters)} parameters and {len(signature.buffers)} buffers are constants of the library"
+            f"{counted(len(signature.parameters), 'parameter')} and {counted(len(signature.buffers), 'buffer')} "
+            "are constants of the library"
         )
 
     work = Work("dynamo", gm, inputs, export=export)

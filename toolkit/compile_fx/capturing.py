@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dumps.wording import counted
 from . import _torch as t
 from .freezing import frozen_compiler
 from .input_names import keep_names
@@ -160,7 +161,7 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
-    assert first + count <= len(made), f"the graph returns {len(made)} values, the model {count} behind {first}"
+    assert first + count <= len(made), f"the graph returns {counted(len(made), 'value')}, the model {count} behind {first}"
     output.meta["user_visible_output_idxs"] = [i for i in range(first, first + count) if isinstance(made[i], t.fx.Node)]
 
 

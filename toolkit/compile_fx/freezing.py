@@ -16,6 +16,7 @@ from unittest import mock
 
 import torch
 
+from ...dumps.wording import counted
 from . import _torch as t
 from .work import Work
 
@@ -92,7 +93,7 @@ class Frozen:
             before = _clones(gm)
             passes.convert_conv_weights_to_channels_last(gm)
             if changed := _clones(gm) - before:
-                work.notes.append(f"weights of {changed} convolutions are laid out channels-last")
+                work.notes.append(f"weights of {counted(changed, 'convolution')} are laid out channels-last")
         context = t.TracingContext.try_get()
         with marking.enter_freezing():
             t.view_to_reshape(gm)  # a view of a weight that was laid out anew may not exist
@@ -138,7 +139,7 @@ class Frozen:
                 whole[index] = None
         if context.fw_metadata:
             self.static = context.fw_metadata.static_input_indices
-        text = f"froze {len(whole) - len(held)} parameters ({size:,} bytes)"
+        text = f"froze {counted(len(whole) - len(held), 'parameter')} ({size:,} bytes)"
         return f"{text}, {len(held)} kept, since they are written to or returned" if held else f"{text}, none kept"
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...dumps.wording import counted
 from .showing.records import KernelRow
 
 VIEW = "a view: no code of its own"
@@ -43,8 +44,7 @@ def both_ways(rows: Sequence[KernelRow]) -> dict[str, list[str]]:
 def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, str]) -> str:
     """The map in a line: how many nodes are in kernels, how many in none and why."""
     kernels = {name for names in node_to_kernel.values() for name in names}
-    nodes = f"{len(node_to_kernel)} node{'s' * (len(node_to_kernel) != 1)}"
-    text = f"{nodes} in {len(kernels)} kernel{'s' * (len(kernels) != 1)}"
+    text = f"{counted(len(node_to_kernel), 'node')} in {counted(len(kernels), 'kernel')}"
     if not without:
         return text
     words = {VIEW: "views", DEAD: "unused", SIZE: "sizes", REWRITTEN: "rewritten by post_grad", FOLDED: "folded"}

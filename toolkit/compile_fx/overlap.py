@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...dumps.wording import counted
 from . import _torch as t
 from .input_names import name_at
 
@@ -124,7 +125,7 @@ def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> lis
         verb = "are " if how == "the same memory" else ""
         found.append(f"{name_at(names, first)} and {name_at(names, second)} {verb}{how}")
     more = len(found) - most
-    return [*found[:most], f"and {more} more overlaps"] if more > 0 else found
+    return [*found[:most], f"and {counted(more, 'more overlap')}"] if more > 0 else found
 
 
 def expanded_dims_known(tensor: torch.Tensor) -> list[int]:

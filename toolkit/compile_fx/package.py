@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ...dumps.errors import UsageError
+from ...dumps.wording import counted
 from ..copying import copy_graph
 from . import _torch as t
 from .cpp_library import refuse_its_own
@@ -135,7 +136,7 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
 def _refuse_others(gm: Any, values: Sequence[Any]) -> None:
     nodes = gm.graph.find_nodes(op="placeholder")
     if len(nodes) != len(values):
-        raise UsageError("the graph cannot be compiled", f"it takes {len(nodes)} inputs and is given {len(values)}")
+        raise UsageError("the graph cannot be compiled", f"it takes {counted(len(nodes), 'input')} and is given {len(values)}")
     for node, value in zip(nodes, values, strict=True):
         if not isinstance(value, torch.Tensor):
             raise UsageError(

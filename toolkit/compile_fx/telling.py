@@ -19,6 +19,7 @@ import msgspec
 
 from ...dumps import kernels as generated
 from ...dumps import live
+from ...dumps.wording import counted
 from ..isolation.child import mark
 from . import _torch as t
 from .kernels_watch import KernelWatch
@@ -188,7 +189,7 @@ class Teller(Observer):
         lines = self.kernels.lines.get(part, {})
         nodes = dict.fromkeys(node for row in rows for node in row.nodes)
         head = [f"{sign} {node}  {lines.get(node, '')}".rstrip() for node in nodes]
-        return "\n".join([f"{sign} {name}: called {len(rows)} times, {len(nodes)} nodes", *head, source])
+        return "\n".join([f"{sign} {name}: called {counted(len(rows), 'time')}, {counted(len(nodes), 'node')}", *head, source])
 
     def _write(self, part: str, name: str, data: str | bytes) -> None:
         path = self.folder / part / name

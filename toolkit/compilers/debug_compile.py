@@ -26,6 +26,7 @@ import torch
 from ...dumps import live
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.live import save_graph
+from ...dumps.wording import counted
 from ..copying import clone_inputs
 from . import _torch
 from .boxed import Compiler
@@ -72,11 +73,11 @@ class DebugCompile:
             place = shlex.quote(str(case))
             rung = _RUNGS.get(getattr(self.compiler, "__name__", ""), "inductor")
             self._tell(
-                f"graphdbg {name}: {len(fx_g.graph.nodes)} nodes, saved in {place}\n"
+                f"graphdbg {name}: {counted(len(fx_g.graph.nodes), 'node')}, saved in {place}\n"
                 f"  run it:    python {place}/graph.py\n  shrink it: graphdbg minify {place} --rung {rung}\n"
             )
             count = _run(fx_g, inputs)
-            self._tell(f"  it runs: {count} output{'' if count == 1 else 's'}\n")
+            self._tell(f"  it runs: {counted(count, 'output')}\n")
         return self.compiler(fx_g, inps)
 
     def _place(self, stage: str) -> Path:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.ids import compile_name
 from ...dumps.output import say
+from ...dumps.wording import counted
 from ..recorder import roles
 from ..recorder.flight import Flight, Graph, flying
 from ..recorder.observe import watch_callable
@@ -107,5 +108,5 @@ class Dumping:
         if self.path.is_dir() and not self.rank:
             say(f"graphdbg: graphs are saved in {self.path}; list them with graphdbg ls {shlex.quote(str(self.path))}")
         for text, count in self.session.errors.items():
-            say(f"graphdbg: not saved, {text}" + (f" ({count} times)" if count > 1 else ""))
+            say(f"graphdbg: not saved, {text}" + (f" ({counted(count, 'time')})" if count > 1 else ""))
         self.session.close()

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.wording import counted
 from . import _torch
 from .lazy_tracing import NotExtractedError, Traced, traced
 from .nested import leaves, rebuilt
@@ -148,7 +149,7 @@ def _compiled(found: Traced) -> Extraction:
     except RuntimeError as error:
         raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
     if compiled != len(results):
-        raise NotExtractedError(f"it compiled {compiled} of {len(results)} results: the others are no computations")
+        raise NotExtractedError(f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations")
     sources: list[int | torch.Tensor] = [
         given if (given := found.ids.get(one)) is not None else value for one, value in zip(ids, values, strict=True)
     ]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ...dumps.errors import EnvironmentLackError
+from ...dumps.wording import counted
 from .boxed import BoxedCallable, boxed_call
 from .label import label
 
@@ -72,7 +73,7 @@ def header(fx_g: fx.GraphModule, name: str) -> str:
     inputs = [node.meta.get("val") for node in fx_g.graph.nodes if node.op == "placeholder"]
     known = [value.node for value in inputs if hasattr(value, "node") and value.node.has_hint()]
     symbols = "".join(f", {node.expr} = {node.hint}" for node in known)
-    return f"# graphdbg {name}: {len(fx_g.graph.nodes)} nodes, {len(inputs)} input{'' if len(inputs) == 1 else 's'}{symbols}"
+    return f"# graphdbg {name}: {counted(len(fx_g.graph.nodes), 'node')}, {counted(len(inputs), 'input')}{symbols}"
 
 
 def code(fx_g: fx.GraphModule) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from torch import fx
 
+from ...dumps.wording import counted
 from ..copying import copy_graph
 from . import _torch
 from .label import label
@@ -41,8 +42,8 @@ class Partitioned(NamedTuple):
     def __str__(self) -> str:
         kept, default = self.kept, self.default
         return (
-            f"graphdbg {self.name}: {size(kept.result_bytes)} kept from forward to backward in {kept.results} "
-            f"tensor{'' if kept.results == 1 else 's'} (default partition: {size(default.result_bytes)} in {default.results}), "
+            f"graphdbg {self.name}: {size(kept.result_bytes)} kept from forward to backward in "
+            f"{counted(kept.results, 'tensor')} (default partition: {size(default.result_bytes)} in {default.results}), "
             f"and {size(kept.input_bytes)} of inputs"
         )
 

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from ...dumps.sidecar import user_frame
+from ...dumps.wording import counted
 from . import _torch
 from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared
 from .expressions import Expression, text_of
@@ -113,7 +114,7 @@ class Blame:
     def _against_real(self, says: Says, given: Mapping[fx.Node, Any], value: Any) -> dict[str, str]:
         """Property -> what the fake function says, where that is not what the op did."""
         if says.error or self.place >= len(says.leaves):
-            return {} if says.error else {"kind": f"{len(says.leaves)} values"}
+            return {} if says.error else {"kind": counted(len(says.leaves), "value")}
         fake = says.leaves[self.place]
         real = layout_of(value) if isinstance(value, torch.Tensor) else value
         wrong = {name: _text(said) for name, (said, _) in differences(fake, real).items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...dumps.wording import counted
 from .findings import Finding, Mismatch, folded, origins
 
 SHOWN = 8
@@ -32,7 +33,7 @@ def text_report(findings: Sequence[Finding]) -> str:
 def headline(findings: Sequence[Finding]) -> str:
     """ "1 origin, 14 inherited."."""
     count = len(origins(findings))
-    return f"{count} origin{'' if count == 1 else 's'}, {len(findings) - count} inherited."
+    return f"{counted(count, 'origin')}, {len(findings) - count} inherited."
 
 
 def sentence(finding: Finding) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ...dumps.wording import counted
 from . import _torch
 from .binding import Binding, at, single
 from .blame import Blame
@@ -106,8 +107,8 @@ class Run:
         changed = self._changed(step, given)
         layouts = self._layouts(step)
         if step.leaves and len(leaves) != len(step.leaves):
-            expected = f"{len(step.leaves)} values"
-            self._record(step, 0, {"kind": (expected, f"{len(leaves)} values"), **changed}, given, value)
+            expected = counted(len(step.leaves), "value")
+            self._record(step, 0, {"kind": (expected, counted(len(leaves), "value")), **changed}, given, value)
             return
         clean = not changed
         for place, leaf in enumerate(leaves):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps.wording import counted
 from ..isolation import Answer, ForkServer, default_memory_bytes
 from ..spec import FULL_STAGES, ReplaySpec
 from .findings import Finding, origins
@@ -55,13 +56,15 @@ class Checkup(msgspec.Struct, omit_defaults=True):
             return f"cannot check: {self.cannot}"
         if self.findings:
             return headline(self.findings)
-        return f"cannot check: eager itself fails ({self.failed})" if self.failed else f"ok: {self.values} values as traced"
+        if self.failed:
+            return f"cannot check: eager itself fails ({self.failed})"
+        return f"ok: {counted(self.values, 'value')} as traced"
 
     def text(self) -> str:
         """The whole report."""
         if self.cannot or (self.failed and not self.findings):
             return self.headline
-        none = f"No mismatch: all {self.values} values are what their metadata says."
+        none = f"No mismatch: {counted(self.values, 'value is what its', 'values are what their')} metadata says."
         report = text_report(self.findings) if self.findings else none
         return f"{report}\nThe graph itself fails: {self.failed}" if self.failed else report
 

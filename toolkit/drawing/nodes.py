@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ...dumps.browse.levels import Path, common
 from ...dumps.browse.short import shorten
 from ...dumps.errors import UsageError
+from ...dumps.wording import counted
 from . import LARGE
 from .framing import frames, unframed
 from .model import Box, Cluster, Edge, View
@@ -41,7 +42,7 @@ class Part:
 def whole(graph: DrawnGraph) -> View:
     """All nodes."""
     part = part_of(graph)
-    title = f"{graph.id}: {len(graph.nodes)} nodes"
+    title = f"{graph.id}: {counted(len(graph.nodes), 'node')}"
     return View(title, "nodes", part.boxes, part.clusters, part.edges, part.notes)
 
 
@@ -70,8 +71,9 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
     chosen = sorted(sorted(distance, key=lambda index: (distance[index], index))[:most])
     part = part_of(graph, chosen, focus=centre)
     if len(chosen) < len(distance):
-        part.notes.append(f"{len(distance)} nodes are within {hops} hops; these are the nearest {most} of them")
-    title = f"{graph.id}: {len(part.boxes)} of {len(graph.nodes)} nodes, within {hops} hop{'s' * (hops != 1)} of {name}"
+        near = counted(len(distance), "node is", "nodes are")
+        part.notes.append(f"{near} within {counted(hops, 'hop')}; these are the nearest {most}")
+    title = f"{graph.id}: {len(part.boxes)} of {counted(len(graph.nodes), 'node')}, within {counted(hops, 'hop')} of {name}"
     return View(title, "around", part.boxes, part.clusters, part.edges, part.notes)
 
 
@@ -144,7 +146,9 @@ def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: Part) ->
             found[item.node].append(mark)
     if len(shown) + 1 < len(graph.nodes):
         return found
-    said = f"{len(graph.outputs)} outputs are marked on the boxes that make them"
+    said = counted(
+        len(graph.outputs), "output is marked on the box that makes it", "outputs are marked on the boxes that make them"
+    )
     part.notes.append(f"{said}; {saved} of them are there for the backward graph" if saved else said)
     return found
 

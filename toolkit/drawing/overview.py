@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 
 from ...dumps.browse.levels import Path
 from ...dumps.browse.short import shorten
+from ...dumps.wording import counted
 from .families import WEIGHT, heaviest
 from .framing import frames, name_within
 from .grouping import Group
@@ -31,7 +32,7 @@ def overview(graph: DrawnGraph, depth: int | None = None) -> View:
     """The view of a graph by module, with `depth` levels of modules opened (None: as many as stay readable)."""
     plan = plan_of(graph, depth)
     part = part_of(graph, plan)
-    title = f"{graph.id}: {len(graph.nodes)} nodes by {plan.by}, {len(part.boxes)} boxes"
+    title = f"{graph.id}: {counted(len(graph.nodes), 'node')} by {plan.by}, {counted(len(part.boxes), 'box')}"
     return View(title, "by-module", part.boxes, part.clusters, part.edges, part.notes)
 
 
@@ -90,12 +91,12 @@ def _fold_inputs(
     for box, indices in folded.items():
         part.home.update(dict.fromkeys(indices, box))
     if unused:
-        part.notes.append(f"{unused} input{'s' * (unused != 1)} that nothing is computed from: not drawn")
+        part.notes.append(f"{counted(unused, 'input')} that nothing is computed from: not drawn")
     if sizes:
         part.notes.append("sizes that are handed in, and edges along which sizes are passed, are not drawn")
     left = sum(len(indices) for _, indices in kept[MOST_INPUT_BOXES:])
     if left:
-        part.notes.append(f"{left} inputs that several boxes use are not drawn")
+        part.notes.append(f"{counted(left, 'input that several boxes use is', 'inputs that several boxes use are')} not drawn")
     return folded
 
 
@@ -122,8 +123,8 @@ def _words(plan: Plan, bundle: list[Group], nodes: list[DrawnNode], framed: Path
 def _counts(nodes: Sequence[DrawnNode], inputs: Sequence[int], graph: DrawnGraph, title: str) -> list[str]:
     kinds = Counter(graph.nodes[index].family for index in inputs)
     words = {"parameter": "parameter", "saved": "saved tensor", "tangent": "tangent", "constant": "constant"}
-    said = [f"{len(nodes)} node{'s' * (len(nodes) != 1)}"]
-    said += [f"{count} {words.get(kind, 'input')}{'s' * (count != 1)}" for kind, count in kinds.most_common()]
+    said = [counted(len(nodes), "node")]
+    said += [counted(count, words.get(kind, "input")) for kind, count in kinds.most_common()]
     ops = Counter(node.base for node in nodes if node.family not in _QUIET)
     heavy = sorted(ops, key=lambda base: (_rank(nodes, base), -ops[base]))[:_OPS_NAMED]
     if not set(heavy) - set(title.split(", ")):
@@ -140,7 +141,8 @@ def _rank(nodes: Sequence[DrawnNode], base: str) -> int:
 def _input_words(nodes: list[DrawnNode]) -> tuple[str, list[str]]:
     if len(nodes) == 1:
         return nodes[0].name, [line for line in (nodes[0].source, nodes[0].value) if line]
-    return f"{len(nodes)} inputs", [", ".join(node.source or node.name for node in nodes[:2]) + (", …" if len(nodes) > 2 else "")]
+    first = ", ".join(node.source or node.name for node in nodes[:2])
+    return counted(len(nodes), "input"), [first + (", …" if len(nodes) > 2 else "")]
 
 
 def mark_outputs(graph: DrawnGraph, part: Part, prefix: str, side: str) -> None:
@@ -155,7 +157,7 @@ def mark_outputs(graph: DrawnGraph, part: Part, prefix: str, side: str) -> None:
         part.boxes.append(Box(f"{prefix}o", output.name, [], "output", side, nodes=[output.name], detail=output.detail))
         part.home[output.index] = f"{prefix}o"
         counts = [sum(not saved for saved in makers[box]) for box in shown]
-        words = [f"{count} outputs" if count > 1 else "" for count in counts]
+        words = [counted(count, "output") if count > 1 else "" for count in counts]
         part.edges += [Edge(box, f"{prefix}o", word) for box, word in zip(shown, words, strict=True)]
     for box in part.boxes:
         saved = makers.get(box.id, [])
@@ -163,7 +165,7 @@ def mark_outputs(graph: DrawnGraph, part: Part, prefix: str, side: str) -> None:
             box.lines.append(f"saves {sum(saved)} for backward")
         if output is not None and output.index not in part.home and len(saved) > sum(saved):
             count = len(saved) - sum(saved)
-            box.lines.append(f"{count} output{'s' * (count != 1)}")
+            box.lines.append(counted(count, "output"))
 
 
 def _edges(graph: DrawnGraph, part: Part, groups: set[str]) -> list[Edge]:
@@ -179,7 +181,7 @@ def _edges(graph: DrawnGraph, part: Part, groups: set[str]) -> list[Edge]:
                 label = node.value if node.base == "getitem" and node.value else graph.nodes[used].value
                 values.setdefault((source, target), {})[used] = label
     return [
-        Edge(*ends, next(iter(found.values())) if len(found) == 1 else f"{len(found)} values")
+        Edge(*ends, next(iter(found.values())) if len(found) == 1 else counted(len(found), "value"))
         for ends, found in values.items()
     ]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ...dumps.browse.partner import JOINT, graph_of
 from ...dumps.browse.short import shorten
 from ...dumps.errors import UsageError
+from ...dumps.wording import counted
 from . import LARGE, autograd_forward, nodes, overview, plan
 from .families import heaviest
 from .model import Cluster, Edge, View
@@ -101,14 +102,14 @@ def side_by_side(forward: Side, backward: Side, joined: list[Link], *, by_module
     edges = [Edge(*ends, f"{len(made)} saved" if len(made) > 1 else "", saved=True) for ends, made in saved.items()]
     frames = [Cluster(f"{prefix}side", name, kind="side") for prefix, name in _SIDES]
     count = len({maker for maker, _ in joined})
-    what = f"{count} tensor{'s' * (count != 1)} of the forward graph used by the backward graph: dashed"
+    what = f"{counted(count, 'tensor')} of the forward graph used by the backward graph: dashed"
     both = forward.graph.id
     if forward.graph is not backward.graph:
         both += f" and {backward.graph.id.rpartition('/')[2]}"
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     total = len(forward.chosen) + len(backward.chosen)
     return View(
-        f"{both}: {total} nodes" + (" by module" if collapsed else ""), "by-module" if collapsed else "nodes",
+        f"{both}: {counted(total, 'node')}" + (" by module" if collapsed else ""), "by-module" if collapsed else "nodes",
         [box for part in parts for box in part.boxes], frames + [cluster for part in parts for cluster in part.clusters],
         [edge for part in parts for edge in part.edges] + edges, [what, *notes],
     )  # fmt: skip

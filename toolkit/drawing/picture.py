@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.browse.partner import JOINT
+from ...dumps.wording import counted
 from . import LARGE, partners, render
 from .model import View
 from .nodes import around as neighbourhood
@@ -81,7 +82,7 @@ def view_of(graph: DrawnGraph, wanted: Wanted) -> View:
     """The view that is wanted of one graph; of a large one the overview, unless a neighbourhood is asked for."""
     view = _chosen(graph, wanted)
     if graph.inner:
-        view.notes.append(f"its {graph.inner} subgraphs are not drawn" if graph.inner > 1 else "its subgraph is not drawn")
+        view.notes.append(f"its {counted(graph.inner, 'subgraph is', 'subgraphs are')} not drawn")
     return view
 
 

@@ -13,6 +13,7 @@ from ...dumps.browse.short import DTYPES, shorten
 from ...dumps.schema import ConstValue, SequenceValue, SymValue, TensorValue, Value
 from ...dumps.sidecar import references
 from ...dumps.tables import plain
+from ...dumps.wording import counted
 
 _LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 80
 
@@ -25,7 +26,7 @@ def value_text(value: Value | None, longest: int = _LONGEST_VALUE) -> str:
     elif isinstance(value, SymValue):
         text = f"Sym({value.expr})"
     elif isinstance(value, SequenceValue):
-        text = value_text(value.items[0]) if len(value.items) == 1 else f"{len(value.items)} values"
+        text = value_text(value.items[0]) if len(value.items) == 1 else counted(len(value.items), "value")
     elif isinstance(value, ConstValue) and isinstance(value.value, int | float | str):
         text = str(value.value)
     return shorten(plain(text), longest)

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps.wording import counted
 from .words import size_text
 
 Row = dict[str, Any]
@@ -109,8 +110,8 @@ class ValuesSeen:
         if self.end:
             return str(self.end.get("sentence", ""))
         if self.ended:
-            return f"reading the values {self.ended}; the {len(self.rows)} rows so far stand"
-        far = f"{len(self.rows):,} of {self.nodes:,} nodes" if self.rows else ""
+            return f"reading the values {self.ended}; {counted(len(self.rows), 'row stands', 'rows stand')} so far"
+        far = f"{len(self.rows):,} of {counted(self.nodes, 'node', form=',')}" if self.rows else ""
         return ", ".join(part for part in (self.stage, far) if part) + " ..." if self.stage or far else "starting ..."
 
     def mark(self, place: int) -> str:

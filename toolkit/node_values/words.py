@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from ...dumps.wording import counted
 from ..signature import Signature
 
 Row = dict[str, Any]
@@ -75,7 +76,7 @@ def _bad(row: Row, kind: str, text: str) -> Row:
 
 def outputs_sentence(count: int, how: Relation) -> str:
     """That values were read by extra outputs, and what that did to the failure."""
-    return f"Read with {count} extra outputs: the compiled program differs; {_RELATION[how]}."
+    return f"Read with {counted(count, 'extra output')}: the compiled program differs; {_RELATION[how]}."
 
 
 def finding(end: Row) -> str:

@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 
+from ...dumps.wording import counted
 from ..forms import Form
 from ..outcome import OutputError
 from .difference import Difference, is_float
@@ -66,7 +67,7 @@ def compare(
     Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`).
     """
     if len(eager) != len(got):
-        text = f"{len(got)} outputs instead of {len(eager)}"
+        text = f"{counted(len(got), 'output')} instead of {len(eager)}"
         return Difference("metadata", -1, "number of outputs", None, text)
     if "metadata" in check:
         for index, (want, have) in enumerate(zip(eager, got, strict=True)):
@@ -154,7 +155,7 @@ def _numbers(
     if rung <= limit and not wrong:
         return None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
-    text = f"output {index}: relative error {rung:.2g} to {against}, {wrong} of {want.numel()} elements far off"
+    text = f"output {index}: relative error {rung:.2g} to {against}, {wrong} of {counted(want.numel(), 'element')} far off"
     over = _finite(max(rung / limit if limit else 0.0, beyond))
     return Difference("accuracy", index, "", _finite(rung), text, form_of(exact, have, over, tolerance(want.dtype)))
 
@@ -172,7 +173,7 @@ def _integers(
     wrong = int(differ.sum())
     if not wrong or wrong <= flips(index):
         return None
-    text = f"output {index}: {wrong} of {want.numel()} elements differ from eager's ({want.dtype})"
+    text = f"output {index}: {wrong} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
     share = wrong / want.numel()
     form = Form(want.numel(), share, offset=common_offset(want[differ], have[differ]))
     return Difference("accuracy", index, "integers", share, text, form)

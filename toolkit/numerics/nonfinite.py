@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ...dumps.wording import counted
 from .difference import SIGNED_ZERO, Difference, is_float
 
 _NAMES = ("finite", "nan", "inf", "-inf")
@@ -31,7 +32,7 @@ def not_finite(
     for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
         extra = int((test(have) & finite).sum())
         if extra:
-            text = f"output {index}: {extra} of {have.numel()} elements are {name} where eager's are finite"
+            text = f"output {index}: {extra} of {counted(have.numel(), 'element')} are {name} where eager's are finite"
             return Difference("nan", index, name, None, text)
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
@@ -42,7 +43,8 @@ def not_finite(
         return None
     first = other.flatten().nonzero()[0]
     is_now, was = (_NAMES[int(one.flatten()[first])] for one in (got, wanted))
-    text = f"output {index}: {count} of {have.numel()} elements are not {was} as in eager and in float64 (the first is {is_now})"
+    many = f"{count} of {counted(have.numel(), 'element')}"
+    text = f"output {index}: {many} are not {was} as in eager and in float64 (the first is {is_now})"
     return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
 
 
@@ -60,7 +62,8 @@ def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | No
     if not count:
         return None
     sign = "-0.0" if bool(minus.flatten()[wrong.flatten().nonzero()[0]]) else "0.0"
-    text = f"output {index}: {count} of {want.numel()} zeros have the other sign (the first is {sign} in eager and float64)"
+    many = f"{count} of {counted(want.numel(), 'zero')}"
+    text = f"output {index}: {many} have the other sign (the first is {sign} in eager and float64)"
     return Difference("accuracy", index, SIGNED_ZERO, None, text)
 
 

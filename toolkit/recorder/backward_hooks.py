@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...dumps.wording import counted
 from . import configs, importhook, patches, sources
 from ._torch import BACKWARD_CALL, BACKWARD_CALLERS, undisturbed
 from .ambient import ambient
@@ -179,7 +180,7 @@ class _Watcher:
                 names = ", ".join(backward.shared[:6])
                 self._note(graph, f"{names} share memory that the backward writes to: a replay keeps them apart and may differ")
             if backward.fixed:
-                self._note(graph, f"{backward.fixed} numbers were read from tensors and are fixed in the graph")
+                self._note(graph, f"{counted(backward.fixed, 'number')} read from tensors and fixed in the graph")
 
     def _note(self, graph: Graph, message: str) -> None:
         self.session.event("note", graph.id, message=message)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...dumps import index, journal
 from ...dumps.tables import size_text
+from ...dumps.wording import counted
 from .holding import COST
 
 Events = Sequence[tuple[str, Sequence[journal.Event]]]
@@ -35,7 +36,8 @@ def lines(events: Events, rows: Sequence[index.Row], run: str) -> list[str]:
         kept = _kept(dict(events)[process], event.fields["found"])
         told.append(_sentence(event, process, kept, names, run))
     if len(found) > _MOST:
-        told.append(f"graphdbg: and {len(found) - _MOST} more steps went wrong; their inputs lie in inputs.<execution>.json")
+        more = counted(len(found) - _MOST, "more step")
+        told.append(f"graphdbg: and {more} went wrong; their inputs lie in inputs.<execution>.json")
     return told + _cost([event.fields for _, of_process in events for event in of_process])
 
 
@@ -71,8 +73,9 @@ def _cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     total = {key: sum(float(note.get(key) or 0) for note in costs) for key in ("seconds", "testing_seconds", "executions")}
     most = size_text(int(sum(int(note.get("most_bytes") or 0) for note in costs)))
-    text = f"graphdbg: holding inputs took {total['seconds']:.1f} s over {total['executions']:.0f} executions and {most}"
+    executions = counted(int(total["executions"]), "execution")
+    text = f"graphdbg: holding inputs took {total['seconds']:.1f} s over {executions} and {most}"
     if total["testing_seconds"]:
         text += f"; {total['testing_seconds']:.1f} s of them looking for NaN"
     left_out = sum(int(note.get("left_out") or 0) for note in costs)
-    return [text, *([f"graphdbg: {left_out} more steps went wrong whose inputs were not kept"] if left_out else [])]
+    return [text, *([f"graphdbg: {counted(left_out, 'more step')} went wrong whose inputs were not kept"] if left_out else [])]

@@ -23,6 +23,7 @@ from ...dumps import deaths, index, journal, why
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
+from ...dumps.wording import counted
 from . import held_words, unsaved
 
 _MOST = 5
@@ -88,7 +89,7 @@ def shown_path(path: Path) -> str:
 def _headline(rows: list[index.Row], processes: int, name: str) -> str:
     counts = Counter(row.stage for row in rows)
     stages = ", ".join(f"{stage} {counts[stage]}" for stage in STAGES if counts[stage])
-    return f"graphdbg: recorded {_plural(len(rows), 'graph')} of {_plural(processes, 'process', 'processes')} in {name}: {stages}"
+    return f"graphdbg: recorded {counted(len(rows), 'graph')} of {counted(processes, 'process')} in {name}: {stages}"
 
 
 def _failures(rows: list[index.Row]) -> list[str]:
@@ -113,7 +114,8 @@ def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
     messages += [f"not recorded, {text}" for text in errors if f"not recorded, {text}" not in messages]
     messages = _by_reason(messages)
     told = [f"graphdbg: {_first_line(message)}" for message in messages[:_MOST]]
-    return told + ([f"graphdbg: and {len(messages) - _MOST} more remarks in the journal"] if len(messages) > _MOST else [])
+    more = counted(len(messages) - _MOST, "more remark")
+    return told + ([f"graphdbg: and {more} in the journal"] if len(messages) > _MOST else [])
 
 
 def _is_remark(note: Mapping[str, Any]) -> bool:
@@ -195,7 +197,3 @@ def leave_trace(path: str, **fields: str) -> None:
 def read_traces(path: Path) -> list[dict[str, Any]]:
     """The lines that `leave_trace` left."""
     return [msgspec.json.decode(line) for line in path.read_bytes().splitlines() if line.strip()]
-
-
-def _plural(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"

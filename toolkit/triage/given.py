@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.schema import TensorValue
+from ...dumps.wording import counted
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -29,5 +30,5 @@ def inputs_given(saved: SavedGraph) -> str:
     if not made_up:
         return REAL
     policy = f"recorded with --inputs {record.policy}" if record is not None else "it was never seen to run"
-    which = "all tensors" if len(made_up) == len(tensors) else f"{len(made_up)} of {len(tensors)} tensors"
+    which = "all tensors" if len(made_up) == len(tensors) else f"{len(made_up)} of {counted(len(tensors), 'tensor')}"
     return f"synthesised inputs ({which}; {policy})"

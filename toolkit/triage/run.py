@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.wording import counted
 from ..isolation import ForkServer
 from ..rungs.names import NAMES
 from ..suspects import suspects, triggered
@@ -95,7 +96,7 @@ class _Work:
         """Judges the widest graph of each compile, the suspects' first; narrower ones where that cannot be judged."""
         first = {row.id for row in suspects(self.run.rows, triggered(self.run.processes))}
         chosen = candidates(self.run, first)
-        self.told(f"{len(chosen)} {'compile' if len(chosen) == 1 else 'compiles'} to judge, {self.max_time_s:.0f} s at most")
+        self.told(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
         for candidate in chosen:
             if candidate.same_as:
                 self.rows.append(self._blank(candidate.graph, "same", f"the same graph as {candidate.same_as}"))

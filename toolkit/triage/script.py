@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.wording import counted
 from ..recorder import launch
 from ..recorder.summary import shown_path
 from .legs import LEGS, Leg, run_leg
@@ -211,8 +212,9 @@ def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
     else:
         compared = max((one.compared for one in work.compared.values()), default=0)
         done = [row.leg for row in found.rows if row.verdict == "ok" and row.leg != "eager again"]
-        found.summary = f"{', '.join(done)} agree: same exit code" + (f", {compared} numbers compared." if compared else
-            "; the command prints no number that could be compared.")  # fmt: skip
+        nothing = "the command prints no number that could be compared"
+        numbers = f", {counted(compared, 'number')} compared" if compared else f"; {nothing}"
+        found.summary = f"{', '.join(done)} agree: same exit code{numbers}."
         left = [row.leg for row in found.rows if row.verdict in ("skipped", "cannot judge")]
         if left:
             found.summary += f" Not judged: {', '.join(left)}."

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 import torch
 
+from ...dumps.wording import counted
 from ..numerics import compare, relative_rmse, tolerance
 from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR
 from ..numerics.measures import rms, wide
@@ -62,13 +63,14 @@ def against_interpreter(
     if not is_float(want):
         wrong = int((wanted != had).sum())
         free = 0 if moved is None else int((moved[touched] != had).sum())
-        why = f"{wrong} of {wanted.numel()} elements differ{', which rounding decides' if wrong <= free else ''}" if wrong else ""
+        rounded = ", which rounding decides" if wrong <= free else ""
+        why = f"{wrong} of {counted(wanted.numel(), 'element')} differ{rounded}" if wrong else ""
         return Against(wrong / wanted.numel(), allowed, wrong <= free, why)
     w, h = wide(wanted), wide(had)
     finite = torch.isfinite(w) & torch.isfinite(h)
     odd = int((~finite & ~_same(wanted, had)).sum())
     if odd:
-        return Against(1.0, allowed, False, f"{odd} of {w.numel()} elements are NaN or Inf in one of the two alone")
+        return Against(1.0, allowed, False, f"{odd} of {counted(w.numel(), 'element')} are NaN or Inf in one of the two alone")
     w, h = w[finite], h[finite]
     if not w.numel():
         return Against(0.0, allowed, True)
@@ -77,7 +79,7 @@ def against_interpreter(
     error = float(torch.where(apart > 0, apart / torch.where(scale > 0, scale, 1.0), 0.0).max())
     if error <= allowed:
         return Against(error, allowed, True)
-    far = f"{int((apart > allowed * scale).sum())} of {w.numel()} elements far off"
+    far = f"{int((apart > allowed * scale).sum())} of {counted(w.numel(), 'element')} far off"
     if moved is not None:
         spread = float((wide(moved[touched])[finite] - h).abs().nan_to_num(0.0).max())
         if bool((apart <= allowed * scale + NOISE * spread).all()):

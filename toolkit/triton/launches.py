@@ -25,6 +25,7 @@ import msgspec
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UnreadableError, UsageError
 from ...dumps.tensors import TensorStore, check_hash, hash_bytes
+from ...dumps.wording import counted
 
 VERSION = 1
 INDEX, LAUNCH, SOURCE, TENSORS = "launches.json", "launch.json", "kernel.py", "tensors"
@@ -245,7 +246,8 @@ def _check(launch: Launch, name: str, where: str) -> None:
         if isinstance(one, str) and one not in launch.tensors:
             raise refuse(f"argument {one!r} is no tensor of it")
     if any(not 1 <= one < 1 << 31 for one in launch.grid) or not 1 <= launch.num_warps <= 64 or not 0 <= launch.num_stages <= 64:
-        raise refuse(f"grid {launch.grid}, {launch.num_warps} warps and {launch.num_stages} stages cannot be launched")
+        shape = f"{counted(launch.num_warps, 'warp')} and {counted(launch.num_stages, 'stage')}"
+        raise refuse(f"grid {launch.grid}, {shape} cannot be launched")
     for storage in launch.storages:
         for hashed in filter(None, (storage.before, storage.after)):
             check_hash(hashed, where)

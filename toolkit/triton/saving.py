@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import fx
 
+from ...dumps.wording import counted
 from ..compile_fx.showing.records import KernelRow
 from ..copying import clone_inputs, copy_graph
 from ..eager import GraphRunError, is_random, is_uninitialised, run_graph
@@ -187,7 +188,8 @@ class Saver(Observer):
             empty = {node for node in known if is_uninitialised(node)}  # holds what nobody can compare
             names = {node.name for node in known if node.name in names and node not in drawn and node not in empty}
             if drawn and (count := len({node.name for node in drawn})):
-                self.notes.append(f"{count} nodes behind random numbers are not compared with eager: kernels draw their own")
+                many = counted(count, "node behind random numbers is", "nodes behind random numbers are")
+                self.notes.append(f"{many} not compared with eager: kernels draw their own")
             eager, truth = self._values(part.gm, names)
             for saved, tensors in launches:
                 saved.written = [self._valued(one, tensors[one.argument], eager, truth) for one in saved.written]

@@ -21,6 +21,7 @@ from ...dumps.browse.selection import Question, Selection, selecting
 from ...dumps.browse.sorting import usual
 from ...dumps.browse.table import GraphView
 from ...dumps.errors import UsageError
+from ...dumps.wording import counted
 from ..here import Here
 from ..room import Room
 from ..sheet import Choose
@@ -125,7 +126,7 @@ class GraphRows(Room):
             if selection.question.folded:
                 told.append("folds are off while sorted")
         elif selection.question.folded:
-            told.append(f"{len(selection):,} rows, modules folded")
+            told.append(f"{counted(len(selection), 'row', form=',')}, modules folded")
         if self.view is not None and not self.view.whole:
             told.append("reading on ...")
         elif self.lanes is not None and self.table.lanes is None:

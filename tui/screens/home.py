@@ -17,6 +17,7 @@ from ...dumps.browse.follow import POLL_S
 from ...dumps.browse.listing import Line, filtered, first_bad, following_text, kernels_of, suggestion, visible
 from ...dumps.errors import UsageError
 from ...dumps.tables import plain
+from ...dumps.wording import counted
 from ..here import Here
 from ..overview import Overview
 from ..widgets.home_line import Layout
@@ -163,11 +164,11 @@ class HomeRoom(HomePanels):
             path = line.path
             self._kernels[path] = None
 
-            def counted(count: int | None) -> None:
+            def known(count: int | None) -> None:
                 self._kernels[path] = count
                 self.rows.refresh_visible()
 
-            self.work(lambda: kernels_of(path), counted, doing="counting kernels")
+            self.work(lambda: kernels_of(path), known, doing="counting kernels")
         return self._kernels[line.path]
 
     def on_resize(self) -> None:
@@ -199,7 +200,7 @@ class HomeRoom(HomePanels):
         if self.words:
             graphs = sum(line.kind == "graph" for line in self.overview.lines)
             listed = sum(line.kind == "graph" for line in self.lines)
-            return f"{listed:,} of {graphs:,} graphs · {suggestion(line) or line.error or line.name}"
+            return f"{listed:,} of {counted(graphs, 'graph', form=',')} · {suggestion(line) or line.error or line.name}"
         return suggestion(line) or line.error or line.text or f"{line.name}: enter shows its nodes"
 
     def _nothing(self) -> str:

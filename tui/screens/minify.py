@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...dumps.errors import UsageError
+from ...dumps.wording import counted
 from ...minifier.progress import telling
 from ...minifier.progress.story import Improvement, OtherSeen, Query, StepCount
 from ...minifier.progress.watched import Watched
@@ -146,7 +147,7 @@ class MinifyRoom(FollowingRoom):
         found = self._steerable()
         story = found.story
         best = story.best or story.original
-        kept = f"The best case so far has {best[0]} of {story.original[0]} nodes"
+        kept = f"The best case so far has {best[0]} of {counted(story.original[0], 'node')}"
         question = f"End the search in {found.out}?\n{kept}; it is checked, kept in {found.out / 'case'} and reported."
 
         def answered(answer: str | None) -> None:

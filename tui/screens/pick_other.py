@@ -15,6 +15,7 @@ from textual.widgets import Input
 from ...dumps.browse.listing import matches
 from ...dumps.diff.others import Other
 from ...dumps.tables import plain
+from ...dumps.wording import counted
 from ..sheet import Sheet
 from ..widgets.rows import Parts, Rows
 
@@ -54,7 +55,7 @@ class PickOther(Sheet[str]):
     def _paint(self, index: int, width: int) -> Parts:
         other = self.shown[index]
         name = max(len(one.graph) for one in self.shown)
-        nodes = "" if other.nodes is None else f"{other.nodes:,} nodes"
+        nodes = "" if other.nodes is None else counted(other.nodes, "node", form=",")
         return [
             (set_cell_size(plain(other.graph), min(name, width // 2) + 2), "bold"), (f"{nodes:>14}  ", ""),
             (f"{other.status}  ", "red" if other.status == "failed" else ""), (other.why, "dim"),

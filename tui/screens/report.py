@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps.errors import UsageError
+from ...dumps.wording import counted
 from ...minifier.report.preview import ISSUE, Preview, free_folder
 from ..here import Here
 from ..jobs import Job, ending
@@ -69,7 +70,7 @@ class ReportRoom(ReadingRoom):
             return
         told: dict[str, Any] = rates[-1]
         self.said += str(told.get("output") or "").splitlines()
-        self._standing = f"verified now: the repro failed in {told['shown']} of {told['times']} fresh processes"
+        self._standing = f"verified now: the repro failed in {told['shown']} of {counted(told['times'], 'fresh process')}"
         self._show()
 
     def _run(self, words: Sequence[str], then: Callable[[Job, int], None]) -> None:

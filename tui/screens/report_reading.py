@@ -17,6 +17,7 @@ from textual.widgets import Static
 
 from ...dumps.errors import UsageError
 from ...dumps.tables import plain, size_text
+from ...dumps.wording import counted
 from ...minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, reports, warning
 from ..here import Here
 from ..jobs import Job
@@ -164,7 +165,7 @@ class ReadingRoom(Room):
         elif self._standing:
             first = self._standing
         elif found.is_there:
-            rate = f"; its repro failed in {found.shown} of {found.times} fresh processes" if found.times else ""
+            rate = f"; its repro failed in {found.shown} of {counted(found.times, 'fresh process')}" if found.times else ""
             first = f"a report is there: {found.folder}{rate}"
         else:
             first = "no report is there yet: w writes one into a new folder; nothing is overwritten, nothing is sent"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ...dumps.wording import counted
 from ...minifier.progress.story import Story
 from ...minifier.progress.watched import Watched
 from .minify_views import MARKS
@@ -19,7 +20,7 @@ def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
     if not story.points:
         return Picture()
     nodes, sizes = [point[0] for point in story.points], [point[1] for point in story.points]
-    series = [Series(nodes, "bold cyan", "*", (f"{max(nodes)} nodes", "1"))]
+    series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"))]
     if max(sizes) > 1:
         series.append(Series(sizes, "yellow", "+", (f"{short(max(sizes))}B", "1 B")))
     return Picture(series, Marks([_mark(query.verdict, ascii_only) for query in story.queries], _turns(story)))

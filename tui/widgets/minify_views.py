@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from ...dumps.tables import plain
+from ...dumps.wording import counted
 from ...minifier.progress import telling
 from ...minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
 from ...minifier.progress.model import byte_text
@@ -98,16 +99,17 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
     if mine is None:
         return [Text(plain(text))]
     if looked.shown is not None and not looked.against:
-        lines, told = state(mine, looked.atoms), f"{title}: {len(mine.keep)} parts"
+        lines, told = state(mine, looked.atoms), f"{title}: {counted(len(mine.keep), 'part')}"
     else:
         best = all_of_it if against == "original" else parsed(against) or all_of_it
         if not looked.atoms.nodes and against == "original":
             best = mine
         lines = difference(best, mine, looked.atoms)
         less, more = len(best.keep - mine.keep), len(mine.keep - best.keep)
-        told = f"{title}; beside {'the original' if against == 'original' else 'the best'}: {less} parts less, {more} more"
+        other = "the original" if against == "original" else "the best"
+        told = f"{title}; beside {other}: {counted(less, 'part')} less, {more} more"
         if not less and not more and best.edits == mine.edits:
-            told = f"{title}; the same as {'the original' if against == 'original' else 'the best'}"
+            told = f"{title}; the same as {other}"
     head = [Text(plain(told), "bold")] + ([Text(plain(looked.doubt), "yellow")] if looked.doubt else [])
     return [*head, *map(_line, lines)]
 
@@ -126,7 +128,7 @@ def _queries(watched: Watched, looked: Looked) -> Sequence[Text]:
 def _query(query: Query, ascii_only: bool) -> Text:
     mark, letter, style = MARKS.get(query.verdict, ("?", "?", ""))
     verdict = VERDICTS.get(query.verdict, query.verdict)
-    numbers = f"{query.nodes:>7} nodes {byte_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
+    numbers = f"{counted(query.nodes, 'node', form='>7'):<13} {byte_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
     text = Text(f"{query.number:>4} ")
     text.append(letter if ascii_only else mark, style)

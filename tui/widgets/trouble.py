@@ -15,6 +15,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.wording import counted
 
 LAST_LINES = 20
 """Of what a process said before it failed."""
@@ -79,8 +80,8 @@ class Trouble(VerticalScroll):
         """Shows an error in place of an earlier one; `place` says which of several it is."""
         self.told = told
         title = f"{told.doing} failed" if told.doing else "failed"
-        counted = f" ×{told.times}" if told.times > 1 else ""
-        self.border_title = Text(f"{title}{counted} {place}".rstrip())
+        often = f" ×{told.times}" if told.times > 1 else ""
+        self.border_title = Text(f"{title}{often} {place}".rstrip())
         self.border_subtitle = Text(" · ".join(["r again"] * (told.retry is not None) + ["y copy", "Y to file", "esc close"]))
         self.query_one("#trouble-text", Static).update(Text(told.text))
         self.add_class("shown")
@@ -103,7 +104,7 @@ def described(error: BaseException, said: Sequence[str] = ()) -> str:
         lines = ["this is a defect of graphdbg, not of your model; everything else goes on. Please report it with this text:",
                  "".join(traceback.format_exception(error)).rstrip()]  # fmt: skip
     if said:
-        lines += ["", f"its last {min(len(said), LAST_LINES)} lines:", *said[-LAST_LINES:]]
+        lines += ["", f"its last {counted(min(len(said), LAST_LINES), 'line')}:", *said[-LAST_LINES:]]
     return plain("\n".join(line for line in lines if line or line == ""))
 
 

@@ -301,7 +301,7 @@ def test_unlifting_clones_buffers_and_writes_to_attributes() -> None:
         (torch.nn.ReLU(), (X,), {}, "a ReLU cannot be compiled ahead of time"),
         (RELU, None, {}, "has no example inputs"),
         (RELU, (X,), {"path": "model.so"}, "ends in .pt2"),
-        (RELU, (X, X), {}, "takes 1 inputs and is given 2"),
+        (RELU, (X, X), {}, "takes 1 input and is given 2"),
         (fx.symbolic_trace(lambda x, n: x + n), (X, 2), {}, "n is given a int"),
         (RELU, (X,), {"config_patches": {"fx_wrapper": True}}, "fx_wrapper"),
     ],

@@ -87,7 +87,7 @@ def test_a_folder_holds_graphs_code_kernels_and_tables(
     } <= made  # fmt: skip
     (kernel,) = (target / "forward" / "kernels").iterdir()
     assert (
-        kernel.read_text().startswith(f"// {kernel.stem}: called 1 times, ")
+        kernel.read_text().startswith(f"// {kernel.stem}: called 1 time, ")
         and "// tanh  conftest.py:" in kernel.read_text()
     )
     assert set(capsys.readouterr().out.splitlines()[-len(made) :]) == {

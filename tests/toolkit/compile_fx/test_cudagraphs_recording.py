@@ -88,7 +88,7 @@ def test_other_sizes_are_named() -> None:
     run = record(lambda given: [given[0] * 2], [torch.randn(3)])
     with pytest.raises(UsageError, match=r"x has sizes \(1,\).*recorded with \(3,\)"):
         run([torch.randn(1)])
-    with pytest.raises(UsageError, match="takes 1 inputs and got 2"):
+    with pytest.raises(UsageError, match="takes 1 input and got 2"):
         run([torch.randn(3), torch.randn(3)])
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ....dumps.errors import UsageError
+from ....dumps.wording import counted
 from .. import _torch as t
 from ..alignment import starts_aligned
 from ..input_names import listed, name_at
@@ -113,8 +114,7 @@ class Recording:
     def told(self) -> str:
         """What was recorded, for the report."""
         copied = len(self.targets.all)
-        plural = "" if copied == 1 else "s"
-        text = f"{copied} input{plural} copied in each call, {len(self.static)} in place, {self.seconds:.2f} s"
+        text = f"{counted(copied, 'input')} copied in each call, {len(self.static)} in place, {self.seconds:.2f} s"
         if self.misaligned:
             names = listed(name_at(self.names, index) for index in self.misaligned)
             text += f"; copied although static, since they do not start on 16 bytes: {names}"
@@ -123,7 +123,7 @@ class Recording:
     def _check(self, inputs: list[Any]) -> None:
         if len(inputs) != self.count:
             raise UsageError(
-                "the recorded CUDA graph cannot be replayed", f"it takes {self.count} inputs and got {len(inputs)}", ""
+                "the recorded CUDA graph cannot be replayed", f"it takes {counted(self.count, 'input')} and got {len(inputs)}", ""
             )
         for index, place in zip(self.static, self._places, strict=True):
             if inputs[index].data_ptr() != place:

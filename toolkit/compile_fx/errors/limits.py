@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from ....dumps.wording import counted
 from .case import Case
 from .explained import Explained
 from .nodes import running
@@ -55,7 +56,7 @@ def recursion(case: Case) -> Explained | None:
     where = f"{code.co_name} ({Path(code.co_filename).name}:{code.co_firstlineno})"
     return case.told(
         "recursion", f"the stage {case.stage} recursed too deep",
-        f"{where} was entered {times} times; {case.said()}",
+        f"{where} was entered {counted(times, 'time')}; {case.said()}",
         "raise the limit before the compile (sys.setrecursionlimit(20000)) if the graph is deep; "
         "otherwise it is a defect of that function",
         nodes=running(case),

@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ....dumps.wording import counted
 from ..hooks import Hooks, Replacement
 from .names import REWRITING, asked, known, listing, names, resolve
 from .reports import Matched, PassReport
@@ -80,12 +81,12 @@ def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
     mine = [one for one in reports if one.stage == stage and (one.name == group or _of_family(stage, group, one.name))]
     if pattern:
         count = sum(found.skipped for one in mine for found in one.matched if same_pattern(found.name, pattern))
-        met = f"kept from {count} match{'' if count == 1 else 'es'}"
+        met = f"kept from {counted(count, 'match')}"
         return f"{stage}.{name}: {met}" if count else f"{stage}.{name} matched nothing in this graph: nothing skipped"
     count = sum(bool(one.skipped_because) for one in mine)
     if not count:
         return f"{stage}.{name} did not run for this graph: nothing skipped"
-    return f"{stage}.{name}: skipped {count} time{'' if count == 1 else 's'}"
+    return f"{stage}.{name}: skipped {counted(count, 'time')}"
 
 
 def _of_family(stage: str, group: str, name: str) -> bool:

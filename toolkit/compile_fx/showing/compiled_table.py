@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....dumps.tables import Column, render
+from ....dumps.wording import counted
 from .kernel_table import amount
 from .records import CompiledRow, KernelRow, PartRow, Told
 
@@ -53,7 +54,7 @@ def notes_of(told: Told) -> list[str]:
     if not rows and told.target:
         notes.append("there is no Triton kernel in it: all is library calls")
     if several := sorted({row.name for row in rows if row.count > 1}):
-        count = f"{len(several)} kernel{'s have' if len(several) > 1 else ' has'} several candidates"
+        count = f"{counted(len(several), 'kernel has', 'kernels have')} several candidates"
         notes.append(f"{count}: on a GPU they are timed at the first run; what is printed is the first")
     if any(row.spill_stores or row.spill_loads for row in rows):
         notes.append("spills: bytes that each thread writes to and reads from memory because registers ran out")
@@ -61,7 +62,7 @@ def notes_of(told: Told) -> list[str]:
     if differing := sorted({row.name for row in rows if row.recorded in ("differs", "not recorded")}):
         versions = f"recorded with torch {told.recorded_with}, here torch {told.torch}"
         why = versions if told.recorded_with != told.torch else "settings or chip differ"
-        notes.append(f"{len(differing)} of the kernels are not those that were recorded: {why}")
+        notes.append(f"{counted(len(differing), 'kernel is', 'kernels are')} not as recorded: {why}")
     return notes
 
 

@@ -18,6 +18,7 @@ from ....dumps.diff.model import GraphView, graph_view
 from ....dumps.diff.sideways import Sideways, aligned
 from ....dumps.diff.view import details, verdict_text
 from ....dumps.schema import GraphRecord
+from ....dumps.wording import counted
 from .records import StageRow, Told
 from .stage_rows import change_text, styled
 
@@ -57,11 +58,11 @@ def difference_text(found: list[Difference], *, terminal: bool) -> str:
     """All parts, each under a line that says what changed and by which passes."""
     blocks: list[str] = []
     for one in found:
-        counts = f"{one.view.nodes_a} -> {one.view.nodes_b} nodes"
+        counts = f"{one.view.nodes_a} -> {counted(one.view.nodes_b or 0, 'node')}"
         head = f"{one.row.stage} of {one.row.part}: {counts}"
         if one.view.verdict == "same" and one.beside.same:
-            passes = f" ({len(one.row.passes)} passes ran)" if one.row.passes else ""
-            moved = f"; {one.view.moved} nodes moved" if one.view.moved else ""
+            passes = f" ({counted(len(one.row.passes), 'pass')} ran)" if one.row.passes else ""
+            moved = f"; {counted(one.view.moved, 'node')} moved" if one.view.moved else ""
             renamed = f"; {one.view.renamed} have another name" if one.view.renamed else ""
             blocks.append(f"{styled(head, 'bold', terminal)}; nothing changed{passes}{moved}{renamed}")
             continue
@@ -74,7 +75,7 @@ def difference_text(found: list[Difference], *, terminal: bool) -> str:
         side_by_side = beside_text(one.beside, everything=False, terminal=terminal)
         lines += side_by_side.split("\n")[_HEAD_LINES:]
         same = sum(one.beside.row(index).mark in ("", "moved") for index in range(len(one.beside)))
-        lines.append(f"= {same} nodes the same")
+        lines.append(f"= {counted(same, 'node')} the same")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 

@@ -20,6 +20,7 @@ import msgspec
 from ....dumps.errors import UsageError
 from ....dumps.output import emit, say
 from ....dumps.tables import on_terminal, plain
+from ....dumps.wording import counted
 from ...triage.words import address
 from ..emitting import emitted, kernel_sources, source_of
 from ..stage import NAMES, order
@@ -97,7 +98,7 @@ class _Showing:
         if kind == "start":
             devices = ", ".join(event["devices"]) or "no tensors"
             recorded = self.saved.record.versions.get("torch", "?")
-            head = f"{self.name}: {event['nodes']} nodes, {devices}, torch {event['torch']} (recorded {recorded})"
+            head = f"{self.name}: {counted(event['nodes'], 'node')}, {devices}, torch {event['torch']} (recorded {recorded})"
             self.say_row(plain(f"{head}; enters at {entry_of(self.saved)}; caches not used"))
             if event["target"]:
                 self.say_row(plain(f"compiled for {event['target']}; {event['assembler']}; no GPU is used"))

@@ -12,6 +12,7 @@ import textwrap
 from io import StringIO
 
 from ....dumps.tables import plain
+from ....dumps.wording import counted
 from .records import Amount, PassRow, StageRow
 
 _WIDTHS = (10, 12, 13, 13, 10)
@@ -71,7 +72,7 @@ def change_text(row: StageRow) -> str:
         parts.append("replaced by another function")
     if not parts and row.status == "ok" and row.stage in ("pre_grad", "joint", "post_grad"):
         ran = len(row.passes)
-        parts.append(f"nothing ({ran} passes ran)" if ran else "nothing")
+        parts.append(f"nothing ({counted(ran, 'pass')} ran)" if ran else "nothing")
     fused = _fused(row)
     return "; ".join([*parts, *fused, *(note.partition("\n")[0] for note in row.notes)])
 

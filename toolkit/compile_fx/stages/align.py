@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ....dumps.wording import counted
 from .. import _torch as t
 from ..alignment import in_wrapper
 from ..finishing import later, wraps_itself
@@ -43,7 +44,7 @@ def _sentence(work: Work, to_check: list[int], names: list[InputName]) -> str:
             "no tensor is an input" if not tensors else "static, or not assumed to be aligned"
         )
     before = set(work.to_align)
-    text = f"{len(to_check)} input{'s' if len(to_check) > 1 else ''} checked: "
+    text = f"{counted(len(to_check), 'input')} checked: "
     text += listed(name_at(names, index) for index in to_check)
     if len(before) < len(to_check):
         text += "; in the generated code" + (

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....dumps.sidecar import user_frame
+from ....dumps.wording import counted
 from .. import _torch as t
 from ..cudagraphs import reasons, recorders
 from ..cudagraphs.partitions import Facts
@@ -44,7 +45,7 @@ def _customized(work: Work, wrapper: Any) -> None:
     count = len(work.compiled.compiled_fn_runner.partitions)
     facts = [t.partition_wrapper_metadata(count, index) for index in range(count)]
     work.compiled.recursively_apply_fns([partial(_call_wrapper, wrapper, one) for one in facts])
-    work.notes.append(f"left to the customized partition wrapper, for {count} partitions")
+    work.notes.append(f"left to the customized partition wrapper, for {counted(count, 'partition')}")
 
 
 def _call_wrapper(wrapper: Any, facts: Any, call: Any) -> Any:
@@ -113,7 +114,7 @@ def _put_on(work: Work, pipeline: Pipeline) -> None:
         work.notes.extend(_written(facts))
     at = listed(unfit_nodes(work.gm), 4)
     work.notes.append(
-        f"recorded as {count} graph{'s' if count > 1 else ''} {how}" + (f"; left out: {at}" if at else "")
+        f"recorded as {counted(count, 'graph')} {how}" + (f"; left out: {at}" if at else "")
     )
 
 

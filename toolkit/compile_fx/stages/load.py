@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ....dumps.wording import counted
 from .. import _torch as t
 from .. import logs
 from ..cpp_library import shared_standard_library
@@ -100,12 +101,12 @@ def _loaded(work: Work) -> str:
         library = next((path for path in paths if path.suffix == ".so" and path.exists()), None)
         if library is not None:
             return f"a library of {library.stat().st_size:,} bytes"
-        return f"{len(paths)} files for a library" if paths else "a graph that calls the kernels"
+        return f"{counted(len(paths), 'file')} for a library" if paths else "a graph that calls the kernels"
     kinds = Counter(
         _KINDS.get(name.partition("_")[0], "other") for name in set(work.lowering.wrapper_code.src_to_kernel.values())
     )
     text = " and ".join(
-        f"{count} {kind} {'kernel' if count == 1 else 'kernels'}" for kind, count in sorted(kinds.items())
+        counted(count, f"{kind} kernel") for kind, count in sorted(kinds.items())
     )
     return f"a module with {text}" if text else "a module without kernels of its own"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....dumps.wording import counted
 from .. import _torch as t
 from ..pipeline import node_count
 
@@ -24,5 +25,5 @@ def run(work: Work, pipeline: Pipeline) -> None:
         work.halves = partition(
             work.gm, work.inputs, compiler="inductor", static_lifetime_input_indices=static, **kwargs
         )
-    forward, backward = (node_count(half) for half in work.halves)
-    work.notes.append(f"forward {forward} nodes, backward {backward} nodes")
+    forward, backward = (node_count(half) or 0 for half in work.halves)
+    work.notes.append(f"forward {counted(forward, 'node')}, backward {counted(backward, 'node')}")

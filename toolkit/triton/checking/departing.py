@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 import torch
 
+from ....dumps.wording import counted
 from ...copying import clone_inputs
 from ...eager import GraphRunError
 from ..interpreting.memory import Access, Watch
@@ -120,7 +121,7 @@ class Beside(Observer):
         line, access = stored
         where = [int(one) for one in off.nonzero()[0]]
         numbers = f"{_number(got, where)}, eager's is {_number(wanted, where)}"
-        detail = f"{int(off.sum())} of {off.numel()} elements, first {where}: {numbers}; {self.verdict}"
+        detail = f"{int(off.sum())} of {counted(off.numel(), 'element')}, first {where}: {numbers}; {self.verdict}"
         none = np.zeros(access.live.shape, bool)
         finding = self._collected.add("values", watch.place, access, none, line=line, detail=detail)
         finding.programs, finding.lanes = 0, int(off.sum())

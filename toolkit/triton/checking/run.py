@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ....dumps.wording import counted
 from ... import _torch as toolkit_torch
 from ...copying import clone_inputs, copy_graph
 from ...execution import execute
@@ -202,7 +203,7 @@ def _unchecked(checking: Checking, kernel: str | None) -> list[str]:
     told: list[str] = []
     if checking.calls:
         most = ", ".join(name for name, _ in checking.operators.most_common(3))
-        told.append(f"{checking.calls} library call{'s' * (checking.calls != 1)} ({most}) ran as torch's own on the CPU")
+        told.append(f"{counted(checking.calls, 'library call')} ({most}) ran as torch's own on the CPU")
     if kernel is not None:
         told.append(f"kernels other than {kernel}")
     return told

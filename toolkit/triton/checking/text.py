@@ -6,6 +6,7 @@ run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not che
 
 from __future__ import annotations
 
+from ....dumps.wording import counted
 from .findings import Checked, Finding
 
 _WIDTH = 8
@@ -26,17 +27,17 @@ def text(found: Checked, graph: str) -> str:
 
 def headline(found: Checked) -> str:
     """One line: how much was checked, and whether all is well."""
-    counted = ", ".join((
-        _many(found.kernels, "kernel"), _many(found.launches, "launch", "es"),
-        f"{_many(found.calls, 'library call')} not checked",
+    amount = ", ".join((
+        counted(found.kernels, "kernel"), counted(found.launches, "launch"),
+        f"{counted(found.calls, 'library call')} not checked",
     ))  # fmt: skip
     if found.cannot:
-        return f"cannot check: {counted}"
+        return f"cannot check: {amount}"
     if found.wrong:
-        return f"kernels checked: {counted}: results are wrong"
+        return f"kernels checked: {amount}: results are wrong"
     if found.findings:
-        return f"kernels checked: {counted}: {_many(len(found.findings), 'finding')}"
-    return f"kernels checked: {counted}: no finding"
+        return f"kernels checked: {amount}: {counted(len(found.findings), 'finding')}"
+    return f"kernels checked: {amount}: no finding"
 
 
 def lines_of(one: Finding, graph: str, number: int) -> list[str]:
@@ -74,7 +75,7 @@ def _where(one: Finding) -> str:
         span = f"lane {one.first_lane}" if one.lanes == 1 else f"lanes {one.first_lane}..{one.last_lane}"
         parts.append(f"{span} ({one.lanes})")
     if one.programs > 1:
-        parts.append(f"in {one.programs} programs")
+        parts.append(f"in {counted(one.programs, 'program')}")
     return ", ".join(parts)
 
 
@@ -105,7 +106,3 @@ def _times(found: Checked) -> str:
 
 def _row(name: str, value: str) -> str:
     return f"    {name:<{_WIDTH}}{value}"
-
-
-def _many(count: int, what: str, plural: str = "s") -> str:
-    return f"{count} {what}{plural if count != 1 else ''}"

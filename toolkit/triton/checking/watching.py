@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ....dumps.wording import counted
 from ...copying import clone_inputs
 from ..interpreting.memory import Access, Watch, Zone
 from ..interpreting.rounding import is_coded, values
@@ -129,8 +130,8 @@ class Checking(Observer):
         kernel, line, text = by
         made = Finding(
             "uninitialised", kernel, max(0, self.launches - 1), line=line, text=text, lanes=holes, node=node, programs=0,
-            detail=f"it leaves out {holes} of {tensor.numel()} elements of what {who}", shape=[int(one) for one in tensor.shape],
-            dtype=str(tensor.dtype).removeprefix("torch."),
+            detail=f"it leaves out {holes} of {counted(tensor.numel(), 'element')} of what {who}",
+            shape=[int(one) for one in tensor.shape], dtype=str(tensor.dtype).removeprefix("torch."),
         )  # fmt: skip
         wrapper = self.runs[-1].wrapper
         if wrapper is not None:

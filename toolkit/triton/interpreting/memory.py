@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ....dumps.wording import counted
+
 ZONE_BITS = 44
 _HALF = 1 << (ZONE_BITS - 1)
 _LOW = np.uint64((1 << ZONE_BITS) - 1)
@@ -79,7 +81,7 @@ class Access:
             return f"{self.kind} at an address that belongs to no argument of the kernel"
         count = self.zone.data.nbytes // self.dtype.itemsize
         name = self.zone.names.get("argument", "") or "a tensor"
-        lanes = f"{bad.size} lane{'s' * (bad.size != 1)}"
+        lanes = counted(bad.size, "lane")
         return f"{self.kind} out of bounds: element {int(bad[0])} of {name}, whose storage has {count} ({lanes})"
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from ....dumps.wording import counted
 from ...rungs.base import CannotRun
 from .. import _torch as t
 from ..loading import loaded
@@ -189,8 +190,8 @@ class Session:
         self.programs += launch.grid[0] * launch.grid[1] * launch.grid[2]
         if self.programs > LIMIT:
             raise CannotRun(
-                f"its kernels run {self.programs:,} programs up to {launch.kernel} (launch {self.launches}), and more than "
-                f"{LIMIT:,} take the interpreter too long: try it with smaller inputs"
+                f"its kernels run {counted(self.programs, 'program', form=',')} up to {launch.kernel} "
+                f"(launch {self.launches}), and more than {LIMIT:,} take the interpreter too long: try it with smaller inputs"
             )
         watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
         memory = launch.memory = Memory(watches[0] if watches else None)
