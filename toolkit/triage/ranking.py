@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps.wording import counted
 from ..signature import Signature
 from .given import REAL
 from .records import FAILURES, Triage
@@ -144,7 +145,7 @@ def _counts(found: RunTriage) -> str:
     graphs = found.graphs
     failing = [row for row in graphs if row.failed]
     judged = [row for row in graphs if row.judged]
-    text = f"{len(judged)} graphs were judged, {len(failing)} fail" + (
+    text = f"{counted(len(judged), 'graph was', 'graphs were')} judged, {counted(len(failing), 'fails', 'fail')}" + (
         f" ({', '.join(row.id for row in failing[:8])})" if failing else ""
     )
     for verdict, words in _UNJUDGED:
