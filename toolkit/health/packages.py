@@ -144,7 +144,8 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 
 def _finding(package: Package, seen: tuple[bool, str]) -> Finding:
     ok, found = seen
-    fix = package.fix or f"pip install {package.name}"
-    if not ok and found != _ABSENT:  # torch and others try to import it too, and take a broken one worse than none
-        fix = f"repair or remove it; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails"
-    return Finding(package.name, ok, package.essential, found, fix, package.needed_by, package.without)
+    fix, without = package.fix or f"pip install {package.name}", package.without
+    if not ok and found != _ABSENT:  # others try to import it too: torch cannot be imported with a broken numpy, but with none
+        remedy = f"repair it, or remove it: {without} do without" if without else "repair it"
+        fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
+    return Finding(package.name, ok, package.essential, found, fix, package.needed_by, without)
