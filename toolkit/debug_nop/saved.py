@@ -64,7 +64,8 @@ class Checkup(msgspec.Struct, omit_defaults=True):
         """The whole report."""
         if self.cannot or (self.failed and not self.findings):
             return self.headline
-        none = f"No mismatch: {counted(self.values, 'value is what its', 'values are what their')} metadata says."
+        right = counted(self.values, "value is what its", "values are what their")
+        none = f"No mismatch: {'all ' * (self.values > 1)}{right} metadata says."
         report = text_report(self.findings) if self.findings else none
         return f"{report}\nThe graph itself fails: {self.failed}" if self.failed else report
 

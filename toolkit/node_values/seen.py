@@ -110,7 +110,7 @@ class ValuesSeen:
         if self.end:
             return str(self.end.get("sentence", ""))
         if self.ended:
-            return f"reading the values {self.ended}; {counted(len(self.rows), 'row stands', 'rows stand')} so far"
+            return f"reading the values {self.ended}; the {counted(len(self.rows), 'row so far stands', 'rows so far stand')}"
         far = f"{len(self.rows):,} of {counted(self.nodes, 'node', form=',')}" if self.rows else ""
         return ", ".join(part for part in (self.stage, far) if part) + " ..." if self.stage or far else "starting ..."
 

@@ -93,7 +93,7 @@ def test_a_program_that_does_not_fail_is_no_proof(tmp_path: Path, judged: Callab
         case_folder(tmp_path / "case", relu_record()), tmp_path / "out", signature=ACCURACY, narrate=quiet
     )
     assert not report.verified
-    assert "does not show it reliably:** it did in 0 of 1 fresh processes" in report.issue.read_text()
+    assert "does not show it reliably:** it did in 0 of 1 fresh process" in report.issue.read_text()
 
 
 def test_a_crash_with_another_text_is_taken_by_its_type(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
