@@ -18,7 +18,7 @@ from importlib import import_module
 import click
 
 from . import __version__
-from .dumps.errors import GraphdbgError
+from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import say
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -137,14 +137,32 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return 2
+    except ModuleNotFoundError as error:
+        return _lacking(error)
     except (click.Abort, KeyboardInterrupt):
         say("graphdbg: interrupted")
         return INTERRUPTED_EXIT
     except Exception:  # noqa: BLE001 - the outermost frame: whatever comes here is shown whole
-        say(traceback.format_exc())
-        say("graphdbg: this is a defect of graphdbg, not of your model. Please report it with the text above.")
-        return DEFECT_EXIT
+        return _defect()
     return result if isinstance(result, int) else 0
+
+
+def _lacking(error: ModuleNotFoundError) -> int:
+    """A package that is not installed is said in a sentence; a module of our own that is not there is a defect."""
+    package = (error.name or __package__ or "").partition(".")[0]
+    if package == __package__:
+        return _defect()
+    name = package.replace("_", "-")
+    fix = f"install it with `pip install {name}`; graphdbg doctor says what does without it"
+    lack = EnvironmentLackError(f"this command needs {name}", str(error), fix)
+    say(f"graphdbg: {lack}")
+    return lack.exit_code
+
+
+def _defect() -> int:
+    say(traceback.format_exc())
+    say("graphdbg: this is a defect of graphdbg, not of your model. Please report it with the text above.")
+    return DEFECT_EXIT
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -256,8 +256,8 @@ class Oracle:
             what = f"it fails, but not as asked ({' '.join(self.options.words())})"
             return DoesNotFailError(what, failing.signature, "leave that out to minify this failure")
         if skip := _skipped(answers[0].detail):
-            what = f"cannot judge {named}: {self.options.rung} is skipped"
-            return errors.EnvironmentLackError(what, f"because {skip}", "see what is missing here with graphdbg doctor")
+            why = f"{self.options.rung} is skipped, because {skip}"
+            return errors.EnvironmentLackError(f"cannot judge {named}", why, "see what is missing here with graphdbg doctor")
         why = answers[0].detail or "it passed"
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with graphdbg triage {shlex.quote(named)}")

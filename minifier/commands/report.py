@@ -126,11 +126,12 @@ def _judge(saved: SavedGraph, rung: str, seed: int, imports: tuple[str, ...]) ->
     from ...toolkit.replay import replay
 
     outcome = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
-    if outcome.ok:
-        return None
     signature = outcome.signature
+    skipped = outcome.verdict.startswith("skipped, because ")
+    if outcome.ok and not skipped:
+        return None
     if signature is None or signature.kind in ("error", "nondeterministic"):
-        why = signature.text() if signature else outcome.verdict
+        why = signature.text() if signature else f"{rung} is {outcome.verdict}" if skipped else outcome.verdict
         raise EnvironmentLackError(f"cannot judge {saved.id} under {rung}", why, "look at it with graphdbg replay")
     return signature
 

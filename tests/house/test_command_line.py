@@ -99,6 +99,24 @@ def test_a_mistake_is_a_sentence_and_a_code(
     assert "Traceback" not in captured.err
 
 
+def test_a_package_that_is_not_installed_is_a_sentence_and_code_3(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "textual_serve", None)
+    monkeypatch.delitem(sys.modules, "graphdbg.tui.web", raising=False)
+    monkeypatch.setitem(sys.modules, "textual_serve.server", None)
+    assert cli.run(["tui", "--web"]) == 3
+    assert "this command needs textual-serve" in capsys.readouterr().err
+
+
+def test_a_module_of_graphdbg_that_is_not_there_is_a_defect(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "graphdbg.toolkit.commands.doctor", None)
+    assert cli.run(["doctor"]) == cli.DEFECT_EXIT
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_a_defect_shows_its_traceback_and_asks_for_a_report(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

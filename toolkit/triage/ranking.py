@@ -124,7 +124,8 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
 def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
     judged = [row for row in found.graphs if row.judged]
     if not judged:
-        return "Nothing was judged."
+        reasons = [row.reason for row in found.graphs if row.reason]
+        return f"Nothing was judged: {max(reasons, key=reasons.count)}." if reasons else "Nothing was judged."
     made_up = [row for row in judged if row.inputs != REAL]
     text = "No graph fails. " + (f"Inputs: {made_up[0].inputs}." if made_up else "All inputs were those of the run.")
     if judged[0].ratio > 1:
