@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -70,7 +69,7 @@ def test_eager_need_not_run(folder: Path) -> None:
 
 
 def test_without_triton_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(EnvironmentLackError, match="Triton is not installed") as raised:
         shown([], kernel=None, seed=0, limit_s=1.0, imports=(), as_json=False)
     assert raised.value.exit_code == 3

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The interpreter's own names inside Triton, none of them public. Read on Triton 3.6.0; a missing one is told by a sentence.
+"""The interpreter's own names inside Triton, none of them public. Read on Triton 3.6 to 3.9; a missing one is told by a sentence.
 
 Importing this module imports Triton.
 """

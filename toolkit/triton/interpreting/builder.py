@@ -2,7 +2,7 @@
 """What Triton's interpreter computes with, mended where it is not what a GPU does: rounding, 16- and 8-bit floats, integer
 division, atomics, memory.
 
-A subclass of Triton's own InterpreterBuilder (3.6.0), which Triton's language calls for every operation of a kernel. `memory` is
+A subclass of Triton's own InterpreterBuilder (3.6 to 3.9), which Triton's language calls for every operation of a kernel. `memory` is
 set while a kernel runs.
 
 >>> BUILDER.memory = Memory()
@@ -10,12 +10,14 @@ set while a kernel runs.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import triton.language as tl
 
+from ....dumps.errors import EnvironmentLackError
 from . import assembly, libdevice
 from ._triton import (
     ROUND_TO_ZERO,
@@ -49,19 +51,19 @@ class Builder(InterpreterBuilder):
 
     # memory
 
-    def create_load(self, ptr: Any, cache: Any, eviction: Any, volatile: Any) -> Any:
-        return self.create_masked_load(ptr, None, None, cache, eviction, volatile)
+    def create_load(self, ptr: Any, *policy: Any) -> Any:  # of the cache: two words up to Triton 3.8, one from 3.9 on
+        return self.create_masked_load(ptr, None, None)
 
-    def create_store(self, ptr: Any, value: Any, cache: Any, eviction: Any) -> Any:
-        return self.create_masked_store(ptr, value, None, cache, eviction)
+    def create_store(self, ptr: Any, value: Any, *policy: Any) -> Any:
+        return self.create_masked_store(ptr, value, None)
 
-    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, cache: Any, eviction: Any, volatile: Any) -> Any:
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any) -> Any:
         kind = ptrs.get_element_ty()
         dtype = numpy_type(kind)
         filled = None if other is None else other.data
         return Handle(self.memory.load(ptrs.data, _mask(mask, ptrs), filled, dtype, ptrs), kind)
 
-    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, cache: Any, eviction: Any) -> None:
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *policy: Any) -> None:
         dtype = numpy_type(ptrs.get_element_ty())
         self.memory.store(ptrs.data, value.data, _mask(mask, ptrs), dtype, (ptrs, value))
 
@@ -290,5 +292,18 @@ def _unsigned(old: Any, value: Any, choose: Any) -> Any:
     return choose(np.asarray(old).view(kind)[()], np.asarray(value).view(kind)[()]).view(old.dtype)
 
 
+def _refuse_another() -> None:
+    """Raises EnvironmentLackError where Triton gives an operation other arguments than the method here takes."""
+    for name, ours in vars(Builder).items():
+        theirs = getattr(InterpreterBuilder, name, None)
+        if inspect.isfunction(ours) and inspect.isfunction(theirs):
+            try:
+                inspect.signature(ours).bind(*inspect.signature(theirs).parameters)
+            except TypeError as error:
+                what = "this Triton has another interpreter than the one known here"
+                raise EnvironmentLackError(what, f"{name}: {error}", "see graphdbg doctor") from error
+
+
+_refuse_another()
 BUILDER = Builder()
 """The one that the language calls."""
