@@ -47,9 +47,12 @@ def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, s
     text = f"{counted(len(node_to_kernel), 'node')} in {counted(len(kernels), 'kernel')}"
     if not without:
         return text
-    words = {VIEW: "views", DEAD: "unused", SIZE: "sizes", REWRITTEN: "rewritten by post_grad", FOLDED: "folded"}
-    counts = Counter(words.get(why, "parts of another's result") for why in without.values())
-    return f"{text}, {len(without)} in none ({', '.join(f'{count} {word}' for word, count in counts.most_common())})"
+    words = {
+        VIEW: ("view", "views"), DEAD: ("unused", "unused"), SIZE: ("size", "sizes"),
+        REWRITTEN: ("rewritten by post_grad", "rewritten by post_grad"), FOLDED: ("folded", "folded"),
+    }  # fmt: skip
+    counts = Counter(words.get(why, ("part of another's result", "parts of another's result")) for why in without.values())
+    return f"{text}, {len(without)} in none ({', '.join(counted(count, *word) for word, count in counts.most_common())})"
 
 
 def intensity(flops: int | None, read: int | None, written: int | None) -> float | None:

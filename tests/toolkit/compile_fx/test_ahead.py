@@ -135,7 +135,7 @@ def test_a_package_runs_in_a_fresh_process(folding: bool, torch_raises: None, tm
         "cudagraphs",
     ]
     reports = {report.stage: report for report in pipeline.reports}
-    assert "4 parameters and 1 buffers are constants of the library" in reports["capture"].notes
+    assert "4 parameters and 1 buffer are constants of the library" in reports["capture"].notes
     assert bool(reports["lower"].notes) is folding
     assert (reports["lower"].nodes_after < reports["post_grad"].nodes_after) is folding
 

@@ -168,7 +168,7 @@ def test_the_map_in_words() -> None:
     made = numbered([KernelRow("k", "C++", ["a", "b"]), KernelRow("k", "C++", ["b"])])
     assert both_ways(made) == {"a": ["k"], "b": ["k", "k#2"]}
     assert summary(both_ways(made), {"c": VIEW, "d": VIEW, "e": DEAD, "f": SIZE}) == (
-        "2 nodes in 2 kernels, 4 in none (2 views, 1 unused, 1 sizes)"
+        "2 nodes in 2 kernels, 4 in none (2 views, 1 unused, 1 size)"
     )
 
 
