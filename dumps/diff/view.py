@@ -216,8 +216,8 @@ def _headline(view: GraphView) -> str:
 
 def summary(views: Sequence[GraphView]) -> str:
     """How many pairs of which verdict."""
-    words = {"same": "the same", "differs": "differ", "settings": "differ in their surroundings only", "only_a": "only in A",
+    words = {"same": "the same", "differs": "differ", "settings": "differ in the surroundings only", "only_a": "only in A",
              "only_b": "only in B", "unreadable": "cannot be read"}  # fmt: skip
     counts = [(sum(view.verdict == verdict for view in views), text) for verdict, text in words.items()]
-    parts = [f"{count} {text}" for count, text in counts if count]
+    parts = [counted(count, text.replace("differ", "differs"), text) for count, text in counts if count]
     return f"{counted(len(views), 'pair')} of graphs: {', '.join(parts)}" if views else "no graphs to compare"
