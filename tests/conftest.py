@@ -13,13 +13,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from .one_server import Lender, lending
+from .recording import recorded_once
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / f"inductor-{importlib.metadata.version('torch')}"
@@ -69,10 +71,19 @@ def checkout() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_server(warm_inductor_cache: Path) -> Iterator[None]:
-    """Lends one warm fork server to whoever in this process starts a usual one."""
-    with lending(warm_inductor_cache):
-        yield
+def one_server(warm_inductor_cache: Path) -> Iterator[Lender]:
+    """Lends one warm fork server to whoever in this process starts a usual one; its children find modules in `modules`."""
+    with lending(warm_inductor_cache) as lender:
+        yield lender
+
+
+@pytest.fixture(scope="session")
+def recorded_script(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`recorded_once` in a folder that all workers of this test run share."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    return partial(recorded_once, place / "recorded")
 
 
 @pytest.hookimpl(tryfirst=True)

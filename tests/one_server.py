@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from graphdbg.toolkit.isolation import client
 from graphdbg.toolkit.isolation.client import ForkServer, _Process
 
 TESTS = Path(__file__).resolve().parent
-MODULES = [str(TESTS / place) for place in ("toolkit/planted", "minifier", "minifier/passes", "bench")]
+MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "minifier", "minifier/passes", "bench")]
 """Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just now."""
 PRELOAD = (
     "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
@@ -34,7 +35,9 @@ PRELOAD = (
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
     "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
     "graphdbg.toolkit.surroundings", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",
-    "graphdbg.toolkit.blame._torch", "graphdbg.toolkit.compile_fx.showing.child",
+    "graphdbg.toolkit.blame._torch", "graphdbg.toolkit.blame.localize_tasks", "graphdbg.toolkit.compile_fx.showing.child",
+    "graphdbg.toolkit.node_stats", "graphdbg.toolkit.node_values.child", "graphdbg.minifier.tasks",
+    "graphdbg.minifier.command_tasks", "graphdbg.toolkit.recorder.session",
 )  # fmt: skip
 """What the usual servers import once; what is missing here is imported by the child that needs it."""
 HARMLESS = frozenset({
@@ -54,7 +57,9 @@ class Lender:
     def __init__(self, cache: Path) -> None:
         self.cache, self.place = cache, tempfile.gettempdir()
         self.variables = _variables()
-        self.path = {*filter(None, sys.path), *MODULES}
+        self.modules = Path(tempfile.mkdtemp(prefix="tests-modules-"))
+        """Modules that tests write for children go here."""
+        self.path = [*filter(None, sys.path), *MODULES, str(self.modules)]
         self.process: _Process | None = None
         self.lent: list[_Process] = []
         """All that were ever handed out."""
@@ -62,8 +67,8 @@ class Lender:
     def lends(self, asking: ForkServer) -> bool:
         """Whether the shared server can stand for the one that is asked for."""
         known = asking._cache_dir is None or asking._cache_dir == self.cache
-        same = self.variables == _variables() and self.path.issuperset(filter(None, sys.path))
-        return not self.own and known and asking._settings["warm"] != "nothing" and same
+        unknown = [one for one in sys.path if one and one not in self.path and not one.startswith(sys.prefix)]
+        return not (self.own or unknown or asking._settings["warm"] == "nothing") and known and self.variables == _variables()
 
     def lend(self) -> _Process:
         """The process, which is alive."""
@@ -72,7 +77,7 @@ class Lender:
             return known
         self.close()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "path", [*filter(None, sys.path), *(one for one in MODULES if one not in sys.path)])
+            patch.setattr(sys, "path", self.path)
             patch.setattr(tempfile, "tempdir", self.place)
             patch.chdir(TESTS.parent)
             self.process = _Process({"warm": "inductor", "preload": list(PRELOAD)}, self.cache)
@@ -87,7 +92,7 @@ class Lender:
 
 
 def _variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in HARMLESS}
+    return {name: value for name, value in os.environ.items() if name not in HARMLESS and not name.startswith("_TORCH")}
 
 
 @contextlib.contextmanager
@@ -128,3 +133,4 @@ def lending(cache: Path) -> Iterator[Lender]:
             yield lender
         finally:
             lender.close()
+            shutil.rmtree(lender.modules)

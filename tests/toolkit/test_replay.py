@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,13 +32,8 @@ for batch in (4, 6):
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("replay")
-    (folder / "train.py").write_text(textwrap.dedent(SCRIPT))
-    subprocess.run(
-        [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "train.py"], cwd=folder, check=True, stdin=subprocess.DEVNULL
-    )
-    return folder / "run"
+def recorded(recorded_script: Callable[..., Path]) -> Path:
+    return recorded_script(SCRIPT)
 
 
 @pytest.fixture(scope="module")

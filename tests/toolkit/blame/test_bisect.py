@@ -8,9 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,18 +43,9 @@ else:
 """
 
 
-def record(folder: Path, *args: str) -> Path:
-    (folder / "net.py").write_text(textwrap.dedent(SCRIPT))
-    subprocess.run(
-        [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--inputs", "first", "net.py", *args],
-        cwd=folder, check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    return folder / "run"
-
-
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record(tmp_path_factory.mktemp("bisect"))
+def recorded(recorded_script: Callable[..., Path]) -> Path:
+    return recorded_script(SCRIPT, name="net.py", inputs="first")
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +231,8 @@ def test_more_faults(recorded: Path, server: ForkServer, planted: str, stage: st
 
 
 @pytest.mark.slow
-def test_both_halves_of_a_training_graph(tmp_path: Path, server: ForkServer) -> None:
-    run = record(tmp_path, "backward")
+def test_both_halves_of_a_training_graph(recorded_script: Callable[..., Path], server: ForkServer) -> None:
+    run = recorded_script(SCRIPT, "backward", name="net.py", inputs="first")
     result = found(run / "0_0/joint", server, "planted_builtin_pass")
     assert result.findings[0].name == "remove_noop_ops"
     result = found(run / "0_0/dynamo", server, "planted_lowering")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,7 @@ from graphdbg.toolkit.blame.localized import to_json
 from graphdbg.toolkit.commands.localize import localize as command
 from graphdbg.toolkit.isolation import ForkServer
 
-PLANTED = Path(__file__).resolve().parent.parent / "planted"
+from ...one_server import Lender
 
 SCRIPT = """
 import torch
@@ -49,34 +46,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path, warm_inductor_cache: Path) -> Iterator[ForkServer]:
-    sys.path[:0] = added = [str(folder), str(PLANTED)]
+def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
     with ForkServer(warm_inductor_cache, threads=1, preload=LOCALIZE_PRELOAD) as server:
         server.wait_ready()
         yield server
-    for path in added:
-        sys.path.remove(path)
 
 
 @pytest.fixture
-def plant(folder: Path) -> Plant:
+def plant(one_server: Lender) -> Plant:
     """Writes a module that plants a fault with settings of its own; returns what to import."""
 
     def make(name: str, **settings: object) -> str:
         lines = ["import os", *(f"os.environ['PLANTED_{key}'] = '{value}'" for key, value in settings.items()), f"import {name}"]
-        module = f"plants_{len(list(folder.glob('plants_*.py')))}"
-        (folder / f"{module}.py").write_text("\n".join(lines) + "\n")
+        module = f"plants_{len(list(one_server.modules.glob('plants_*.py')))}"
+        (one_server.modules / f"{module}.py").write_text("\n".join(lines) + "\n")
         return module
 
     return make
 
 
 @pytest.fixture(scope="module")
-def recorded(folder: Path) -> Path:
-    (folder / "train.py").write_text(textwrap.dedent(SCRIPT))
-    words = [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--inputs", "first", "train.py"]
-    subprocess.run(words, cwd=folder, check=True, stdin=subprocess.DEVNULL)
-    return folder / "run"
+def recorded(recorded_script: Callable[..., Path]) -> Path:
+    return recorded_script(SCRIPT, inputs="first")
 
 
 def saved(path: Path, function: Callable[..., Any], *inputs: torch.Tensor, **inductor: Any) -> SavedGraph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,8 @@ import graphdbg
 from graphdbg.dumps.store import Run, open_run
 from graphdbg.toolkit.compile_fx.showing import asking
 from graphdbg.toolkit.isolation import ForkServer
+
+from ...one_server import Lender
 
 PLANTED = ("raise", "segfault", "hang", "code", "pattern")
 """Each is a module `planted_<word>` for the option --import."""
@@ -46,22 +47,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def planted_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted_modules(one_server: Lender) -> Path:
     """A folder with the defects of `planted_compile` as modules."""
-    folder = tmp_path_factory.mktemp("planted")
-    shutil.copy(Path(__file__).with_name("planted_compile.py"), folder)
+    shutil.copy(Path(__file__).with_name("planted_compile.py"), one_server.modules)
     for how in PLANTED:
-        (folder / f"planted_{how}.py").write_text(f"import planted_compile\n\nplanted_compile.plant({how!r})\n")
-    return folder
+        (one_server.modules / f"planted_{how}.py").write_text(f"import planted_compile\n\nplanted_compile.plant({how!r})\n")
+    return one_server.modules
 
 
 @pytest.fixture(scope="session")
 def server(planted_modules: Path) -> Iterator[ForkServer]:
-    """Started at the first question; it searches where `sys.path` says at that time."""
-    sys.path.append(str(planted_modules))
-    try:
-        with asking.server() as one:
-            one.wait_ready()
-            yield one
-    finally:
-        sys.path.remove(str(planted_modules))
+    """It knows `planted_modules`."""
+    with asking.server() as one:
+        one.wait_ready()
+        yield one

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,14 +23,8 @@ with torch.no_grad(): f(torch.randn(4, 8), torch.randn(8, 8))
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("triage")
-    (folder / "train.py").write_text(textwrap.dedent(SCRIPT))
-    subprocess.run(
-        [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--inputs", "first", "train.py"],
-        cwd=folder, check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    return folder / "run"
+def recorded(recorded_script: Callable[..., Path]) -> Path:
+    return recorded_script(SCRIPT, inputs="first")
 
 
 @pytest.fixture(scope="session")
