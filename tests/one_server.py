@@ -4,6 +4,7 @@ A server costs 5 to 8 s of CPU before its first query, and what one has compiled
 and the real protocol; only its process outlives the `ForkServer` that asks. Time, threads and memory are limits of each query,
 so they stay those of the asking one. A server of its own is started, as always, by whoever wants a bare one (`warm="nothing"`),
 a cache of its own, other variables or a folder of modules that the shared one does not know, and by a test marked `own_server`.
+The processes in which repros run (`verify.starting`), another 7 s, are lent in the same way.
 
 >>> with ForkServer(preload=PRELOAD) as server:       # inside `lending()`: the worker's
 ...     server.call(TASK, payload)
@@ -23,8 +24,11 @@ from typing import Any
 
 import pytest
 
+from graphdbg.minifier.report import verify
+from graphdbg.minifier.report.starter import Starter
 from graphdbg.toolkit.isolation import client
 from graphdbg.toolkit.isolation.client import ForkServer, _Process
+from graphdbg.toolkit.isolation.environment import server_environment
 
 TESTS = Path(__file__).resolve().parent
 MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "minifier", "minifier/passes", "bench")]
@@ -41,11 +45,12 @@ PRELOAD = (
 )  # fmt: skip
 """What the usual servers import once; what is missing here is imported by the child that needs it."""
 HARMLESS = frozenset({
-    "PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "TMPDIR", "PWD", "OLDPWD", "COLUMNS", "LINES", "TERM", "EDITOR", "VISUAL",
+    "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES", "TERM", "EDITOR", "VISUAL",
     "TMUX", "NO_COLOR", "FORCE_COLOR", "XDG_CONFIG_HOME", "XDG_STATE_HOME",
 })  # fmt: skip
-"""Variables that no child looks at, or that a server sets anyway."""
+"""Variables that no child looks at."""
 _BLOCK = 1 << 20
+verify_starting = verify.starting
 
 
 class Lender:
@@ -61,6 +66,8 @@ class Lender:
         """Modules that tests write for children go here."""
         self.path = [*filter(None, sys.path), *MODULES, str(self.modules)]
         self.process: _Process | None = None
+        self.starter: Starter | None = None
+        self.opened = contextlib.ExitStack()
         self.lent: list[_Process] = []
         """All that were ever handed out."""
 
@@ -84,6 +91,22 @@ class Lender:
         self.lent.append(self.process)
         return self.process
 
+    @contextlib.contextmanager
+    def starting(self, *args: Any, **options: Any) -> Iterator[Starter]:
+        """In the place of `verify.starting`: the worker's processes that have imported torch, in which repros run."""
+        if self.own or options.get("path") or self.variables != _variables():
+            with verify_starting(*args, **options) as own:
+                yield own
+            return
+        if self.starter is not None and any(one._over for one in self.starter._pythons):
+            self.opened.close()
+        if self.starter is None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(tempfile, "tempdir", self.place)
+                self.starter = self.opened.enter_context(verify_starting(*args, **options))
+            self.opened.callback(setattr, self, "starter", None)
+        yield self.starter
+
     def close(self) -> None:
         """Ends it."""
         if self.process is not None:
@@ -92,7 +115,9 @@ class Lender:
 
 
 def _variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in HARMLESS and not name.startswith("_TORCH")}
+    """What a server started now would see, but for what changes nothing."""
+    seen = server_environment(Path(), Path(), os.environ)
+    return {name: value for name, value in seen.items() if name not in HARMLESS and not name.startswith("_TORCH")}
 
 
 @contextlib.contextmanager
@@ -129,8 +154,10 @@ def lending(cache: Path) -> Iterator[Lender]:
         patch.setattr(client.ForkServer, "__init__", beginning)
         patch.setattr(client.ForkServer, "_started", starting)
         patch.setattr(client.ForkServer, "_stop", stopping)
+        patch.setattr(verify, "starting", lender.starting)
         try:
             yield lender
         finally:
+            lender.opened.close()
             lender.close()
             shutil.rmtree(lender.modules)

@@ -73,6 +73,7 @@ def test_a_hanging_program_ends_with_its_children(tmp_path: Path, starter: Start
     assert gone(int(trial.output))
 
 
+@pytest.mark.own_server
 def test_a_dead_starter_is_replaced_by_whole_new_processes(tmp_path: Path) -> None:
     with verify.starting() as starter:
         os.kill(starter.pids[0], signal.SIGKILL)
