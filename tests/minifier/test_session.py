@@ -34,7 +34,7 @@ def keys(journal: Path) -> list[tuple[str, int]]:
     return [(event["case"], event["run"]) for event in map(json.loads, lines) if "case" in event]
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_ten_kills_end_as_one_run_and_repeat_nothing(tmp_path: Path, jobs: int) -> None:
     subprocess.run(program(tmp_path / "calm", tmp_path / "calm.log", jobs), check=True)
     calm = json.loads((tmp_path / "calm" / "told.json").read_text())

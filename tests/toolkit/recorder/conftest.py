@@ -63,15 +63,15 @@ class Runner:
 
 
 @pytest.fixture(scope="module")
-def runner(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, warm_inductor_cache: Path
-) -> Iterator[Runner]:
-    """A fresh working folder for one test module, and a cache of its own that later test runs find again."""
-    cache = warm_inductor_cache.with_name(f"{warm_inductor_cache.name}-{request.module.__name__.rpartition('.')[2]}")
+def runner(tmp_path_factory: pytest.TempPathFactory, warm_inductor_cache: Path) -> Iterator[Runner]:
+    """A fresh working folder for one test module, and the cache of this worker's recorded programs, which keeps binaries."""
+    cache = warm_inductor_cache.with_name(f"{warm_inductor_cache.name}-recorded-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}")
     cache.mkdir(exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not any(entry.is_dir() for entry in cache.iterdir()):
             ignored = shutil.ignore_patterns(*COMPILER_CACHES, "locks", "lock")
             shutil.copytree(warm_inductor_cache, cache, ignore=ignored, dirs_exist_ok=True)
-        yield Runner(tmp_path_factory.mktemp("recorder"), cache)
+        one = Runner(tmp_path_factory.mktemp("recorder"), cache)
+        one.forget()
+        yield one

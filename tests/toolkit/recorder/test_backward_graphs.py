@@ -76,6 +76,7 @@ def test_it_is_drawn_beside_its_forward(run):
     assert links and any("gradient of native_layer_norm" in line for box in view.boxes for line in box.lines)
 
 
+@pytest.mark.slow  # any other recorded training run has no such graph, and its test says which it has
 def test_without_the_flag_nothing_of_it_is_recorded(runner):
     from .conftest import SCRIPTS
 

@@ -112,6 +112,7 @@ def test_a_small_disk_and_a_read_only_one(runner):
     assert b"Read-only file system" in done.stderr and b"nothing could be recorded" in done.stderr
 
 
+@pytest.mark.slow  # what cannot be written is told in the same way where the disk is full
 def test_a_run_that_is_deleted_meanwhile_is_told_and_does_not_come_back(runner):
     done = runner.dump("deleted", SCRIPT, "deleted")
     assert (done.code, done.stdout) == (5, b"2\n3\n"), done.stderr

@@ -16,7 +16,7 @@ def _record(runner, way, **variables):
     return runner.dump(f"run-{way}", "--", SCRIPT, way, **variables)
 
 
-@pytest.mark.parametrize(("way", "code"), [("exit", 3), ("kill", 137)])
+@pytest.mark.parametrize(("way", "code"), [("exit", 3), pytest.param("kill", 137, marks=pytest.mark.slow)])
 def test_exit_code_is_the_programs_own(runner, way, code):
     done = _record(runner, way)
     assert (done.code, float(done.stdout)) == (code, OUTPUT), done.stderr
@@ -36,6 +36,7 @@ def test_a_failing_compile_names_graph_stage_and_error(runner):
     assert "graphdbg minify run-planted/1_0/inference" in done.stderr
 
 
+@pytest.mark.slow  # test_held has the user's exception at a step, which is as clean
 def test_a_users_exception_shows_no_frame_of_ours(runner):
     done = _record(runner, "broken_run")
     assert done.code == 1

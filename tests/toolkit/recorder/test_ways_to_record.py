@@ -13,11 +13,21 @@ ENDS = str(SCRIPTS / "ends.py")
 
 
 def test_environment_alone_records_and_never_overwrites(runner):
-    for name in ("alone", "alone-2"):
-        done = runner.python(ENDS, "exit", GRAPHDBG="alone")
-        assert (done.code, float(done.stdout)) == (3, pytest.approx(5.524413))
+    (runner.folder / "alone").mkdir()
+    (runner.folder / "alone" / "run.json").write_text("an earlier one")
+    done = runner.python(ENDS, "exit", GRAPHDBG="alone")
+    assert (done.code, float(done.stdout)) == (3, pytest.approx(5.524413))
+    assert "recorded 5 graphs of 1 process in alone-2:" in done.stderr
+    assert graphdbg.open_run(runner.folder / "alone-2").graph("0_0/inference").status == "ran"
+    assert [path.read_text() for path in (runner.folder / "alone").iterdir()] == ["an earlier one"]
+
+
+@pytest.mark.slow
+def test_environment_alone_takes_the_name_and_then_the_next(runner):
+    for name in ("twice", "twice-2"):
+        done = runner.python(ENDS, "exit", GRAPHDBG="twice")
+        assert done.code == 3
         assert f"recorded 5 graphs of 1 process in {name}:" in done.stderr
-        assert graphdbg.open_run(runner.folder / name).graph("0_0/inference").status == "ran"
 
 
 def test_record_block(runner):
