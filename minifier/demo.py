@@ -5,26 +5,31 @@ user would type, run in a process of its own; its narration passes through, its 
 
 >>> outcome = Demo(Path("demo-run-1"), narrate=say).play("accuracy")      # doctest: +SKIP
 >>> outcome.nodes, outcome.original_nodes
-(3, 113)
+(3, 205)
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from queue import Empty, Queue
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from threading import Thread
+from typing import IO, Any
 
 import msgspec
 
 from ..dumps.errors import GraphdbgError
 from ..dumps.store import SavedGraph, load_graph
+from ..dumps.wording import counted
 from ..examples import path_of
 
 PLANTS = ("accuracy", "compile_error")
@@ -34,8 +39,16 @@ KINDS = {"accuracy": "accuracy", "compile_error": "crash"}
 COMPILED_STAGES = ("forward", "backward", "inference")
 """Stages that Inductor compiles: where a replay is cheapest and a failure is nearest to its cause."""
 
-STEP_LIMIT_S = 420.0
 MAX_NODES = 5
+BEAT_S = 4.0
+"""A step that has said nothing for so long is said to be at work."""
+
+USUAL_S = 600.0
+PATIENCE = 40
+"""Where the recording takes longer than USUAL_S / PATIENCE, triage may take so many times as long as it did, in place of USUAL_S:
+the recording compiles the same program, on this machine, under the same load."""
+
+SCRIPT = "train_residual"
 
 
 class DemoFailedError(GraphdbgError):
@@ -45,7 +58,9 @@ class DemoFailedError(GraphdbgError):
 
 
 class Outcome(msgspec.Struct):
-    """What the demo showed for one planted bug."""
+    """What the demo showed for one planted bug. `repro_seconds`: until minify had verified its repro; `seconds`: until the
+    report was there.
+    """
 
     plant: str
     graph: str
@@ -53,45 +68,52 @@ class Outcome(msgspec.Struct):
     nodes: int
     rate: str
     report: str
+    repro_seconds: float
     seconds: float
 
 
 class Demo:
     """Plays the demo in a new folder."""
 
-    def __init__(self, folder: Path, narrate: Callable[[str], None], layers: int = 1, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, narrate: Callable[[str], None], layers: int = 24, device: str = "cpu") -> None:
         self.folder = folder
         self.narrate = narrate
         self.layers = layers
         self.device = device
+        self.recorded_s = 0.0
         folder.mkdir(parents=True)
-        shutil.copyfile(path_of("train_gpt"), folder / "train_gpt.py")
+        shutil.copyfile(path_of(SCRIPT), folder / f"{SCRIPT}.py")
 
     def play(self, plant: str) -> Outcome:
         """Records, finds, shrinks and reports one planted bug; raises DemoFailedError naming the step that went wrong."""
         began = time.monotonic()
         run, small, report = f"{plant}/run", f"{plant}/small", f"{plant}/report"
         (self.folder / plant).mkdir()
-        script = ["train_gpt.py", "--layers", str(self.layers), "--steps", "2", "--plant", plant]
+        script = [f"{SCRIPT}.py", "--layers", str(self.layers), "--steps", "2", "--plant", plant]
         script += [] if self.device == "cpu" else ["--device", self.device]
         fails = (1,) if plant == "compile_error" else (0,)
-        self.step(["dump", "-o", run, *script], fails, show=True, terse=True)
-        self.step(["ls", run], show=True)
+        with prepared(self.narrate):
+            self.step(["dump", "-o", run, *script], fails, show=True, terse=True)
+            self.recorded_s = time.monotonic() - began
+            self.step(["ls", run], show=True)
         graph = self.find(run, plant)
-        self.step(["minify", f"{run}/{graph}", "-o", small])
+        jobs = ["-j", "2"] if (os.cpu_count() or 1) > 1 else []
+        self.step(["minify", f"{run}/{graph}", "-o", small, *jobs])
         before, after = self.nodes(f"{run}/{graph}"), self.nodes(small)
-        self.narrate(f"-> minified from {before} to {after} nodes, placeholders and output included")
+        self.narrate(f"-> minified from {before} to {counted(after, 'node')}, placeholders and output included")
         if after > MAX_NODES:
-            raise DemoFailedError(
-                f"the demo's {plant} bug was reduced to {after} nodes only", f"{MAX_NODES} were expected"
-            )
+            what = f"the demo's {plant} bug was reduced to {counted(after, 'node')} only"
+            raise DemoFailedError(what, f"{MAX_NODES} were expected")
+        shown_s = time.monotonic() - began
         written = json.loads(self.step(["report", small, "-o", report, "--json"]))
         self.narrate(f"-> {report}/repro.py shows the bug in {written['rate']}")
-        return Outcome(plant, graph, before, after, written["rate"], report, time.monotonic() - began)
+        return Outcome(plant, graph, before, after, written["rate"], report, shown_s, time.monotonic() - began)
 
     def find(self, run: str, plant: str) -> str:
         """The id of the failing graph nearest to the bug, as triage ranks them."""
-        found = json.loads(self.step(["triage", run, "--json"], (0, 1)))
+        allowed_s = PATIENCE * self.recorded_s
+        slow = ["--max-time", f"{allowed_s:.0f}", "--limit", f"{allowed_s:.0f}"] if allowed_s > USUAL_S else []
+        found = json.loads(self.step(["triage", run, "--json", *slow], (0, 1)))
         if not found["graphs"]:
             raise DemoFailedError(
                 "the demo recorded no compiled graph", "torch.compile did not run", "see graphdbg doctor"
@@ -114,36 +136,84 @@ class Demo:
     ) -> str:
         """Prints a command, runs it in the demo's folder, returns its stdout; raises DemoFailedError for another exit code.
 
-        `show` tells the stdout too. `terse` keeps of the stderr what graphdbg says and the exception (g++ prints pages).
+        What it says is told as it comes: its stderr, with `show` its stdout too. `terse` keeps of the stderr what graphdbg says
+        and the exception (g++ prints pages). There is no time limit, for this machine may be slow or busy; a step that says
+        nothing is said to be at work.
         """
         told = f"graphdbg {shlex.join(arguments)}"
         self.narrate(f"\n$ {told}")
-        command = [sys.executable, "-m", "graphdbg", *arguments]
-        held = subprocess.PIPE if terse else None
-        process = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=held, text=True, errors="replace"
-        )
-        try:
-            output, narration = process.communicate(timeout=STEP_LIMIT_S)
-        except subprocess.TimeoutExpired as error:
-            raise DemoFailedError(
-                f"the demo's step `{told}` did not end", f"it ran for {STEP_LIMIT_S:.0f} s"
-            ) from error
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
-        if show and output:
-            self.narrate(output.rstrip())
-        if narration:
-            self.narrate("\n".join(telling_lines(narration)))
+        began = time.monotonic()
+        output: list[str] = []
+        narration: list[str] = []
+        with Popen([sys.executable, "-m", "graphdbg", *arguments], cwd=self.folder, stdout=PIPE, stderr=PIPE, text=True,
+                   errors="replace") as process:  # fmt: skip
+            try:
+                for stream, line in _lines(process):
+                    if stream is None:
+                        self.narrate(f"   ... {arguments[0]} is at work, {time.monotonic() - began:.0f} s")
+                        continue
+                    (output if stream is process.stdout else narration).append(line)
+                    told_now = show if stream is process.stdout else not terse or bool(telling_lines(line))
+                    if told_now:
+                        self.narrate(line.rstrip() if stream is process.stdout or not terse else telling_lines(line)[0])
+            finally:
+                if process.poll() is None:
+                    process.terminate()
         if process.returncode not in codes:
             wanted = " or ".join(map(str, codes))
             why = f"exit code {process.returncode} instead of {wanted}"
-            tail = "\n".join((narration or "").splitlines()[-15:])
+            tail = "".join(narration[-15:])
             fix = f"what it left is in {self.folder}; try it there: {told}"
             raise DemoFailedError(f"the demo's step `{told}` failed", f"{why}\n{tail}".rstrip(), fix)
-        return output
+        return "".join(output)
+
+
+def _lines(process: Popen[str]) -> Iterator[tuple[IO[str] | None, str]]:
+    """What a process prints, line by line as it comes, with its stream; None and "" where nothing came for BEAT_S."""
+    lines: Queue[tuple[IO[str] | None, str]] = Queue()
+    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+
+    def read(stream: IO[str]) -> None:
+        for line in stream:
+            lines.put((stream, line))
+        lines.put((stream, ""))
+
+    for stream in streams:
+        Thread(target=read, args=(stream,), daemon=True).start()
+    while streams:
+        try:
+            stream, line = lines.get(timeout=BEAT_S)
+        except Empty:
+            yield None, ""
+            continue
+        if line:
+            yield stream, line
+        elif stream is not None:
+            streams.remove(stream)
+
+
+PREPARE = """
+from graphdbg.toolkit.isolation import ForkServer
+with ForkServer(warm="inductor") as server:
+    server.call("builtins:dict", {})
+"""
+
+
+@contextmanager
+def prepared(narrate: Callable[[str], None]) -> Generator[None]:
+    """While the program is recorded, a process makes what the steps behind it would wait for on a machine where graphdbg was
+    never used: Inductor's probes of the toolchain.
+    """
+    with Popen([sys.executable, "-c", PREPARE], stdout=DEVNULL, stderr=DEVNULL, stdin=DEVNULL) as process:
+        try:
+            yield
+            while process.poll() is None:
+                with suppress(TimeoutExpired):
+                    process.wait(BEAT_S)
+                    break
+                narrate("   ... the compiler is probed, once for this machine")
+        finally:
+            process.terminate()
 
 
 def telling_lines(narration: str) -> list[str]:
