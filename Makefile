@@ -9,19 +9,35 @@ PYTEST := $(BIN)/python -m pytest
 # pytest exits with 5 when a selection holds no test; that is no failure.
 no_tests_is_fine = || test $$? -eq 5
 
-.PHONY: demo test test-full test-gpu lint bench pictures clean
+.PHONY: demo test test-full test-gpu test-pythons lint wheel resolutions bench pictures clean
 
 demo: $(STAMP)
 	$(BIN)/graphdbg demo
 
 test: $(STAMP)
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not gpu" $(ARGS) $(no_tests_is_fine)
+	$(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 -m "not slow and not gpu" $(ARGS) $(no_tests_is_fine)
 
 test-full: $(STAMP)
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not gpu" $(ARGS) $(no_tests_is_fine)
 
 test-gpu: $(STAMP)
 	$(PYTEST) -n 0 -m gpu $(ARGS) $(no_tests_is_fine)
+
+test-pythons:
+	$(PYTHON) tests/house/pythons.py $(ARGS)
+
+# The wheel and the sdist, and the wheel without extras in an environment of its own beside torch alone.
+wheel: $(STAMP)
+	rm -rf .cache/dist .cache/plain
+	$(BIN)/python -m build --quiet --outdir .cache/dist .
+	$(BIN)/python -m twine check --strict .cache/dist/*
+	$(PYTHON) -m venv .cache/plain
+	.cache/plain/bin/python -m pip install --quiet torch==2.13.0 .cache/dist/*.whl
+	$(BIN)/python tests/house/five_nodes.py --python .cache/plain/bin/python
+
+resolutions: $(STAMP)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python tests/house/resolutions.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -45,4 +61,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .cache .pytest_cache .ruff_cache .hypothesis build
+	rm -rf .cache .pytest_cache .ruff_cache .hypothesis build dist

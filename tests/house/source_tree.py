@@ -107,3 +107,12 @@ def _room(room: str) -> list[Module]:
 def front() -> list[Module]:
     """The modules at the package's root."""
     return [Module("" if name == "__init__" else name, ROOT / f"{name}.py") for name in ("__init__", "__main__", "cli")]
+
+
+def own_targets(module: Module, names: set[str]) -> set[str]:
+    """The modules that importing this one imports: `a.b.c` is module a.b.c, else name c of module a.b."""
+    found = set()
+    for item in module.imports:
+        if item.ours and item.top_level:
+            found.add(item.module if item.module in names else item.module.rpartition(".")[0])
+    return found & names

@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from .source_tree import ROOMS, Import, Module, front, modules
+from .source_tree import ROOMS, Import, front, modules, own_targets
 
 LEAVES = {"__version__", "examples"}
 """What any room may take from the package's root: the version, and the example scripts, which import nothing of ours."""
@@ -36,20 +36,11 @@ def test_inside_the_package_imports_are_relative() -> None:
 
 def test_modules_import_each_other_in_no_circle() -> None:
     names = {module.name for module in modules()}
-    graph = {module.name: _own_targets(module, names) - {module.name} for module in modules()}
+    graph = {module.name: own_targets(module, names) - {module.name} for module in modules()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"circle of top-level imports: {' -> '.join(error.args[1])}")
-
-
-def _own_targets(module: Module, names: set[str]) -> set[str]:
-    """The modules that importing this one imports: `a.b.c` is module a.b.c, else name c of module a.b."""
-    found = set()
-    for item in module.imports:
-        if item.ours and item.top_level:
-            found.add(item.module if item.module in names else item.module.rpartition(".")[0])
-    return found & names
 
 
 def test_only_tui_imports_textual() -> None:
@@ -69,7 +60,7 @@ def test_reading_the_saved_form_needs_no_torch() -> None:
     heavy = {module.name for module in room if any(_is_torch(item) and item.top_level for item in module.imports)}
     grown = True
     while grown:
-        more = {module.name for module in room if _own_targets(module, names) & heavy} - heavy
+        more = {module.name for module in room if own_targets(module, names) & heavy} - heavy
         grown = bool(more)
         heavy |= more
     assert sorted(name for name in heavy if not name.startswith("dumps.torchside.")) == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 import graphdbg
 
-from .source_tree import ROOMS, ROOT
+from .source_tree import ROOMS, ROOT, Import, Module, front, modules, own_targets
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,10 +64,57 @@ def test_an_unknown_public_name_is_an_attribute_error() -> None:
         _ = graphdbg.recrod
 
 
-def test_constraints_pin_what_the_project_asks_for() -> None:
+OF_TORCH = re.compile(r"triton|setuptools|nvidia|cuda")
+"""What a build of torch chooses for itself."""
+
+
+def test_constraints_pin_what_the_project_asks_for_and_not_what_torch_chooses() -> None:
     pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
-    asked = project()["project"]["dependencies"] + project()["project"]["optional-dependencies"]["dev"]
-    assert {item.split(">=")[0].split("[")[0] for item in asked} <= pinned
+    assert {name for item in (*dependencies(), *extra("dev")) if not OF_TORCH.match(name := name_of(item))} <= pinned
+    assert [name for name in pinned if OF_TORCH.match(name)] == []
+
+
+BROUGHT = {"functorch": "torch"}
+"""Packages that come under another name."""
+
+
+def test_what_is_imported_is_declared_or_guarded_and_an_extra() -> None:
+    declared = {name_of(item).replace("-", "_") for item in dependencies()}
+    extras = {name_of(item) for name in project()["project"]["optional-dependencies"] if name != "dev" for item in extra(name)}
+    every = [*modules(*ROOMS), *front()]
+    known = declared | extras
+    undeclared = [f"{where.path}:{item.line} imports {root}" for where, item, root in imports(every) if root not in known]
+    assert undeclared == []
+    heavy = {where.name for where, item, root in imports(every) if root not in declared and item.top_level}
+    named = {module.name for module in every}
+    for _ in every:
+        more = {module.name for module in every if own_targets(module, named) & heavy} - heavy
+        if not more:
+            break
+        heavy |= more
+    outside = sorted(name for name in heavy if not name.startswith("toolkit.triton."))
+    assert outside == [], "an extra is imported where a module is loaded outside of the room whose needs.py asks for it first"
+
+
+def imports(every: Sequence[Module]) -> Iterator[tuple[Module, Import, str]]:
+    """Imports of what is neither Python's own nor ours, with the package by the name under which it is installed."""
+    for module in every:
+        for item in module.imports:
+            root = item.module.split(".")[0]
+            if not item.ours and item.place != "typing" and root not in sys.stdlib_module_names:
+                yield module, item, BROUGHT.get(root, root)
+
+
+def dependencies() -> list[str]:
+    return project()["project"]["dependencies"]
+
+
+def extra(name: str) -> list[str]:
+    return project()["project"]["optional-dependencies"][name]
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\[><=;~! ]", requirement)[0]
 
 
 def test_no_tracked_file_names_this_machine() -> None:

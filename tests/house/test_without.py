@@ -1,0 +1,77 @@
+"""With an optional package away, or the compiler, the four commands still work or say in a sentence what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from .five_nodes import PROGRAM, STEPS, play
+
+ABSENT = Path(__file__).parent / "absent"
+COMPILERS = ("gcc", "g++", "cc", "c++", "clang", "clang++", "cpp")
+
+
+def without(*packages: str, path: str | None = None) -> dict[str, str]:
+    """An environment in which these packages are absent; `path` in place of PATH."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("CXX", "CC")}
+    extra = {"WITHOUT": ",".join(packages), "PYTHONPATH": str(ABSENT)}
+    return {**kept, **extra, **({"PATH": path} if path is not None else {})}
+
+
+def path_without_compilers(folder: Path) -> str:
+    """A PATH with everything that is on this one but compilers."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for tool in Path(place).glob("*") if Path(place).is_dir() else ():
+            compiler = any(part in COMPILERS for part in (tool.name, *tool.name.split("-")))
+            if not compiler and not (folder / tool.name).exists():
+                (folder / tool.name).symlink_to(tool.resolve())
+    return str(folder)
+
+
+def played(folder: Path, environment: dict[str, str]) -> list[int]:
+    done = play(sys.executable, folder, environment)
+    assert "this is a defect of graphdbg" not in "".join(step.output for step in done)
+    assert "Traceback" not in "".join(step.output for step in done[1:])
+    return [step.code for step in done]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["numpy", "triton", "pygraphviz", "textual", "ray"])
+def test_an_optional_package_away(package: str, tmp_path: Path) -> None:
+    assert played(tmp_path, without(package)) == [code for _, code in STEPS]
+
+
+def test_all_optional_packages_away(tmp_path: Path) -> None:
+    environment = without("numpy", "triton", "pygraphviz", "textual", "textual_serve", "aiohttp", "pydot", "ray")
+    assert played(tmp_path, environment) == [code for _, code in STEPS]
+
+
+@pytest.mark.slow
+def test_no_compiler_is_no_verdict_about_torch(tmp_path: Path) -> None:
+    environment = without(path=path_without_compilers(tmp_path / "bin"))
+    assert shutil.which("g++", path=environment["PATH"]) is None
+    work = tmp_path / "work"
+    work.mkdir()
+    dump, triage, minify, report = play(sys.executable, work, environment)
+    assert dump.code == 1  # the program itself needs one
+    assert "InvalidCxxCompiler" in dump.output
+    assert triage.code == 1
+    assert "Nothing was judged: no C++ compiler was found." in triage.output
+    assert minify.code == 3
+    assert "inductor is skipped, because no C++ compiler was found" in minify.output
+    assert report.code == 2  # there is no folder of a minification
+
+
+def test_a_healthy_graph_without_numpy_is_healthy(tmp_path: Path) -> None:
+    """The rung that needs NumPy is skipped, and no layer is blamed."""
+    healthy = PROGRAM.replace('inductor.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"', "")
+    commands = [STEPS[0][0], ["triage", "run/0_0/inference", "--rungs", "eager,triton_interpret"]]
+    dump, triage = play(sys.executable, tmp_path, without("numpy"), commands=commands, program=healthy)
+    assert dump.code == 0
+    assert "because Triton's interpreter computes with NumPy, which is not installed" in triage.output
+    assert "fault" not in triage.output
