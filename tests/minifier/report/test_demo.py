@@ -42,7 +42,7 @@ def answers(demo: Demo, kinds: dict[str, str | None], monkeypatch: pytest.Monkey
 
 def test_the_script_is_copied_and_the_folder_is_new(tmp_path: Path) -> None:
     Demo(tmp_path / "demo", narrate=lambda text: None)
-    assert (tmp_path / "demo" / "train_gpt.py").exists()
+    assert (tmp_path / "demo" / "train_residual.py").exists()
     assert graphdbg(["demo", "-o", str(tmp_path / "demo")]) == 2
 
 
@@ -75,6 +75,30 @@ def test_a_step_returns_its_data(demo: Demo) -> None:
     assert told == ["\n$ graphdbg ls run --json"]
 
 
+def test_a_step_that_says_nothing_is_said_to_be_at_work(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphdbg.minifier.demo.BEAT_S", 0.02)
+    told: list[str] = []
+    demo.narrate = told.append
+    demo.step(["ls", "run"], show=True)
+    assert "   ... ls is at work, 0 s" in told
+    assert any("0_0/backward" in line for line in told)
+
+
+def test_triage_is_given_the_time_that_this_machine_needs(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    graph = {"id": "0_0/forward", "verdict": "wrong", "signature": {"kind": "accuracy"}}
+    document = json.dumps({"graphs": [graph], "summary": ""})
+
+    def step(arguments: list[str], codes: object = (0,), **_: object) -> str:
+        asked.append(arguments)
+        return document
+
+    monkeypatch.setattr(demo, "step", step)
+    for demo.recorded_s in (10.0, 100.0):
+        demo.find("run", "accuracy")
+    assert asked == [["triage", "run", "--json"], ["triage", "run", "--json", "--max-time", "4000", "--limit", "4000"]]
+
+
 def test_the_noise_of_compilers_is_left_out() -> None:
     lines = [
         "x.h:1:2: warning: overflow",
@@ -92,7 +116,7 @@ def test_the_noise_of_compilers_is_left_out() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["train_gpt", "train_convnet"])
+@pytest.mark.parametrize("name", ["train_residual", "train_gpt", "train_convnet"])
 def test_examples_train_and_repeat_themselves(name: str, tmp_path: Path) -> None:
     import subprocess
 
