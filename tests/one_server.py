@@ -27,11 +27,11 @@ import pytest
 from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.starter import Starter
 from graphdbg.toolkit.isolation import client
-from graphdbg.toolkit.isolation.client import ForkServer, _Process
+from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process
 from graphdbg.toolkit.isolation.environment import server_environment
 
 TESTS = Path(__file__).resolve().parent
-MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "minifier", "minifier/passes", "bench")]
+MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "toolkit/debug_nop", "minifier", "minifier/passes", "bench")]
 """Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just now."""
 PRELOAD = (
     "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
@@ -124,11 +124,16 @@ def _variables() -> dict[str, str]:
 def lending(cache: Path) -> Iterator[Lender]:
     """While open, usual fork servers of this process are one, which compiles into `cache`."""
     lender, blocks = Lender(cache), itertools.count()
-    begin, started, stop = ForkServer.__init__, ForkServer._started, ForkServer._stop
+    begin, submit, started, stop = ForkServer.__init__, ForkServer.submit, ForkServer._started, ForkServer._stop
 
     def beginning(self: ForkServer, *args: Any, **options: Any) -> None:
         begin(self, *args, **options)
         self._last_id = next(blocks) * _BLOCK  # numbers of queries and scratch files are the process's
+
+    def submitting(self: ForkServer, function: str, payload: dict[str, Any], *args: Any, **options: Any) -> Pending:
+        if (self._process in lender.lent or lender.lends(self)) and (here := Path.cwd()) != TESTS.parent:
+            function, payload = "in_folder:call", {"folder": str(here), "function": function, "payload": payload}
+        return submit(self, function, payload, *args, **options)
 
     def starting(self: ForkServer) -> _Process:
         if self._process in lender.lent or (self._process is None and lender.lends(self)):
@@ -152,6 +157,7 @@ def lending(cache: Path) -> Iterator[Lender]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client.ForkServer, "__init__", beginning)
+        patch.setattr(client.ForkServer, "submit", submitting)
         patch.setattr(client.ForkServer, "_started", starting)
         patch.setattr(client.ForkServer, "_stop", stopping)
         patch.setattr(verify, "starting", lender.starting)

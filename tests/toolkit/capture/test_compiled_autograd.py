@@ -36,7 +36,7 @@ def same(one: Any, other: Any) -> bool:
     return one.dtype == other.dtype and one.stride() == other.stride() and torch.equal(one, other)
 
 
-FAST = (hooked_models.mlp, hooked_models.checkpointed, hooked_models.fan_in)
+FAST = (hooked_models.mlp, hooked_models.checkpointed)
 HOOKED = [
     pytest.param(maker, id=maker.__name__, marks=() if maker in FAST else pytest.mark.slow) for maker in hooked_models.MODELS
 ]
