@@ -11,7 +11,6 @@ user would type, run in a process of its own; its narration passes through, its 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -44,7 +43,7 @@ BEAT_S = 4.0
 """A step that has said nothing for so long is said to be at work."""
 
 USUAL_S = 600.0
-PATIENCE = 40
+PATIENCE = 10
 """Where the recording takes longer than USUAL_S / PATIENCE, triage may take so many times as long as it did, in place of USUAL_S:
 the recording compiles the same program, on this machine, under the same load."""
 
@@ -97,8 +96,7 @@ class Demo:
             self.recorded_s = time.monotonic() - began
             self.step(["ls", run], show=True)
         graph = self.find(run, plant)
-        jobs = ["-j", "2"] if (os.cpu_count() or 1) > 1 else []
-        self.step(["minify", f"{run}/{graph}", "-o", small, *jobs])
+        self.step(["minify", f"{run}/{graph}", "-o", small])
         before, after = self.nodes(f"{run}/{graph}"), self.nodes(small)
         self.narrate(f"-> minified from {before} to {counted(after, 'node')}, placeholders and output included")
         if after > MAX_NODES:

@@ -94,7 +94,7 @@ def test_triage_is_given_the_time_that_this_machine_needs(demo: Demo, monkeypatc
         return document
 
     monkeypatch.setattr(demo, "step", step)
-    for demo.recorded_s in (10.0, 100.0):
+    for demo.recorded_s in (10.0, 400.0):
         demo.find("run", "accuracy")
     assert asked == [["triage", "run", "--json"], ["triage", "run", "--json", "--max-time", "4000", "--limit", "4000"]]
 
