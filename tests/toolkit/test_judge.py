@@ -260,7 +260,7 @@ CANDIDATES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("fault", ["accuracy", "compile_error"])
+@pytest.mark.parametrize("fault", ["accuracy", pytest.param("compile_error", marks=pytest.mark.slow)])
 def test_the_lean_order_says_what_the_full_one_says(fault: str) -> None:
     lean = {"accuracy": "numbers", "compile_error": "compile"}[fault]
     said: list[bool] = []

@@ -73,8 +73,9 @@ def test_output_and_exit_code_equal_a_plain_run(runner, way):
     assert (done.code, done.stdout) == (plain.code, plain.stdout)
 
 
-def test_a_failing_recorder_changes_nothing_and_is_told(runner):
-    done = runner.dump("run-sabotage", "--", str(Path(SCRIPT).with_name("sabotage.py")))
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_failing_recorder_changes_nothing_and_is_told(runner, backend):
+    done = runner.dump(f"sabotage-{backend}", "--", str(Path(SCRIPT).with_name("sabotage.py")), backend)
     assert (done.code, float(done.stdout)) == (0, pytest.approx(1.620907)), done.stderr
     assert "not recorded, 0_0/dynamo and" in done.stderr and "a defect of the recorder" in done.stderr
 

@@ -76,12 +76,12 @@ def kernel_draws(x: torch.Tensor) -> list[torch.Tensor]:
     return [x * torch.ops.prims.inductor_random([8, 8], torch.ops.prims.inductor_lookup_seed(seeds, 0), "rand")]
 
 
-@pytest.mark.parametrize("name", ["inductor", "inductor_nofuse"])
+@pytest.mark.parametrize("name", ["inductor", pytest.param("inductor_nofuse", marks=pytest.mark.slow)])
 def test_operators_that_draw_like_kernels(name: str) -> None:
     assert judge(traced(kernel_draws, X), [X], INDUCTORS, name).verdict == "ok"
 
 
-@pytest.mark.parametrize("name", ["inductor", "inductor_nofuse"])
+@pytest.mark.parametrize("name", ["inductor", pytest.param("inductor_nofuse", marks=pytest.mark.slow)])
 def test_dropout_in_a_graph_of_another_backend(name: str) -> None:
     def dropout(x: torch.Tensor) -> list[torch.Tensor]:
         return [torch.ops.aten.native_dropout.default(one, 0.5, True)[0] for one in layer_norm(x)[:1]]

@@ -32,9 +32,9 @@ CHEAP = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
     [
         ("planted_decomposition", "decomposed"),
         ("planted_joint_pass", "inductor"),
-        ("planted_post_grad_pass", "inductor"),
+        pytest.param("planted_post_grad_pass", "inductor", marks=pytest.mark.slow),  # the rung of the joint pass
         ("planted_lowering", "inductor_nofuse"),
-        ("planted_codegen", "inductor_nofuse"),
+        pytest.param("planted_codegen", "inductor_nofuse", marks=pytest.mark.slow),  # the rung of the lowering
         pytest.param("planted_builtin_pass", "inductor", marks=pytest.mark.slow),
     ],
 )

@@ -1,4 +1,4 @@
-"""Small training steps of many kinds; prints every loss and gradient norm bit by bit. Run: models.py KIND [KIND ...]"""
+"""Small training steps of many kinds; prints every loss and gradient norm bit by bit. Run: models.py KIND[@BACKEND] ..."""
 
 import gc
 import sys
@@ -13,7 +13,7 @@ def bits(value):
 
 def train(name, model, make, steps=3, compiled=None, context=None, clip=False, **options):
     torch.manual_seed(0)
-    compiled = compiled or torch.compile(model, **options)
+    compiled = compiled or torch.compile(model, **{"backend": default, **options})
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(steps):
         if context is None:
@@ -154,7 +154,9 @@ def mutation():
 
 
 if __name__ == "__main__":
-    for kind in sys.argv[1:]:
+    for word in sys.argv[1:]:
+        kind, _, backend = word.partition("@")
+        default = backend or "inductor"
         globals()[kind]()
         print(kind, "graphs", torch._dynamo.utils.counters["stats"]["unique_graphs"])
         torch._dynamo.reset()
