@@ -145,15 +145,21 @@ class Demo:
         narration: list[str] = []
         with Popen([sys.executable, "-m", "graphdbg", *arguments], cwd=self.folder, stdout=PIPE, stderr=PIPE, text=True,
                    errors="replace") as process:  # fmt: skip
+            spoken = began
             try:
                 for stream, line in _lines(process):
-                    if stream is None:
-                        self.narrate(f"   ... {arguments[0]} is at work, {time.monotonic() - began:.0f} s")
-                        continue
-                    (output if stream is process.stdout else narration).append(line)
-                    told_now = show if stream is process.stdout else not terse or bool(telling_lines(line))
-                    if told_now:
-                        self.narrate(line.rstrip() if stream is process.stdout or not terse else telling_lines(line)[0])
+                    if stream is process.stdout:
+                        output.append(line)
+                        telling = [line.rstrip()] if show else []
+                    else:
+                        narration.append(line)
+                        telling = telling_lines(line) if terse else line.splitlines()
+                    now = time.monotonic()
+                    if not telling and now - spoken >= BEAT_S:
+                        telling = [f"   ... {arguments[0]} is at work, {now - began:.0f} s"]
+                    for text in telling:
+                        self.narrate(text)
+                        spoken = now
             finally:
                 if process.poll() is None:
                     process.terminate()
@@ -167,7 +173,7 @@ class Demo:
 
 
 def _lines(process: Popen[str]) -> Iterator[tuple[IO[str] | None, str]]:
-    """What a process prints, line by line as it comes, with its stream; None and "" where nothing came for BEAT_S."""
+    """What a process prints, line by line as it comes, with its stream; None and "" where nothing came for a while."""
     lines: Queue[tuple[IO[str] | None, str]] = Queue()
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
 
@@ -180,7 +186,7 @@ def _lines(process: Popen[str]) -> Iterator[tuple[IO[str] | None, str]]:
         Thread(target=read, args=(stream,), daemon=True).start()
     while streams:
         try:
-            stream, line = lines.get(timeout=BEAT_S)
+            stream, line = lines.get(timeout=BEAT_S / 4)
         except Empty:
             yield None, ""
             continue

@@ -25,6 +25,9 @@ def plugin() -> Finding:
     )  # fmt: skip
 
 
+FIX = "this torch has other names there; all else is recorded"
+
+
 @row("recorder hooks", essential=True)
 def hooks() -> Finding:
     """Looks each private name up that the recorder's table holds, and says what is not recorded without it."""
@@ -38,7 +41,7 @@ def hooks() -> Finding:
             what = f"{' and '.join(hook.required_for)} not recorded" if hook.required_for else f"not known: {hook.why}"
             lost.append(f"{hook.name} ({what})")
     found = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
-    return Finding("recorder hooks", not lost, len(lost) == len(HOOKS), found, "use a torch that graphdbg was tried with")
+    return Finding("recorder hooks", not lost, len(lost) == len(HOOKS), found, FIX)
 
 
 def _exists(module: str, attribute: str) -> bool:
