@@ -28,8 +28,8 @@ def path_without_compilers(folder: Path) -> str:
     for place in os.environ["PATH"].split(os.pathsep):
         for tool in Path(place).glob("*") if Path(place).is_dir() else ():
             compiler = any(part in COMPILERS for part in (tool.name, *tool.name.split("-")))
-            if not compiler and not (folder / tool.name).exists():
-                (folder / tool.name).symlink_to(tool.resolve())
+            if not compiler and not (folder / tool.name).is_symlink():
+                (folder / tool.name).symlink_to(tool.absolute())
     return str(folder)
 
 
