@@ -90,3 +90,13 @@ def recorded_script(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the fixtures of a test, which may start servers."""
     Lender.own = item.get_closest_marker("own_server") is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A command with --import searches modules in the current folder from then on; here that ends with the test."""
+    before = [*sys.path]
+    try:
+        return (yield)
+    finally:
+        sys.path[:] = before

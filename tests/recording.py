@@ -24,6 +24,8 @@ TASK = "recording:task"
 
 def recorded_once(place: Path, text: str, *words: str, name: str = "train.py", **options: Any) -> Path:
     """The run of a script with these words and these options of `graphdbg.record`, in a folder below `place`."""
+    import pytest
+
     from graphdbg.toolkit.isolation import ForkServer
 
     key = hashlib.blake2b(json.dumps([text, words, name, options]).encode(), digest_size=8).hexdigest()
@@ -34,7 +36,8 @@ def recorded_once(place: Path, text: str, *words: str, name: str = "train.py", *
         if not (folder / "recorded").exists():
             script = folder / name
             script.write_text(textwrap.dedent(text))
-            with ForkServer(threads=os.cpu_count() or 1) as server:
+            with pytest.MonkeyPatch.context() as patch, ForkServer(threads=os.cpu_count() or 1) as server:
+                patch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])  # where any server finds `task`
                 payload = {"script": str(script), "words": words, "run": str(folder / "run"), "options": options}
                 answer = server.call(TASK, payload, 300.0)
             assert answer.status == "done", answer

@@ -15,7 +15,7 @@ from graphdbg.toolkit.isolation import ForkServer
 
 from ...one_server import Lender
 
-PLANTED = ("raise", "segfault", "hang", "code", "pattern")
+PLANTED = ("raise", "segfault", "hang", "code", "joint_pattern")
 """Each is a module `planted_<word>` for the option --import."""
 
 

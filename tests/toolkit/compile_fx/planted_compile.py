@@ -12,7 +12,7 @@ from torch._inductor import lowering
 
 def plant(how: str) -> None:
     """Changes torch's tables in this process."""
-    {"code": _code, "pattern": _pattern}.get(how, lambda: _lowering(how))()
+    {"code": _code, "joint_pattern": _pattern}.get(how, lambda: _lowering(how))()
 
 
 def _lowering(how: str) -> None:

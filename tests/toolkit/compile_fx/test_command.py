@@ -118,7 +118,7 @@ def test_a_stage_that_changes_nothing_says_so(here: None, capsys: pytest.Capture
 
 
 def test_a_planted_rewrite_is_seen_in_the_difference(here: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["compile", "run/0_0/joint", "--diff", "joint", "--import", "planted_pattern"]) == 0
+    assert command(["compile", "run/0_0/joint", "--diff", "joint", "--import", "planted_joint_pattern"]) == 0
     out = capsys.readouterr().out
     assert "+1 aten.sin" in out and "planted 1" in out
     (line,) = [
