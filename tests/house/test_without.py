@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def test_an_optional_package_away(package: str, tmp_path: Path) -> None:
     assert played(tmp_path, without(package)) == [code for _, code in STEPS]
 
 
+@pytest.mark.slow  # `make wheel` plays them where numpy, triton and ray were never installed
 def test_all_optional_packages_away(tmp_path: Path) -> None:
     environment = without("numpy", "triton", "pygraphviz", "textual", "textual_serve", "aiohttp", "pydot", "ray")
     assert played(tmp_path, environment) == [code for _, code in STEPS]
@@ -65,6 +67,24 @@ def test_no_compiler_is_no_verdict_about_torch(tmp_path: Path) -> None:
     assert minify.code == 3
     assert "inductor is skipped, because no C++ compiler was found" in minify.output
     assert report.code == 2  # there is no folder of a minification
+
+
+SPILLED = """
+from pathlib import Path
+import torch
+from graphdbg.toolkit.spill import read_storage, write_storage
+kept = torch.arange(6, dtype=torch.float32)
+write_storage(kept[2:], Path("kept"))
+assert read_storage(Path("kept"), kept.device).view(torch.float32).equal(kept)
+"""
+
+
+def test_values_are_kept_in_files_without_numpy(tmp_path: Path) -> None:
+    """What `minify` keeps of a run."""
+    done = subprocess.run(
+        [sys.executable, "-c", SPILLED], cwd=tmp_path, env=without("numpy"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_healthy_graph_without_numpy_is_healthy(tmp_path: Path) -> None:
