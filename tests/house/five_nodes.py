@@ -68,7 +68,7 @@ def main() -> int:
     """Plays it in a temporary folder, and prints a row for each command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable)
-    python = parser.parse_args().python
+    python = str(Path(parser.parse_args().python).absolute())  # a link in a virtual environment must stay one
     with tempfile.TemporaryDirectory() as folder:
         done = play(python, Path(folder), os.environ)
     for step, (_, code) in zip(done, STEPS, strict=True):
