@@ -45,7 +45,7 @@ def parts(
     leaves = t.pytree.tree_leaves((tuple(given), dict(words)))
     wanted = [spec for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     if len(leaves) != len(wanted):
-        why = f"it takes {counted(len(wanted), 'value')}, known: {len(leaves)}"
+        why = f"it takes {counted(len(wanted), 'value')} and {len(leaves)} are known"
         raise UsageError(
             "the exported program has no inputs to be saved with", why, "give them, or export it with example inputs"
         )
