@@ -179,8 +179,8 @@ class NodeTabs(Vertical):
         self._work(lambda: self.about().sheet(tab, node, number), lambda sheet: self._show(wanted, sheet), NAMES[tab])
 
     def _show(self, wanted: tuple[str, int | None, int], sheet: Sheet) -> None:
-        if wanted != (self.tab, self.node, self.numbers.get(self.tab, 0)) or not self.children:
-            return  # asked for something else meanwhile, or taken down
+        if wanted != (self.tab, self.node, self.numbers.get(self.tab, 0)):
+            return  # asked for something else meanwhile
         stay = wanted[0] == self.shown[0] == CODE and sheet.top == self.sheet.top and sheet.lines is self.sheet.lines
         self.shown = wanted
         self._tell(sheet.title, sheet.choice)
@@ -193,7 +193,12 @@ class NodeTabs(Vertical):
     def _work(self, function: Callable[[], object], then: Callable[..., object], doing: str) -> None:
         screen = self.screen
         assert isinstance(screen, Telling)
-        screen.work(function, then, group=f"tabs {doing}", doing=f"reading {doing}")
+
+        def show(answer: object) -> None:
+            if self.children:  # else taken down meanwhile
+                then(answer)
+
+        screen.work(function, show, group=f"tabs {doing}", doing=f"reading {doing}")
 
     def _colour(self, part: range, language: str, take: Callable[[Sequence[Text]], None]) -> None:
         lines = self.sheet.lines[part.start : part.stop]
