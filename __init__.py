@@ -25,12 +25,13 @@ _HOME = {
     "Run": "dumps.store",
     "Outcome": "toolkit.outcome",
     "Triage": "toolkit.triage.records",
+    "Verdict": "toolkit.verdict",
     "Minified": "minifier.minify",
     "GraphdbgError": "dumps.errors",
 }
 
 __all__ = [
-    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "__version__",
+    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__",
     "load_graph", "minify", "open_run", "record", "replay", "save_graph", "triage",
 ]  # fmt: skip
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .toolkit.replay import replay
     from .toolkit.triage.ladder import triage
     from .toolkit.triage.records import Triage
+    from .toolkit.verdict import Verdict
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,13 @@ TEMPORARY_PREFIX = ".tmp-"
 _counter = itertools.count()
 
 
+def free_path(stem: str, suffix: str = "", *, bare: bool = True, first: int = 1) -> Path:
+    """The first of `stem` (where `bare`), `stem-1`, `stem-2`, ..., each with the suffix, that is not there."""
+    numbered = (f"{stem}-{number}{suffix}" for number in itertools.count(first))
+    names = itertools.chain([stem + suffix] if bare else [], numbered)
+    return next(path for path in map(Path, names) if not path.exists())
+
+
 def temporary_beside(path: Path) -> Path:
     """A fresh hidden name in the folder of `path`, unique among all threads and processes of this host."""
     return path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(4).hex()}-{next(_counter)}"

@@ -16,6 +16,7 @@ import gzip
 import zlib
 from pathlib import Path
 
+from .amounts import size_text
 from .errors import UnreadableError
 
 SUFFIX = ".gz"
@@ -66,7 +67,7 @@ def unpacked(data: bytes, where: str) -> bytes:
     except zlib.error as error:
         raise UnreadableError(f"cannot read {where}", f"it is damaged ({error})", "record the run again") from error
     if reader.unconsumed_tail:
-        raise UnreadableError(f"cannot read {where}", f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+        raise UnreadableError(f"cannot read {where}", f"it unpacks to more than {size_text(MOST_BYTES)}")
     if not reader.eof:
         raise UnreadableError(f"cannot read {where}", "the file is cut off", "record the run again")
     return text

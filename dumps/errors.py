@@ -41,3 +41,7 @@ class EnvironmentLackError(GraphdbgError):
     """This machine or this torch lacks something that the request needs."""
 
     exit_code = 3
+
+
+class LacksName(EnvironmentLackError):
+    """This torch does not have a private name, so that what needs it cannot be done."""

@@ -1,10 +1,8 @@
-"""Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"): a parser and evaluator of our own.
+"""Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"): a parser of our own.
 
 Must never hand a stored string to `eval`, `sympify` or anything that looks names up: only the functions of ARITY exist, sizes
-and depths are bounded, powers cannot explode. `dumps.torchside` turns the parsed form into sympy.
+and depths are bounded. `dumps.expr_values` has the arithmetic, `dumps.torchside` turns the parsed form into sympy.
 
->>> evaluate("2*s0 + 1", {"s0": 8})
-17
 >>> parse("s0 - 1")
 Apply(function='Add', args=(Name(name='s0'), Apply(function='Neg', args=(1,))))
 """
@@ -13,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NoReturn
 
@@ -255,13 +253,3 @@ def unparse(expr: Expr) -> str:
             args = [f"({value}, {condition})" for value, condition in zip(args[::2], args[1::2], strict=True)]
         return f"{expr.function}({', '.join(args)})"
     return repr(expr)
-
-
-def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int | float | bool:
-    """The number an expression has for those symbol values.
-
-    Raises UnreadableError for a symbol without value, a division by zero, or a result too large to hold.
-    """
-    from .expr_values import number  # the arithmetic; apart because most readers only parse
-
-    return number(parse(expr) if isinstance(expr, str) else expr, values)

@@ -1,9 +1,9 @@
 """The arithmetic of symbol expressions, with torch's meaning of each function and exact fractions in between.
 
-Must stay bounded: integers never grow past MAX_BITS bits. Knows nothing of text; `dumps.expr` parses.
+Must stay bounded: integers never grow past MAX_BITS bits, powers cannot explode.
 
->>> number(Apply("FloorDiv", (7, 2)), {})
-3
+>>> evaluate("2*s0 + 1", {"s0": 8})
+17
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from fractions import Fraction
 from typing import Any
 
 from .errors import UnreadableError
-from .expr import CONSTANTS, MAX_BITS, Apply, Expr, Name
+from .expr import CONSTANTS, MAX_BITS, Apply, Expr, Name, parse
 
 Number = int | float | bool | Fraction
 
 
-def number(expr: Expr, values: Mapping[str, int | float | bool]) -> int | float | bool:
-    """Evaluates a parsed expression; see `dumps.expr.evaluate`."""
+def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int | float | bool:
+    """The number an expression has for those symbol values.
+
+    Raises UnreadableError for a symbol without value, a division by zero, or a result too large to hold.
+    """
+    parsed = parse(expr) if isinstance(expr, str) else expr
     try:
-        result = _value(expr, values)
+        result = _value(parsed, values)
     except ZeroDivisionError:
         raise UnreadableError("cannot evaluate an expression", "it divides by zero") from None
     except (OverflowError, ValueError, TypeError) as error:

@@ -8,18 +8,22 @@ Must not know of processes, journals or limits. A case folder has the same files
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from . import sidecar
 from .atomic import new_folder
-from .compressed import packed
-from .errors import UsageError
+from .compressed import packed, stored
+from .errors import GraphdbgError, UsageError
 from .output import say
+from .reading import read_record
 from .schema import GraphRecord, InputsRecord
 from .shared import BLOCK_BYTES, in_blocks
 from .tensors import TensorSink, TensorStore
+from .walk import tensors
 
 RUN_FILE = "run.json"
 GRAPH_FILE = "graph.json"
@@ -44,12 +48,8 @@ def stored_names(record: GraphRecord | None, inputs: InputsRecord | None = None)
     for item in [*(record.inputs if record else ()), *(inputs.inputs if inputs else ())]:
         if item.stored is not None:
             yield item.stored.storage
-    bodies = [record.graph] if record else []
-    while bodies:
-        body = bodies.pop()
-        bodies.extend(body.subgraphs.values())
-        for state in (body.attrs, *(module.state for module in body.modules.values())):
-            yield from (stored.storage for stored in state.values())
+    if record is not None:
+        yield from (stored.storage for _, stored in tensors(record.graph))
 
 
 def copy_storages(names: Iterator[str], source: TensorSink | None, target: TensorStore) -> None:
@@ -59,21 +59,43 @@ def copy_storages(names: Iterator[str], source: TensorSink | None, target: Tenso
                 target.put(source.get(name))
 
 
-def graph_texts(
-    record: GraphRecord, on_failure: Callable[[Exception], None], *, table: bool = True
-) -> Iterator[tuple[str, bytes]]:
+def graph_texts(record: GraphRecord, *, table: bool = True) -> Iterator[tuple[str, bytes]]:
     """The files of a graph's folder; graph.json last, so that an amended graph is never newer than what is derived from it."""
     if table:
         yield sidecar.TABLE, sidecar.encode(record)
-    from .emit import program  # late: only writers need it
+    yield GRAPH_FILE, encode(record)
+
+
+def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], None]) -> bytes:
+    """The bytes of graph.py; empty when the graph has no runnable program (an argument without a saved form), which is told."""
+    from .program.module import program  # late: a process that records needs it when it ends
 
     try:
-        text = program(record)
+        return program(record).encode("utf-8", "backslashreplace")
     except Exception as error:  # noqa: BLE001 - a graph must not be lost because its program cannot be written; it is told
         on_failure(error)
-    else:
-        yield PROGRAM_FILE, text.encode("utf-8", "backslashreplace")
-    yield GRAPH_FILE, encode(record)
+        return b""
+
+
+def write_programs(
+    process: Path, write: Callable[[Path, bytes], None], room: Callable[[int], bool] | None = None,
+    on_failure: Callable[[str, Exception], None] | None = None,
+) -> None:  # fmt: skip
+    """graph.py beside each graph.json of a process that has none yet: it is derived, so nothing waits for it and nothing goes for
+    it. `room` says whether there is some for so many bytes, `on_failure` is told of a graph without a program."""
+
+    def told(local: str, error: Exception) -> None:
+        if on_failure is not None:
+            on_failure(local, error)
+
+    for path in sorted((process / GRAPHS_FOLDER).glob("*/*")):
+        if (path / PROGRAM_FILE).exists() or stored(path / GRAPH_FILE) is None:
+            continue
+        with suppress(GraphdbgError, OSError):  # damaged, or removed meanwhile
+            record = read_record(path / GRAPH_FILE, GraphRecord)
+            data = program_bytes(record, partial(told, f"{path.parent.name}/{path.name}"))
+            if data and (room is None or room(len(data))):
+                write(path / PROGRAM_FILE, data)
 
 
 def folder_bytes(contents: Mapping[str, bytes]) -> int:
@@ -82,9 +104,7 @@ def folder_bytes(contents: Mapping[str, bytes]) -> int:
 
 
 def stored_form(name: str, data: bytes, group_bytes: int | None = None) -> tuple[str, bytes]:
-    """A text of a run as it is stored: its file name and its bytes. graph.py is there to be read and run, so it stays plain."""
-    if name == PROGRAM_FILE:
-        return name, data
+    """A text of a run as it is stored: its file name and its bytes."""
     content, suffix = packed(data, group_bytes=group_bytes)
     return name + suffix, content
 
@@ -100,12 +120,14 @@ def write_graph_folder(
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
     Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is told when the graph
-    has no runnable program (an argument without a saved form); the rest is written.
+    has no runnable program; the rest is written.
     """
     with new_folder(path) as folder:
         if tensors is not None:
             copy_storages(stored_names(record, inputs), tensors, TensorStore(folder / TENSORS_FOLDER))
-        for name, data in graph_texts(record, on_failure):
+        for name, data in graph_texts(record):
             (folder / name).write_bytes(data)
+        if program := program_bytes(record, on_failure):
+            (folder / PROGRAM_FILE).write_bytes(program)
         if inputs is not None:
             (folder / INPUTS_FILE).write_bytes(encode(inputs))

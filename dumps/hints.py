@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from .errors import GraphdbgError, UnreadableError
-from .expr import evaluate
+from .expr_values import evaluate
 from .schema import Dim, GraphRecord, InputRecord, InputsRecord, NodeRecord, SymValue, TensorValue, Value
 
 Numbers = Mapping[str, int | float | bool]

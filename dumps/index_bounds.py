@@ -8,10 +8,11 @@ An integer input that was not stored must be made up; an index past the end of a
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from .hints import Numbers, size
 from .schema import Arg, GraphBody, GraphRecord, NodeRecord, TensorValue
+from .walk import leaves, tag_of
 
 _SAME_INTEGERS = """
     view reshape _unsafe_view expand permute transpose t squeeze unsqueeze clone alias detach contiguous slice select
@@ -76,7 +77,7 @@ class _Search:
                 if count is not None and count > 0:
                     self.found[node.name] = min(count, self.found.get(node.name, count))
             elif _op(node) in _KEEPS_VALUES:
-                pending.extend(_nodes_in(node.args))
+                pending.extend(leaf for leaf in leaves(node.args) if _name(leaf))
 
     def _size(self, arg: Arg, dim: int) -> int | None:
         node = self.nodes.get(_name(arg))
@@ -95,19 +96,5 @@ def _op(node: NodeRecord) -> str:
 
 
 def _name(arg: Arg) -> str:
-    name = cast("dict[str, Any]", arg).get("node") if isinstance(arg, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def _nodes_in(args: list[Arg]) -> list[Arg]:
-    found: list[Arg] = []
-    for arg in args:
-        if _name(arg):
-            found.append(arg)
-        elif isinstance(arg, list):
-            found.extend(_nodes_in(cast("list[Arg]", arg)))
-        elif isinstance(arg, dict):
-            inner = cast("dict[str, Any]", arg).get("tuple")
-            if isinstance(inner, list):
-                found.extend(_nodes_in(cast("list[Arg]", inner)))
-    return found
+    tag, name = tag_of(arg)
+    return name if tag == "node" else ""

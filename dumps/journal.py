@@ -11,16 +11,17 @@ Must not buffer, must not raise into the recorded program because of a value it 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from .errors import EnvironmentLackError, UnreadableError
+from .lines import LineWriter
 
 KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "left_out", "note", "why", "begin", "end")
 """What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state; `left_out`
@@ -37,11 +38,9 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()  # a signal handler may write while its own thread does
-        self._torn = False
         self.written_bytes = 0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         try:
-            self._descriptor = os.open(path, flags, 0o666)
+            self._lines: LineWriter | None = LineWriter(path)
         except OSError as error:
             raise EnvironmentLackError(f"cannot write {path}", error.strerror or str(error)) from error
 
@@ -49,24 +48,21 @@ class Journal:
         """Writes one line {"t": seconds since 1970, "kind", "graph", ...}; values JSON lacks are written as their text."""
         if kind not in KINDS:
             raise ValueError(f"unknown journal event {kind!r}")
-        line = msgspec.json.encode(_clean({"t": time.time(), "kind": kind, "graph": graph, **fields})) + b"\n"
+        line = msgspec.json.encode(_clean({"t": time.time(), "kind": kind, "graph": graph, **fields}))
         with self._lock:
-            if self._descriptor < 0:
+            if self._lines is None:
                 return
-            # After a short write (a full disk) the next line starts afresh, so only one line is lost.
-            data = b"\n" + line if self._torn else line
-            self.written_bytes += len(data)
             try:
-                self._torn = os.write(self._descriptor, data) != len(data)
+                self.written_bytes += self._lines.write(line)
             except OSError as error:
                 raise EnvironmentLackError(f"cannot write {self.path}", error.strerror or str(error)) from error
 
     def close(self) -> None:
         """Closes the descriptor; later events are dropped (the interpreter is going down)."""
         with self._lock:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
+            if self._lines is not None:
+                self._lines.close()
+                self._lines = None
 
 
 def _clean(fields: dict[str, Any]) -> dict[str, Any]:
@@ -192,8 +188,15 @@ def read(path: Path) -> JournalContents:
 
 def parse(data: bytes, where: str = "journal") -> JournalContents:
     """The events of journal bytes; see `read`."""
-    lines = data.split(b"\n")
-    last = lines.pop()
+    *lines, last = data.split(b"\n")
+    contents = of_lines(lines, where)
+    if last.strip():
+        contents.damage.append(f"{where}: the last line is torn (the process died while writing it) and was skipped")
+    return contents
+
+
+def of_lines(lines: Iterable[bytes], where: str) -> JournalContents:
+    """The events of whole lines; see `read`."""
     contents = JournalContents([], [])
     decoder = msgspec.json.Decoder(dict[str, Any])
     for number, line in enumerate(lines, 1):
@@ -207,8 +210,6 @@ def parse(data: bytes, where: str = "journal") -> JournalContents:
             contents.damage.append(f"{where}, line {number}: damaged and skipped")
         else:
             contents.events.append(event)
-    if last.strip():
-        contents.damage.append(f"{where}: the last line is torn (the process died while writing it) and was skipped")
     return contents
 
 

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from .atomic import temporary_beside
+from .lines import Tail, append
 from .tensors import hash_bytes
 
 LIST_FILE = "files.txt"
@@ -37,7 +38,7 @@ class SharedFiles:
         self.disk_bytes = 0
         self.list_bytes = 0
         self._known: dict[str, Path] = {}
-        self._read: dict[str, int] = {}
+        self._read: dict[str, Tail] = {}
         self._lock = threading.Lock()
 
     def place(self, path: Path, data: bytes) -> str:
@@ -59,20 +60,17 @@ class SharedFiles:
             return
         with self._lock:
             self._known[name] = path
-        line = f"{name} {path.relative_to(self.run)}\n".encode()
-        self.list_bytes += len(line)
-        descriptor = os.open(self.run / self.process / LIST_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+        line = f"{name} {path.relative_to(self.run)}".encode()
+        self.list_bytes += len(line) + 1
+        append(self.run / self.process / LIST_FILE, line)
 
-    def replace(self, path: Path, data: bytes) -> None:
-        """Writes a file that may exist; a reader sees the old bytes or the new ones, whole."""
+    def replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        """Writes a file that may exist; a reader sees the old bytes or the new ones, whole. `sync=False`: it may be lost."""
         temporary = temporary_beside(path)
         try:
             name = self.place(temporary, data)
-            _sync(temporary)
+            if sync:
+                _sync(temporary)
             self._count(-_own_bytes(path))
             temporary.replace(path)
         finally:
@@ -88,8 +86,8 @@ class SharedFiles:
     def unite(self) -> None:
         """Links what this process and one with a smaller name wrote at the same moment; called when the process ends."""
         self._look(below=self.process)
-        for line in _lines(self.run / self.process / LIST_FILE, 0)[0]:
-            name, path = line[0], self.run / line[1]
+        for name, below in _listed(Tail(self.run / self.process / LIST_FILE)):
+            path = self.run / below
             other = self._known.get(name)
             try:
                 if other is None or other == path or path.samefile(other) or path.read_bytes() != other.read_bytes():
@@ -124,9 +122,8 @@ class SharedFiles:
             for other in others:
                 if below and other > below:
                     continue
-                start = 0 if below else self._read.get(other, 0)
-                lines, self._read[other] = _lines(self.run / other / LIST_FILE, start)
-                for name, path in lines:
+                new = Tail(self.run / other / LIST_FILE)
+                for name, path in _listed(new if below else self._read.setdefault(other, new)):
                     if below:
                         self._known[name] = self.run / path
                     else:
@@ -142,17 +139,14 @@ def in_blocks(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def _lines(path: Path, start: int) -> tuple[list[tuple[str, str]], int]:
-    """The whole lines of a list from a position on, and the position after them."""
+def _listed(tail: Tail) -> list[tuple[str, str]]:
+    """The names and paths that a list got since the last look."""
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            data = file.read()
+        lines = tail.read()
     except OSError:
-        return [], start
-    whole = data[: data.rfind(b"\n") + 1]
-    pairs = (line.partition(" ") for line in whole.decode("ascii", "replace").splitlines())
-    return [(name, path) for name, _, path in pairs if path and ".." not in path and not path.startswith("/")], start + len(whole)
+        return []
+    pairs = (line.decode("ascii", "replace").partition(" ") for line in lines)
+    return [(name, path) for name, _, path in pairs if path and ".." not in path and not path.startswith("/")]
 
 
 def _own_bytes(path: Path) -> int:

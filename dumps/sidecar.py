@@ -14,25 +14,21 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
+from .dtypes import ITEM_BYTES
 from .errors import GraphdbgError, UnreadableError
-from .expr import evaluate
+from .expr_values import evaluate
 from .reading import read_bytes, refuse_format
-from .schema import FORMAT, Arg, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
+from .schema import FORMAT, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
+from .walk import given, references
 
 TABLE = "table.msgpack"
 
 MANY_NODES = 4000
 """In a run, graphs of fewer nodes have no such file: their graph.json is read as fast."""
-
-ITEM_BYTES = {
-    "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "complex32": 4,
-    "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2,
-}  # fmt: skip
-"""Bytes of one element; a dtype that is not listed has one."""
 
 _TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$', re.MULTILINE)
@@ -122,20 +118,6 @@ def user_frame(stack: str) -> tuple[str, str]:
     return f"{Path(chosen['file']).name}:{chosen['line']}", "" if code.startswith('File "') else code
 
 
-def references(arg: Arg) -> Iterator[str]:
-    """Names of the nodes an encoded argument refers to, in order, repeated when used twice."""
-    if isinstance(arg, dict):
-        mapping = cast("dict[str, Any]", arg)
-        node = mapping.get("node")
-        if isinstance(node, str) and len(mapping) == 1:
-            yield node
-        elif len(mapping) == 1 and next(iter(mapping)) in ("tuple", "size", "dict", "slice", "range", "complex"):
-            yield from references(next(iter(mapping.values())))
-    elif isinstance(arg, list):
-        for item in cast("list[Any]", arg):
-            yield from references(item)
-
-
 def dims_text(column: str) -> str:
     """A shape or stride column as people read it: [2, s0]."""
     return column.replace('"', "")
@@ -199,7 +181,7 @@ def build(record: GraphRecord) -> Table:
     for index, node in enumerate(record.graph.nodes):
         position[node.name] = index
         used = list(dict.fromkeys(
-            position[name] for name in references([node.args, list(node.kwargs.values())]) if name in position
+            position[name] for name in references(given(node)) if name in position
         ))  # fmt: skip
         for producer in used:
             table.users[producer] += 1

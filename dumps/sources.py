@@ -12,7 +12,6 @@ True
 from __future__ import annotations
 
 import hashlib
-import os
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import msgspec
 from .atomic import write_file
 from .compressed import packed, stored
 from .errors import UnreadableError
+from .lines import append
 from .reading import read_bytes
 from .shared import in_blocks
 
@@ -79,13 +79,9 @@ class SourceWriter:
         return f"{MOST_BYTES} bytes are kept already" if self._bytes + size_bytes > MOST_BYTES else ""
 
     def _append(self, record: SourceRecord) -> None:
-        line = msgspec.json.encode(record) + b"\n"
-        descriptor = os.open(self.process / LIST, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
-        self.disk_bytes += in_blocks(len(line)) if len(self.known) == 1 else 0
+        line = msgspec.json.encode(record)
+        append(self.process / LIST, line)
+        self.disk_bytes += in_blocks(len(line) + 1) if len(self.known) == 1 else 0
 
 
 class Sources:

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from .amounts import size_text
 from .sidecar import Table, dims_text
-from .tables import Column, render, size_text
+from .tables import Column, render
 from .wording import counted
 
 LARGEST = 8

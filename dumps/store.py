@@ -175,8 +175,16 @@ class SavedGraph:
 
     @property
     def program_path(self) -> Path:
-        """graph.py: the same graph as a program."""
+        """graph.py: the same graph as a program. A run has it from the end of the graph's process on."""
         return self.path / PROGRAM_FILE
+
+    def program(self) -> str:
+        """The text of graph.py, from the record where there is none yet. Raises RefusedError when the graph has no program."""
+        if self.program_path.is_file():
+            return read_bytes(self.program_path).decode("utf-8", "backslashreplace")
+        from .program.module import program
+
+        return program(self.record)
 
     def code_files(self) -> list[CodeFile]:
         """The files of generated code, by name; empty when none was generated."""

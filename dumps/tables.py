@@ -103,15 +103,3 @@ def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[st
     stream = StringIO()
     Console(file=stream, force_terminal=True, width=width).print(table)
     return stream.getvalue()
-
-
-def size_text(size_bytes: int | None) -> str:
-    """A number of bytes for people: 512 B, 1.5 KiB, 3.0 MiB."""
-    if size_bytes is None:
-        return "?"
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

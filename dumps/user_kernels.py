@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from .schema import Arg, GraphBody, GraphRecord, NodeRecord, TritonKernel
-from .sidecar import references
+from .walk import nodes, references, tag_of
 from .wording import counted
 
 if TYPE_CHECKING:
@@ -75,11 +75,7 @@ def of_record(record: GraphRecord) -> list[UserKernel]:
 
 
 def _calls(body: GraphBody) -> Iterator[NodeRecord]:
-    for node in body.nodes:
-        if node.op == "call_function" and CALL in node.target:
-            yield node
-    for inner in body.subgraphs.values():
-        yield from _calls(inner)
+    return (node for node in nodes(body) if node.op == "call_function" and CALL in node.target)
 
 
 def _call(node: NodeRecord) -> Iterator[str]:
@@ -101,13 +97,11 @@ def _plain(arg: Arg) -> str:
     """An argument in short: nodes by name, numbers, symbols."""
     if isinstance(arg, list):
         return ", ".join(_plain(one) for one in cast("list[Arg]", arg))
-    if isinstance(arg, dict):
-        tagged = cast("dict[str, Any]", arg)
-        if "tuple" in tagged:
-            return f"({', '.join(_plain(one) for one in tagged['tuple'])})"
-        if "sym" in tagged:
-            return str(tagged["sym"][1])
-        return next(references(tagged), "...")
+    tag, content = tag_of(arg)
+    if tag == "tuple":
+        return f"({', '.join(_plain(one) for one in content)})"
+    if tag:
+        return str(content[1]) if tag == "sym" else next(references(arg), "...")
     return str(arg)
 
 

@@ -20,6 +20,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +42,7 @@ from .graph_folder import (
     graph_texts,
     stored_form,
     stored_names,
+    write_programs,
 )
 from .journal import Journal
 from .reading import read_record
@@ -67,6 +69,10 @@ class Gate(Protocol):
 
     def admit_more(self, size_bytes: int, local: str) -> bool:
         """Whether inputs or code of that size may be added to a graph."""
+        ...
+
+    def spare(self, size_bytes: int) -> bool:
+        """Whether so much is free for what can be derived at any time; nothing goes for it."""
         ...
 
 
@@ -125,11 +131,15 @@ class RunWriter:
                 raise
         raise AssertionError("unreachable")
 
-    def unite(self) -> None:
-        """Links equal files of all its processes, those that died before they could included."""
+    def unite(self, *, programs: bool = True) -> None:
+        """Links equal files of all its processes, those that died before they could included. `programs`: writes graph.py of
+        graphs that have none."""
         for entry in sorted(self.path.iterdir()) if self.path.is_dir() else ():
             if (entry / process.FILE).exists():
-                SharedFiles(self.path, entry.name).unite()
+                shared = SharedFiles(self.path, entry.name)
+                if programs:
+                    write_programs(entry, partial(shared.replace, sync=False))
+                shared.unite()
 
 
 def joined_record(path: Path) -> RunRecord:
@@ -198,14 +208,13 @@ class ProcessWriter:
         """The folder of a graph, whether it exists or not."""
         return self.path / GRAPHS_FOLDER / ids.check_id(local)
 
-    def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None, *, provisional: bool = False) -> Path:
-        """Writes the graph's folder whole and journals it as `captured`; returns the folder. A `provisional` one, which `amend`
-        will replace, may have no program and says nothing of it.
+    def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
+        """Writes the graph's folder whole, without its program, and journals it as `captured`; returns the folder.
 
         Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
-        contents = dict(stored_form(name, data) for name, data in self._texts(record, told=not provisional))
+        contents = dict(stored_form(name, data) for name, data in self._texts(record))
         if self.gate is not None and not self.gate.admit(record.id, folder_bytes(contents)):
             raise LeftOutError(record.id)
         copy_storages(stored_names(record), tensors, self.tensors)
@@ -222,11 +231,16 @@ class ProcessWriter:
         copy_storages(stored_names(record), tensors, self.tensors)
         for name, data in self._texts(record):
             self._replace(path / name, data)
+        self.shared.remove(path / PROGRAM_FILE)
         return path
 
-    def _texts(self, record: GraphRecord, *, told: bool = True) -> Iterator[tuple[str, bytes]]:
-        many = len(record.graph.nodes) >= sidecar.MANY_NODES
-        return graph_texts(record, lambda error: self._note(record.id, error) if told else None, table=many)
+    def _texts(self, record: GraphRecord) -> Iterator[tuple[str, bytes]]:
+        return graph_texts(record, table=len(record.graph.nodes) >= sidecar.MANY_NODES)
+
+    def write_programs(self) -> None:
+        """graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before `close`."""
+        room = self.gate.spare if self.gate is not None else None
+        write_programs(self.path, partial(self.shared.replace, sync=False), room, self._note)
 
     def save_inputs(
         self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, name: str = INPUTS_FILE

@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 from ..dumps.wording import counted
 from ..toolkit.isolation import Answer as Reply
+from ..toolkit.isolation import Asked, Servers, ask
 from ..toolkit.signature import Signature, from_answer
 from .gate import Gate
 from .options import Options
@@ -43,26 +44,6 @@ LIVES = 3
 """Workers that are tried for one query where they die."""
 
 
-class UnderWay(Protocol):
-    """A query whose answer can be waited for."""
-
-    def result(self) -> Reply: ...
-
-
-class Servers(Protocol):
-    """A fork server, or what has its face: `submit` may ask anywhere, `call` asks on this machine."""
-
-    def submit(
-        self, function: str, payload: dict[str, Any], limit_s: float = ..., *, stage_limits: Mapping[str, float] | None = None
-    ) -> Any: ...
-
-    def call(
-        self, function: str, payload: dict[str, Any], limit_s: float = ..., *, stage_limits: Mapping[str, float] | None = None
-    ) -> Reply: ...
-
-    def kill(self, pending: Any) -> None: ...
-
-
 @dataclass
 class Asking:
     """The fork server, what a query may take, and what was learnt of that."""
@@ -79,29 +60,29 @@ class Asking:
     """Whether what the search ended on hangs at the full limit."""
     _cuda: bool = False
     _gate: Gate = field(default_factory=Gate)
-    _in_flight: set[UnderWay] = field(default_factory=set[UnderWay])
+    _in_flight: set[Asked] = field(default_factory=set[Asked])
     _deaths: Counter[str] = field(default_factory=Counter[str])
     """Workers that died, and so were asked again, by why."""
     _aborts: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def task(self, name: str, payload: Mapping[str, Any]) -> Reply:
-        """Any task of `tasks`, with the limit of a whole query."""
+        """Any task of `tasks`, in this process's own server, with the limit of a whole query."""
         with self._gate.together():
-            reply = self.server.call(f"{TASKS}:{name}", dict(payload), self.limit_s)
+            reply = ask(f"{TASKS}:{name}", payload, self.limit_s, server=self.server.home).answer()
             if reply.status == "lost":
                 self._died(reply)
-                reply = self.server.call(f"{TASKS}:{name}", dict(payload), self.limit_s)
+                reply = ask(f"{TASKS}:{name}", payload, self.limit_s, server=self.server.home).answer()
             return reply
 
-    def call(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
+    def ask(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
         """One child of a judgement; another where its worker dies. Raises Aborted where `abort` was called before it answered."""
         for _ in range(LIVES - 1):
-            reply = self._call(function, payload, limits)
+            reply = self._answer(function, payload, limits)
             if reply.status != "lost":
                 return reply
             self._died(reply)
-        return self._call(function, payload, limits)
+        return self._answer(function, payload, limits)
 
     def deaths(self) -> list[str]:
         """A sentence on workers that died; none where none did."""
@@ -115,16 +96,16 @@ class Asking:
         with self._lock:
             self._deaths[reply.error.message if reply.error else "it was killed"] += 1
 
-    def _call(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None) -> Reply:
+    def _answer(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None) -> Reply:
         aborts = self._aborts
-        pending = self.server.submit(function, payload, self.limit_s, stage_limits=limits)
+        asked = ask(function, payload, self.limit_s, server=self.server, stage_limits=limits)
         with self._lock:
-            self._in_flight.add(pending)
+            self._in_flight.add(asked)
         try:
-            reply = pending.result()
+            reply = asked.answer()
         finally:
             with self._lock:
-                self._in_flight.discard(pending)
+                self._in_flight.discard(asked)
         if self._aborts != aborts:
             raise Aborted
         return reply
@@ -133,8 +114,8 @@ class Asking:
         """Ends all judgements that are on their way; they have no answer."""
         with self._lock:
             self._aborts += 1
-            for pending in self._in_flight:
-                self.server.kill(pending)
+            for asked in self._in_flight:
+                asked.kill()
 
     def probe(self, payload: Mapping[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
         """One child's answer; another one where the first may be late because of others, or is too near to what was asked.
@@ -147,31 +128,31 @@ class Asking:
             "memory_over": options.memory_over, "uncached": self.uncached,
         }  # fmt: skip
 
-        def ask() -> Reply:
-            reply = self.call(f"{TASKS}:probe", {**more, **payload}, limits)
+        def once() -> Reply:
+            reply = self.ask(f"{TASKS}:probe", {**more, **payload}, limits)
             if reply.signal == KILLED and not (self.wanted is not None and self.wanted.detail == KILLED):
                 # Ours are ended so for time and memory, which have verdicts of their own: somebody else did it, once.
                 with self._lock:
                     self._deaths[f"{KILLED} from outside"] += 1
-                reply = self.call(f"{TASKS}:probe", {**more, **payload}, limits)
+                reply = self.ask(f"{TASKS}:probe", {**more, **payload}, limits)
             return reply
 
         slow = options.slower_than
         first = options.judged == "hang" and self.wanted is None  # side by side, one of them waits for what the other compiles
         if slow is not None or first or (self.hangs and self._cuda):  # a kernel that never ends takes the device
             with self._gate.alone():
-                reply = ask()
+                reply = once()
                 for _ in range(MEASURED - 1):
                     seconds = _slow_seconds(reply)
                     if slow is None or seconds is None or seconds > NEAR * slow:
                         break
-                    reply = ask()
+                    reply = once()
             return reply
         with self._gate.together():
-            reply = ask()
+            reply = once()
         if reply.status == "timeout" and options.jobs > 1 and self.wanted is not None and not self.hangs:
             with self._gate.alone():
-                reply = ask()
+                reply = once()
         return reply
 
     @property

@@ -22,8 +22,10 @@ import msgspec
 from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, UsageError
 from ..toolkit.isolation import Answer as Reply
+from ..toolkit.isolation import raise_refusal
 from ..toolkit.signature import Signature
-from .oracle import Oracle, raise_user_error
+from ..toolkit.verdict import WHOLE, judged
+from .oracle import Oracle
 from .problem import Answer, Candidate, DoesNotFailError, Verdict
 
 TASK = f"{__package__}.command_tasks:run"
@@ -52,11 +54,11 @@ class CommandOracle(Oracle):
             "input_bytes": self._sizes.get(str(case), 0),
         }  # fmt: skip
         try:
-            reply = self.asking.call(TASK, payload)
+            reply = self.asking.ask(TASK, payload)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if candidate is None and case is None:
-            raise_user_error(reply)
+            raise_refusal(reply)
         named = candidate.text() if candidate else "original" if case is None else str(case)
         write_file(self.output / f"{number:04}.txt", f"# {_told(reply)}: {named}\n{reply.output}".encode())
         size = (reply.told["nodes"], reply.told["input_bytes"]) if reply.told else self._size(candidate)
@@ -120,7 +122,8 @@ class CommandOracle(Oracle):
         same = self.signature is not None and self._same(signature, self.signature)
         verdict = Verdict.SAME if same else Verdict.TIMEOUT if signature.kind == "hang" else Verdict.OTHER
         text = f"the command: {signature.detail or signature.kind}"
-        return Answer(verdict, text, detail=_last_line(reply.output), failure=msgspec.to_builtins(signature))
+        record = judged(signature, reason=text, detail=WHOLE).plain()
+        return Answer(verdict, text, detail=_last_line(reply.output), failure=msgspec.to_builtins(signature), record=record)
 
     def _place(self) -> tuple[int, Path]:
         """The number of a query, and a fresh folder for its case."""

@@ -4,7 +4,7 @@
 Eager, rungs and float64 have no part in it: the command alone decides. What is left of the server (its descriptors, variables,
 signals) must not reach the command.
 
->>> server.call("graphdbg.minifier.command_tasks:run", {"command": "test -d {case}", "folder": ..., "case": ..., ...})
+>>> ask("graphdbg.minifier.command_tasks:run", {"command": "test -d {case}", "folder": ..., "case": ..., ...}, server=server)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..dumps.store import load_graph
-from ..toolkit.isolation.child import mark, tell
+from ..toolkit.isolation.child import mark, report
 from ..toolkit.parts import Invalid
 from .tasks import emit
 
@@ -34,10 +34,10 @@ def run(payload: dict[str, Any]) -> dict[str, Any]:
             made = emit({**payload, "out": str(case)})
         except Invalid as error:
             return {"invalid": str(error)}
-        tell({"nodes": made["nodes"], "input_bytes": made["input_bytes"]})
+        report({"nodes": made["nodes"], "input_bytes": made["input_bytes"]})
     else:
         shutil.copytree(payload["ready"], case)
-        tell({"nodes": len(load_graph(case).record.graph.nodes), "input_bytes": payload["input_bytes"]})
+        report({"nodes": len(load_graph(case).record.graph.nodes), "input_bytes": payload["input_bytes"]})
     command = payload["command"].replace("{case}", shlex.quote(str(case)))
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,7 +10,6 @@ Must not know whether anybody reads.
 from __future__ import annotations
 
 import difflib
-import os
 import time
 import uuid
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from ..dumps import lines
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import UsageError
 from .passes import NAMES as PASS_NAMES
@@ -67,15 +67,8 @@ def known_step(name: str) -> str:
 def append(out: Path, order: Order) -> None:
     """Writes one order, with one write; raises EnvironmentLackError where the disk refuses."""
     path = out / CONTROL_FILE
-    data = msgspec.json.encode(asdict(order)) + b"\n"
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
-        try:
-            size = os.fstat(descriptor).st_size
-            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            os.write(descriptor, b"\n" + data if torn else data)
-        finally:
-            os.close(descriptor)
+        lines.append(path, msgspec.json.encode(asdict(order)))
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -84,26 +77,15 @@ class Orders:
     """The reading side: orders that were given after this object was made, each once. What is no order is left out."""
 
     def __init__(self, out: Path) -> None:
-        self.path = out / CONTROL_FILE
-        self._offset = self._size()
-        self._rest = b""
+        self._tail = lines.Tail(out / CONTROL_FILE, at=None)
         self._seen: set[str] = set()
 
     def new(self) -> list[Order]:
         """Those that came since the last call."""
-        size = self._size()
-        if size <= self._offset:
-            return []
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read(size - self._offset)
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [order for line in lines if (order := self._order(line)) is not None]
+        return [order for told in lines.objects(self._tail.read()) if (order := self._order(told)) is not None]
 
-    def _order(self, line: bytes) -> Order | None:
+    def _order(self, value: dict[str, Any]) -> Order | None:
         try:
-            value: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
             order = msgspec.convert({name: value[name] for name in value if name in Order.__dataclass_fields__}, Order)
         except msgspec.MsgspecError:
             return None
@@ -111,9 +93,3 @@ class Orders:
             return None
         self._seen.add(order.id)
         return order
-
-    def _size(self) -> int:
-        try:
-            return self.path.stat().st_size
-        except OSError:
-            return 0

@@ -197,9 +197,9 @@ def _lines(process: Popen[str]) -> Iterator[tuple[IO[str] | None, str]]:
 
 
 PREPARE = """
-from graphdbg.toolkit.isolation import ForkServer
-with ForkServer(warm="inductor") as server:
-    server.call("builtins:dict", {})
+from graphdbg.toolkit.isolation import ask, opened
+with opened(None) as server:
+    ask("builtins:dict", {}, server=server).answer()
 """
 
 

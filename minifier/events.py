@@ -116,7 +116,7 @@ class Asked:
             "verdict": answer.verdict.value, "signature": answer.signature, "nodes": answer.nodes,
             "input_bytes": answer.input_bytes, "seconds": round(answer.seconds, 4), "improved": self.improved,
             "recalled": self.recalled, "detail": answer.detail[:DETAIL],
-            "failure": None if answer.verdict is Verdict.SAME else answer.failure,
+            "failure": None if answer.verdict is Verdict.SAME else answer.failure, "record": answer.record,
         }  # fmt: skip
 
 
@@ -237,7 +237,7 @@ _KINDS: dict[str, type[Happening]] = {
     "start": Started, "step": Stepped, "best": Best, "asking": Asking, "say": Said, "steered": Steered,
     "restarted": Restarted, "end": Ended,
 }  # fmt: skip
-_ANSWER = ("signature", "nodes", "input_bytes", "detail", "seconds", "failure")
+_ANSWER = ("signature", "nodes", "input_bytes", "detail", "seconds", "failure", "record")
 
 
 def from_json(line: Mapping[str, Any]) -> Happening | None:

@@ -9,7 +9,6 @@ read for others (`progress.watched` does).
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from ..dumps.lines import LineWriter
 from .events import Happening
 
 EVENTS_FILE = "events.jsonl"
@@ -31,7 +31,7 @@ class EventsFile:
         self.path = out / EVENTS_FILE
         self.life = 0
         self._complain = complain
-        self._descriptor = -1
+        self._lines: LineWriter | None = None
         self._broken = False
         self._lock = RLock()
 
@@ -45,12 +45,11 @@ class EventsFile:
             if self._broken:
                 return
             try:
-                if self._descriptor < 0:
-                    self._open()
+                lines = self._lines or self._open()
                 if line.get("event") == "start":
                     self.life += 1
-                data = msgspec.json.encode({**line, "time": round(time.time(), 3), "life": self.life}) + b"\n"
-                if os.write(self._descriptor, data) != len(data):
+                lines.write(msgspec.json.encode({**line, "time": round(time.time(), 3), "life": self.life}))
+                if lines.torn:
                     raise OSError(0, "the disk is full")
             except OSError as error:
                 self._broken = True
@@ -60,19 +59,15 @@ class EventsFile:
     def close(self) -> None:
         """Lets go of the file; later events are dropped."""
         with self._lock:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-            self._descriptor, self._broken = -1, True
+            if self._lines is not None:
+                self._lines.close()
+            self._lines, self._broken = None, True
 
-    def _open(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(self.path, flags, 0o666)
-        if not os.fstat(self._descriptor).st_size:
-            return
-        last = b"\n"
+    def _open(self) -> LineWriter:
+        self._lines = LineWriter(self.path)
+        if not self.path.stat().st_size:  # of a device it is 0, whatever can be read
+            return self._lines
         with self.path.open("rb") as file:
             while lines := file.readlines(1 << 20):
                 self.life += sum(_START in line[:40] for line in lines)
-                last = lines[-1]
-        if not last.endswith(b"\n"):
-            os.write(self._descriptor, b"\n")
+        return self._lines

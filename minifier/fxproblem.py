@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..toolkit.carried import fake_of, symbols_in
+from ..toolkit.case import Live
 from ..toolkit.copying import clone_inputs, copy_graph
 from ..toolkit.eager_values import record_values
 from ..toolkit.spec import ReplaySpec
 from ..toolkit.subgraph import Atoms, build, output_nodes
 from ..toolkit.subspec import candidate_spec
 from ..toolkit.values import Values, input_bytes
-from .passes import PASSES, Case
+from .passes import PASSES
 from .passes.forms import forms
 from .problem import Answer, Candidate, Verdict
 
@@ -74,12 +75,12 @@ class FxProblem:
         case = self._case(candidate)
         return case.gm, case.inputs
 
-    def _case(self, candidate: Candidate) -> Case:
+    def _case(self, candidate: Candidate) -> Live:
         module, inputs = build(
             self.gm, self.atoms, self.values, candidate.keep, bypass=candidate.bypass, returned=candidate.returned
         )
         names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
-        case = Case(module, inputs, candidate_spec(self.spec, names, module) if candidate.edits else self.spec)
+        case = Live(module, inputs, candidate_spec(self.spec, names, module) if candidate.edits else self.spec)
         for edit in candidate.edits:
             case = PASSES[edit.partition(" ")[0]].apply(case, edit)
         return case

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
+from ..toolkit.verdict import Verdict
 from .budget import Budget
 from .engine import Engine, Step
 from .found import Event, Result
@@ -57,6 +58,7 @@ def minify_here(
     return Minified(
         result.queries, [(1, *whole), *result.history], None, *size, stopped=result.stopped, notes=result.notes,
         verdicts={verdict.value: count for verdict, count in result.verdicts.items()}, live=live, original=whole,
+        record=Verdict("fails", reason="the predicate is true for it"),
     )  # fmt: skip
 
 

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 from ..dumps.compressed import stored
 from ..dumps.errors import GraphdbgError, UsageError
 from ..dumps.reading import read_bytes
-from ..toolkit.isolation import ForkServer, default_memory_bytes
+from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
-from .asking import Servers
 from .command import TASK, CommandOracle
 from .events import Ended, Follow, Happening, Started
 from .executors import executor_for
@@ -112,7 +111,7 @@ def minify_saved(
             # The pool is left after the server is closed, which resolves whatever its threads still wait for.
             pool = stack.enter_context(ThreadPoolExecutor(max(options.jobs, SANITY + 1)))
             memory = options.memory_limit or default_memory_bytes(options.jobs)
-            server = stack.enter_context(ForkServer(memory_bytes=memory, **_warmth(options)))
+            server = stack.enter_context(fork_server(threads=1, memory_bytes=memory, **_warmth(options)))
             if not (work / VALUES / PREPARED).exists():
                 shutil.rmtree(work / VALUES, ignore_errors=True)
             (work / VALUES).mkdir(parents=True, exist_ok=True)

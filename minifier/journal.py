@@ -115,6 +115,7 @@ class Journal:
             "detail": answer.detail[:2000],
             "seconds": round(answer.seconds, 4),
             **({} if answer.failure is None or answer.verdict is Verdict.SAME else {"failure": answer.failure}),
+            **({} if answer.record is None else {"record": answer.record}),
         })
 
     def _append(self, event: dict[str, Any]) -> None:
@@ -147,4 +148,5 @@ def _answer(event: dict[str, Any]) -> Answer:
         event["detail"],
         event["seconds"],
         event.get("failure"),
+        event.get("record"),
     )

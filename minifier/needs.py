@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.wording import counted
+from ..toolkit.verdict_words import NEEDS, query_words
 from .budget import Stopped
 from .passes import NEUTRAL
 from .problem import Answer, Candidate, Verdict
@@ -132,7 +133,7 @@ class Needs:
         groups = {part: probes for part, probes in groups.items() if part in asked or not _within(part, every - {part})}
         cuts = {name: part for part, nodes in parts for name in nodes[:1]}
         rows = [self._row(engine, probes, cuts) for probes in groups.values()]
-        order = (NEEDED, REPLACEABLE, UNKNOWN)
+        order = list(NEEDS)
         return sorted(rows, key=lambda row: (order.index(row["verdict"]), KINDS.index(row["what"])))
 
     def _row(self, engine: Engine, probes: list[Probe], cuts: Mapping[str, Part]) -> dict[str, Any]:
@@ -225,17 +226,11 @@ def unneeded(edits: Sequence[str]) -> list[str]:
     return [told for told in dict.fromkeys(found) if told]
 
 
-WORDS: dict[str, str] = {
-    "same": "fails the same way", "pass": "passes", "other": "fails in another way", "invalid": "cannot be judged",
-    "timeout": "runs out of time",
-}  # fmt: skip
-
-
 def facts(row: Mapping[str, Any]) -> str:
     """What was tried in the place of a part, in words: "9, 16: fails the same way; 4: passes"."""
     told: dict[str, list[str]] = {}
     for one in row["tried"]:
-        text = WORDS.get(one["verdict"], "") + (f" ({_short(one['signature'])})" if one["signature"] else "")
+        text = query_words(one["verdict"]).does + (f" ({_short(one['signature'])})" if one["signature"] else "")
         told.setdefault(text, []).append(str(one["value"]))
     said = "; ".join(f"{', '.join(values)}: {text}" for text, values in told.items())
     return "; ".join(part for part in (said, row.get("why", "")) if part)
@@ -253,9 +248,8 @@ def part_words(row: Mapping[str, Any]) -> str:
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """At most three lines for a terminal: what is needed, what is not, what cannot be told."""
-    heads = {NEEDED: "needed", REPLACEABLE: "replaceable (another in its place fails, too)", UNKNOWN: "cannot tell"}
     lines: list[str] = []
-    for verdict, head in heads.items():
+    for verdict, (head, _) in NEEDS.items():
         found = [row for row in rows if row["verdict"] == verdict]
         if verdict == UNKNOWN:
             told = [f"{part_words(row)} [{facts(row)}]" for row in found if row["tried"]]

@@ -4,7 +4,7 @@ The first query judges the original and gives the signature to look for and the 
 failure's signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not build,
 eager refuses it or is not deterministic).
 
->>> with ForkServer(preload=PRELOAD) as server:
+>>> with fork_server(preload=PRELOAD) as server:
 ...     oracle = Oracle(case_folder, work, server)
 ...     oracle.original().signature
 ...     oracle.prepare()
@@ -26,17 +26,18 @@ from ..dumps import errors
 from ..dumps.atomic import write_file
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
+from ..toolkit import verdict, verdict_words
+from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.replay import PRELOAD as REPLAY_PRELOAD
 from ..toolkit.signature import Signature, from_answer
 from . import made_up
-from .asking import RUNNING, TASKS, Asking, Servers
+from .asking import RUNNING, TASKS, Asking
 from .options import HANG_LIMIT_S, Options
 from .passes import EAGER
 from .places import place_of
 from .problem import Answer, Candidate, DoesNotFailError, Verdict
 
-PRELOAD = (*REPLAY_PRELOAD, TASKS)
+PRELOAD = (*JUDGING, TASKS)
 FIRST_LIMIT_S = 600.0
 HINTS = 2
 """Operators that a failure may name before its text says nothing about which one it was."""
@@ -47,7 +48,6 @@ PREPARED = "prepared.json"
 """In the work folder, once all that candidates are built from is there."""
 CULPRITS = "culprits.json"
 """In the work folder: names of nodes that the first failure of the whole case told."""
-NO_VERDICT = frozenset({"nondeterministic", "error"})
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Oracle:
             self.notes.append(f"eager itself dies at {ends_at}: what comes behind it has no values and is left out")
         if reply.status != "done":
             try:
-                raise_user_error(reply)
+                raise_refusal(reply)
             except errors.EnvironmentLackError as error:
                 self._unprepared = error
                 return
@@ -163,12 +163,13 @@ class Oracle:
             limits = self.asking.limits_of(self._size(candidate)[0])
         reply = self.asking.probe(payload, limits)
         value: dict[str, Any] = reply.value or {}
-        if _skipped(value.get("verdict", "")):
-            value["invalid"] = value["verdict"]
+        record = verdict.read(value.get("record"))
+        if record is not None and record.skipped:
+            value["invalid"] = verdict_words.text(record)
         if "invalid" in value:
-            return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds), None
+            return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")), None
         if candidate is None:
-            raise_user_error(reply)
+            raise_refusal(reply)
         if candidate is None and value.get("culprits") and not (self.work / CULPRITS).exists():
             write_file(self.work / CULPRITS, msgspec.json.encode(value["culprits"]))
         signature = None if reply.status == "lost" else from_answer(reply)
@@ -176,12 +177,14 @@ class Oracle:
         size = (told["nodes"], told["input_bytes"]) if told else self._size(candidate)
         self.asking.learn(reply, size[0], cuda=told.get("cuda", False))
         text = "" if signature is None else signature.text()
-        detail = value.get("verdict", "") if signature is None else signature.raw or text
+        if record is None and signature is not None:
+            record = verdict.died(signature, self.options.rung)
+        detail = signature.raw or text if signature is not None else verdict_words.text(record) if record is not None else ""
         if reply.status == "lost":
             ended = f"its process ended with code {reply.exit_code} and no answer: {reply.output[-200:].strip()}"
             detail = reply.error.message if reply.error else ended
-        failure = msgspec.to_builtins(signature)
-        return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds, failure), signature
+        failure, plain = msgspec.to_builtins(signature), None if record is None else record.plain()
+        return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds, failure, plain), signature
 
     def _lean(self) -> str:
         """The cheaper order of judging candidates that finds this failure as surely (see judge.LEAN); the original and the result
@@ -225,7 +228,7 @@ class Oracle:
 
     def _asked_for(self, found: Signature) -> bool:
         """Whether a failure of the original is of the kind that was asked for."""
-        if found.kind in NO_VERDICT:
+        if found.undecided:
             return False
         if self.options.slower_than is not None:
             return found.kind == "slow"
@@ -235,7 +238,7 @@ class Oracle:
 
     def _settled(self, answer: Answer) -> Answer:
         found = _signature(answer)
-        if found is None or found.kind in NO_VERDICT:
+        if found is None or found.undecided:
             return answer
         same = self.signature is not None and self._same(found, self.signature)
         return replace(answer, verdict=Verdict.SAME if same else Verdict.OTHER)
@@ -255,8 +258,9 @@ class Oracle:
         if failing is not None:
             what = f"it fails, but not as asked ({' '.join(self.options.words())})"
             return DoesNotFailError(what, failing.signature, "leave that out to minify this failure")
-        if skip := _skipped(answers[0].detail):
-            why = f"{self.options.rung} is skipped, because {skip}"
+        record = verdict.read(answers[0].record)
+        if record is not None and record.skipped:
+            why = f"{self.options.rung} is {verdict_words.text(record)}"
             return errors.EnvironmentLackError(f"cannot judge {named}", why, "see what is missing here with graphdbg doctor")
         why = answers[0].detail or "it passed"
         what = f"the case does not fail under {self.options.rung}"
@@ -295,7 +299,7 @@ class Oracle:
         """Another task of `tasks` about a candidate that is known to fail."""
         reply = self.asking.task(task, self._payload(candidate) | more)
         if reply.status != "done":
-            raise_user_error(reply)
+            raise_refusal(reply)
             why = reply.error.traceback if reply.error else reply.status
             case = candidate.text() if candidate else "the original"
             raise errors.EnvironmentLackError(f"the step {task!r} of the case {case} failed", why)
@@ -396,7 +400,7 @@ class Oracle:
         if signature is None:
             return Verdict.PASS
         unjudged = ("import", "reference", "build", "") if self._dies_in_eager else ("import", "eager", "reference", "build", "")
-        if signature.kind in NO_VERDICT or signature.stage in unjudged:
+        if signature.undecided or signature.stage in unjudged:
             return Verdict.INVALID
         if self.signature is not None and self._same(signature, self.signature):
             return Verdict.SAME
@@ -462,16 +466,3 @@ def first_limit_s(options: Options) -> float:
 def _signature(answer: Answer) -> Signature | None:
     """The failure that an answer tells of; None for one that passed or has no verdict."""
     return None if answer.failure is None else msgspec.convert(answer.failure, Signature)
-
-
-def _skipped(verdict: str) -> str:
-    """Why a rung cannot run a graph here, or ""."""
-    before, words, reason = verdict.partition("skipped, because ")
-    return reason if words and not before else ""
-
-
-def raise_user_error(reply: Reply) -> None:
-    """Raises the errors that loading a case tells in a sentence."""
-    failure = reply.error
-    if failure is not None and failure.type.startswith(errors.__name__):
-        raise getattr(errors, failure.type.rpartition(".")[2])(failure.message)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..dumps.errors import UsageError
+from ..dumps.lines import Tail
 from .control import OF_STEPS, WHATS, Order, append, known_step
 from .events import Steered, from_json
 from .events_file import EVENTS_FILE
@@ -58,21 +59,16 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
 def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
     """What became of an order; None where nothing was heard of it for so long (a task between two queries is not ended)."""
     deadline = time.monotonic() + wait_s
-    rest, offset = b"", given.offset
+    tail = Tail(out / EVENTS_FILE, given.offset)
     while True:
-        try:
-            with (out / EVENTS_FILE).open("rb") as file:
-                file.seek(offset)
-                data = file.read()
-        except FileNotFoundError:
+        lines = tail.read()
+        if not tail.there:
             return None
-        offset += len(data)
-        *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             found = from_json(json.loads(line)) if b'"event":"steered"' in line else None
             if isinstance(found, Steered) and found.id == given.order.id:
                 return found
-        if time.monotonic() >= deadline or (not data and at_work(out)[0] == "dead"):
+        if time.monotonic() >= deadline or (not lines and at_work(out)[0] == "dead"):
             return None
         time.sleep(LOOK_S)
 

@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, cast
 
 from ..dumps.schema import GraphRecord
 from ..dumps.sidecar import user_frame
+from ..dumps.walk import leaves, tag_of
 
 _OUTPUT = re.compile(r"\boutput (\d+)\b")
 
@@ -23,25 +22,12 @@ def place_of(record: GraphRecord, text: str) -> str:
     returned = next((node for node in reversed(nodes) if node.op == "output"), None)
     if found is None or returned is None:
         return ""
-    leaves = list(_leaves(returned.args))
+    names = [name if tag == "node" else "" for tag, name in map(tag_of, leaves(returned.args))]
     number = int(found[1])
-    name = leaves[number] if number < len(leaves) else ""
+    name = names[number] if number < len(names) else ""
     node = next((node for node in nodes if node.name == name), None)
     if node is None:
         return ""
     where, code = user_frame(record.strings[node.stack]) if node.stack >= 0 else ("", "")
     line = f", {where}" + (f": {code}" if code else "") if where else ""
     return f"output {number} is {node.name} ({node.target}){line}"
-
-
-def _leaves(arg: Any) -> Iterator[str]:
-    """Names of the nodes that are returned, in order; empty for what is no node."""
-    if isinstance(arg, list):
-        for item in cast("list[Any]", arg):
-            yield from _leaves(item)
-    elif isinstance(arg, dict) and (inner := cast("dict[str, Any]", arg).get("tuple")) is not None:
-        yield from _leaves(inner)
-    elif isinstance(arg, dict):
-        yield str(cast("dict[str, Any]", arg).get("node", ""))
-    else:
-        yield ""

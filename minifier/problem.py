@@ -120,7 +120,7 @@ class Answer:
     """The result of one query: the verdict, the failure's signature as text, and the size of what was tested.
 
     `detail` is for people (the error text of an OTHER, the reason of an INVALID). `seconds` is the query's own time. `failure`:
-    what the signature is made of, as plain data that only the oracle understands.
+    what the signature is made of, as plain data that only the oracle understands; `record`: the same of the judge's own verdict.
     """
 
     verdict: Verdict
@@ -130,6 +130,7 @@ class Answer:
     detail: str = ""
     seconds: float = 0.0
     failure: Any = field(default=None, compare=False)
+    record: Any = field(default=None, compare=False)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError
 from ..dumps.wording import counted
 from ..toolkit.signature import Signature
+from ..toolkit.verdict_words import without
 from .explain import Neighbour, neighbour, parts
 from .flaky import Rate
 from .minified import Also, Minified
@@ -41,11 +42,6 @@ WORK = ".work"
 ALSO, PASSES = "also", "passes"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
 """What a report leaves beside the case; all of it is about the case that was best then."""
-WITHOUT = {
-    "same": "still fails", "pass": "passes", "other": "fails in another way", "invalid": "cannot be judged",
-    "timeout": "runs out of time",
-}  # fmt: skip
-"""Verdict -> what a case does."""
 MOST_OTHERS = 6
 """Other failures that are written as cases; more are only listed."""
 
@@ -101,7 +97,7 @@ class Results:
         told += [f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}" for also in minified.also]
         data = {
             **msgspec.json.decode(path.read_bytes()), "told": told, "verified": minified.verified, "needs": minified.needs,
-            "unneeded": minified.unneeded, "neighbour": minified.neighbour,
+            "unneeded": minified.unneeded, "neighbour": minified.neighbour, "record": minified.record.plain(),
         }  # fmt: skip
         write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
@@ -197,9 +193,9 @@ def _merged(others: list[Other]) -> list[Other]:
 def needed(parts: list[dict[str, Any]]) -> list[str]:
     """What each node that is left is needed for, as far as it was asked."""
     return [
-        f"without {part['name']} it {WITHOUT[part['verdict']]}" + (f": {part['signature']}" if part["signature"] else "")
+        f"without {part['name']} it {does}" + (f": {part['signature']}" if part["signature"] else "")
         for part in parts
-        if part["verdict"] in WITHOUT
+        if (does := without(part["verdict"]))
     ]
 
 

@@ -20,6 +20,7 @@ import msgspec
 from ..dumps.atomic import write_file
 from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
 from ..dumps.wording import counted
+from ..toolkit import verdict
 from ..toolkit.signature import Signature
 from .atoms_file import write_atoms
 from .budget import Budget, Cancelled, Restarted, Skipped
@@ -134,6 +135,8 @@ class Session:
         self.of_saved = Rate(0, 0)
         self.needs: tuple[Candidate, Needs] | None = None
         """What was asked about which finished case."""
+        self.shown: Answer | None = None
+        """The last judgement of the saved case that showed the failure."""
         self.cut = ""
         """Why the verification ended early, where the user ended it."""
 
@@ -401,6 +404,7 @@ class Session:
             for answer, known in self._saved(engine, key, times):
                 made += 1
                 shown += answer.verdict is Verdict.SAME
+                self.shown = answer if answer.verdict is Verdict.SAME else self.shown
                 engine.queries += 1
                 self.asked["verification"] += 1
                 self.tell(Asked(engine.queries, "verification", "verification", key, answer, recalled=known))
@@ -464,10 +468,17 @@ class Session:
             others=result.others, stopped=result.stopped, notes=[*self.notes, *result.notes, *self.subject.notes],
             path=self.results.case, verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
             original=self.whole.size, asked={**self.asked, "search": engine.queries - self.queries},
+            record=self._record(result),
         )  # fmt: skip
         needs = self.needs[1] if self.needs and self.needs[0] == engine.best else None
         self.results.write_rest(minified, engine, needs, brief=brief)
         return minified
+
+    def _record(self, result: Result) -> verdict.Verdict:
+        """The judge's verdict on the case, as its last judgement that showed the failure gave it."""
+        answer, signature = self.shown or result.answer or self.whole, self.subject.signature
+        assert signature is not None
+        return verdict.read(answer.record) or verdict.judged(signature, self.options.rung)
 
     def _same_atoms(self) -> None:
         """Candidates are named by numbers of atoms: a journal of other numbers is of no use."""

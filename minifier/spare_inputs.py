@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..toolkit.case import Live
 from ..toolkit.values import input_bytes
-from .passes import Case
 from .passes import inputs as stand_ins
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def spared(
     All stand-ins are tried at once, then one by one, the last input first, until the case holds no more than the original needed.
     """
     enough = needed_bytes(whole, given, module)
-    case, asked = Case(module, left), 0
+    case, asked = Live(module, left), 0
     if input_bytes(left) <= enough:
         return module, left, asked
     edits = [edit for group in stand_ins.propose(case) for edit in group]

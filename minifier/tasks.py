@@ -4,7 +4,7 @@
 A folder of its own (`work`) holds what the first child leaves for the others: the index of values, their tensors, the atoms.
 Every function takes and returns plain JSON values.
 
->>> server.call("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "candidate": None, "rung": "inductor", ...})
+>>> ask("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "candidate": None, "rung": "inductor", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -17,26 +17,23 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import fx
 
 from ..dumps import live
-from ..dumps.store import load_graph
-from ..toolkit import _torch
 from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.carried import fake_of
-from ..toolkit.fake_values import fake_case, keep_fakes, one_operator
-from ..toolkit.imports import import_modules
+from ..toolkit.case import Case, Live
+from ..toolkit.fake_values import keep_fakes, one_operator
+from ..toolkit.fakes import mode_of, shared_fakes
 from ..toolkit.inlining import inlinable, inlined
-from ..toolkit.isolation.child import mark, tell
-from ..toolkit.live_case import LiveCase, live_case
+from ..toolkit.isolation.child import mark, report
 from ..toolkit.parts import Invalid, atoms_in, keep_values, part_of
-from ..toolkit.spec import FULL_STAGES, ReplaySpec
+from ..toolkit.spec import FULL_STAGES
 from ..toolkit.surroundings import in_force
 from ..toolkit.values import input_bytes
 from .asking import RUNNING
 from .fxproblem import loose_outputs
 from .measuring import judged
-from .passes import Case, pass_of
+from .passes import pass_of
 from .passes.names import RENAMED
 from .passes.switches import early
 from .passes.symbolic import Renewing
@@ -50,11 +47,9 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     With "made_up" nothing is run: only the form of every value is kept (see toolkit.fake_values). "ends_at" names a node that
     took an earlier process with it, and is not run.
     """
-    mark("import")
-    import_modules(payload["imports"])
     mark("eager")
     work = Path(payload["work"])
-    case = _whole(payload)
+    case = _whole(Case.at(payload["case"]), payload)
     atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(
         case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING
     )
@@ -63,87 +58,81 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
         "nodes": len(case.gm.graph.nodes),
         "input_bytes": input_bytes(case.inputs),
         "notes": case.notes,
-        "switches": early(Case(case.gm, case.inputs, case.spec)),
+        "switches": early(case),
         "inlinable": [] if payload["made_up"] else inlinable(case.gm),
     }
 
 
 def inline(payload: dict[str, Any]) -> dict[str, Any]:
     """Writes the case with its higher-order operators inlined at `out`."""
-    import_modules(payload["imports"])
-    saved = load_graph(payload["case"])
-    case = live_case(saved, seed=payload["seed"])
-    with in_force(case.spec):
-        gm = inlined(case.gm, case.inputs)
-    live.save_graph(gm, case.inputs, payload["out"], like=saved.record)
+    case = Case.at(payload["case"])
+    whole = case.live(seed=payload["seed"])
+    with in_force(whole.spec):
+        gm = inlined(whole.gm, whole.inputs)
+    live.save_graph(gm, whole.inputs, payload["out"], like=case.saved.record)
     return {}
 
 
 def probe(payload: dict[str, Any]) -> dict[str, Any]:
-    """Builds one candidate (None: the original) and judges it: size, signature or None, verdict in words."""
+    """Builds one candidate (None: the original) and judges it: size, signature or None, verdict."""
     if payload.get("uncached"):  # an access out of bounds then leaves the memory that torch holds
         os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    mark("import")
-    import_modules(payload["imports"])
     mark("build")
     try:
-        gm, inputs, spec = _load(payload)
+        case = _load(Case.at(payload["case"]), payload)
         if payload.get("control"):
-            gm, inputs = one_operator(LiveCase(gm, inputs, spec, []))
-            spec = ReplaySpec()
+            case = one_operator(case)
     except Invalid as error:
         return {"invalid": str(error)}
-    cuda = any(isinstance(one, torch.Tensor) and one.is_cuda for one in inputs)
-    size = {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "cuda": cuda}
-    tell(size)
+    cuda = any(isinstance(one, torch.Tensor) and one.is_cuda for one in case.inputs)
+    size = {"nodes": len(case.gm.graph.nodes), "input_bytes": input_bytes(case.inputs), "cuda": cuda}
+    report(size)
     named: list[str] = []
     whole = payload["candidate"] is None
     if payload["made_up"]:
         payload["lean"] = "fakes"
-    outcome = judged(gm, inputs, spec, payload, (lambda: noticed(named, gm)) if whole else nullcontext)
+    outcome = judged(case, payload, (lambda: noticed(named, case.gm)) if whole else nullcontext)
     if whole:
-        size["culprits"] = named or first_wrong(gm, outcome)
-    return size | {"signature": msgspec.to_builtins(outcome.signature), "verdict": outcome.verdict, "seconds": outcome.seconds}
+        size["culprits"] = named or first_wrong(case.gm, outcome)
+    signature = msgspec.to_builtins(outcome.signature)
+    return size | {"signature": signature, "record": outcome.record.plain(), "seconds": outcome.seconds}
 
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
     """What a candidate returns, and which of that it could do without (see fxproblem.loose_outputs)."""
-    import_modules(payload["imports"])
-    gm, _, _ = _load(payload)
-    returned, loose = loose_outputs(gm, atoms_in(Path(payload["work"])))
+    case = _load(Case.at(payload["case"]), payload)
+    returned, loose = loose_outputs(case.gm, atoms_in(Path(payload["work"])))
     return {"returned": returned, "loose": loose}
 
 
 def propose(payload: dict[str, Any]) -> dict[str, Any]:
     """The edits that one pass proposes for a candidate, in rounds."""
-    import_modules(payload["imports"])
-    gm, inputs, spec = _load(payload)
-    with in_force(spec), _mode(payload, gm, inputs):
-        return {"rounds": pass_of(payload["pass"]).propose(Case(gm, inputs, spec))}
+    case = _load(Case.at(payload["case"]), payload)
+    with in_force(case.spec), _mode(payload, case):
+        return {"rounds": pass_of(payload["pass"]).propose(case)}
 
 
 def together(payload: dict[str, Any]) -> dict[str, Any]:
     """The plainest edits on several axes at once, and the passes that propose more after them."""
-    import_modules(payload["imports"])
-    gm, inputs, spec = _load(payload)
-    with in_force(spec):
-        edits, left = plainest(Case(gm, inputs, spec))
+    case = _load(Case.at(payload["case"]), payload)
+    with in_force(case.spec):
+        edits, left = plainest(case)
     return {"edits": edits, "left": left}
 
 
 def emit(payload: dict[str, Any]) -> dict[str, Any]:
     """Writes a candidate as a case folder at `out`, in place of what a task left there that died before it could say so."""
-    import_modules(payload["imports"])
     shutil.rmtree(payload["out"], ignore_errors=True)
-    gm, inputs, spec = _load(payload)
-    record = load_graph(payload["case"]).record
+    case = Case.at(payload["case"])
+    made, record = _load(case, payload), case.saved.record
+    gm, inputs, spec = made.gm, made.inputs, made.spec
     kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
             for room, values in record.config.items()}  # fmt: skip
     renamed = gm.meta.get(RENAMED, {})
     record.inputs = [msgspec.structs.replace(item, name=renamed.get(item.name, item.name)) for item in record.inputs]
     record = msgspec.structs.replace(record, config={room: values for room, values in kept.items() if values})
     if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):
-        fakes, mode = _torch.shared_fakes(gm, inputs, dynamic=False)
+        fakes, mode = shared_fakes(gm, inputs, dynamic=False)
         with in_force(spec), mode:
             Renewing(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
     live.save_graph(
@@ -153,31 +142,27 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | told}
 
 
-def _load(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
-    saved = load_graph(payload["case"])
+def _load(case: Case, payload: dict[str, Any]) -> Live:
+    """A candidate of a case; the case itself where there is none. Raises Invalid."""
     if payload["candidate"] is None:
-        case = _whole(payload)
-        return case.gm, case.inputs, case.spec
+        return _whole(case, payload)
     candidate = Candidate.from_json(payload["candidate"])
-    module, inputs, spec = part_of(
-        saved, Path(payload["work"]), candidate.keep, bypass=candidate.bypass, returned=candidate.returned
+    whole = made = part_of(
+        case, Path(payload["work"]), candidate.keep, bypass=candidate.bypass, returned=candidate.returned
     )
-    case = Case(module, inputs, spec)
     for edit in candidate.edits:
         try:
-            with in_force(spec), _mode(payload, module, inputs):
-                case = pass_of(edit.partition(" ")[0]).apply(case, edit)
+            with in_force(made.spec), _mode(payload, whole):
+                made = pass_of(edit.partition(" ")[0]).apply(made, edit)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
             raise Invalid(f"{edit}: {error}") from error
-        spec = case.spec
-    return case.gm, case.inputs, spec
+    return made
 
 
-def _whole(payload: dict[str, Any]) -> LiveCase:
-    saved = load_graph(payload["case"])
-    return fake_case(saved) if payload["made_up"] else live_case(saved, seed=payload["seed"])
+def _whole(case: Case, payload: dict[str, Any]) -> Live:
+    return case.fakes() if payload["made_up"] else case.live(seed=payload["seed"])
 
 
-def _mode(payload: dict[str, Any], gm: fx.GraphModule, inputs: list[Any]) -> Any:
+def _mode(payload: dict[str, Any], case: Live) -> Any:
     """What a pass works in: made-up inputs are cut and made in their fake mode."""
-    return _torch.mode_of(gm, inputs) if payload["made_up"] else nullcontext()
+    return mode_of(case.gm, case.inputs) if payload["made_up"] else nullcontext()

@@ -1,4 +1,4 @@
-"""Shared by all tests: one warm Inductor cache, one warm fork server, no recording by accident, repeatable property tests.
+"""Shared by all tests: one warm Inductor cache, one warm fork server, no recording by accident, repeatable random values.
 
 The cache lies in .cache/ of the checkout, is shared by all workers and later runs, and is warmed once (a fresh one costs about
 30 s of toolchain probes). A test about cold or warm caches sets a TORCHINDUCTOR_CACHE_DIR of its own. Each worker has one fork
@@ -86,15 +86,23 @@ def recorded_script(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
     return partial(recorded_once, place / "recorded")
 
 
+def seeded() -> None:
+    """The same random values in each run, whichever tests ran before in this process."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before the fixtures of a test, which may start servers."""
+    """Before the fixtures of a test, which may start servers and draw random values."""
+    seeded()
     Lender.own = item.get_closest_marker("own_server") is not None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """A command with --import searches modules in the current folder from then on; here that ends with the test."""
+    seeded()
     before = [*sys.path]
     try:
         return (yield)

@@ -9,9 +9,12 @@ import os
 from importlib import import_module
 from typing import Any
 
+from graphdbg.toolkit.imports import import_modules
+
 
 def call(payload: dict[str, Any]) -> Any:
     """What the function makes of its payload in that folder."""
     os.chdir(payload["folder"])
+    import_modules(payload["payload"].get("imports", ()))
     module, _, name = payload["function"].partition(":")
     return getattr(import_module(module), name)(payload["payload"])

@@ -4,10 +4,10 @@ A server costs 5 to 8 s of CPU before its first query, and what one has compiled
 and the real protocol; only its process outlives the `ForkServer` that asks. Time, threads and memory are limits of each query,
 so they stay those of the asking one. A server of its own is started, as always, by whoever wants a bare one (`warm="nothing"`),
 a cache of its own, other variables or a folder of modules that the shared one does not know, and by a test marked `own_server`.
-The processes in which repros run (`verify.starting`), another 7 s, are lent in the same way.
+The server of whole programs (`programs`), another 7 s, is lent in the same way.
 
 >>> with ForkServer(preload=PRELOAD) as server:       # inside `lending()`: the worker's
-...     server.call(TASK, payload)
+...     ask(TASK, payload, server=server)
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from typing import Any
 
 import pytest
 
-from graphdbg.minifier.report import verify
-from graphdbg.minifier.report.starter import Starter
 from graphdbg.toolkit.isolation import client
+from graphdbg.toolkit.isolation.bare import PROGRAM, WARM
 from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process
 from graphdbg.toolkit.isolation.environment import server_environment
 
@@ -34,12 +33,12 @@ TESTS = Path(__file__).resolve().parent
 MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "toolkit/debug_nop", "minifier", "minifier/passes", "bench")]
 """Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just now."""
 PRELOAD = (
-    "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
+    "graphdbg.toolkit.judge", "graphdbg.toolkit.live:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
     "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
     "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
     "graphdbg.toolkit.surroundings", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",
-    "graphdbg.toolkit.blame._torch", "graphdbg.toolkit.blame.localize_tasks", "graphdbg.toolkit.compile_fx.showing.child",
+    "graphdbg.toolkit.blame.switching", "graphdbg.toolkit.blame.localize_tasks", "graphdbg.toolkit.compile_fx.showing.child",
     "graphdbg.toolkit.node_stats", "graphdbg.toolkit.node_values.child", "graphdbg.minifier.tasks",
     "graphdbg.minifier.command_tasks", "graphdbg.toolkit.recorder.session",
 )  # fmt: skip
@@ -50,11 +49,10 @@ HARMLESS = frozenset({
 })  # fmt: skip
 """Variables that no child looks at."""
 _BLOCK = 1 << 20
-verify_starting = verify.starting
 
 
 class Lender:
-    """The server of this worker: started by the first who asks, and again after a death."""
+    """The servers of this worker, a usual one and one of programs: started by the first who asks, and again after a death."""
 
     own = False
     """Whether the running test is about servers, and gets its own."""
@@ -65,9 +63,7 @@ class Lender:
         self.modules = Path(tempfile.mkdtemp(prefix="tests-modules-"))
         """Modules that tests write for children go here."""
         self.path = [*filter(None, sys.path), *MODULES, str(self.modules)]
-        self.process: _Process | None = None
-        self.starter: Starter | None = None
-        self.opened = contextlib.ExitStack()
+        self.processes: dict[str, _Process] = {}
         self.lent: list[_Process] = []
         """All that were ever handed out."""
 
@@ -77,41 +73,29 @@ class Lender:
         unknown = [one for one in sys.path if one and one not in self.path and not one.startswith(sys.prefix)]
         return not (self.own or unknown or asking._settings["warm"] == "nothing") and known and self.variables == _variables()
 
-    def lend(self) -> _Process:
-        """The process, which is alive."""
-        known = self.process
+    def lend(self, warm: str) -> _Process:
+        """The process, which is alive. `warm`: what was asked for, of which programs have a server of their own."""
+        kind = WARM if warm == WARM else "inductor"
+        known = self.processes.get(kind)
         if known is not None and known.owner == os.getpid() and not known.lost and known.process.poll() is None:
             return known
-        self.close()
+        if known is not None:
+            known.close()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "path", self.path)
             patch.setattr(tempfile, "tempdir", self.place)
             patch.chdir(TESTS.parent)
-            self.process = _Process({"warm": "inductor", "preload": list(PRELOAD)}, self.cache)
-        self.lent.append(self.process)
-        return self.process
-
-    @contextlib.contextmanager
-    def starting(self, *args: Any, **options: Any) -> Iterator[Starter]:
-        """In the place of `verify.starting`: the worker's processes that have imported torch, in which repros run."""
-        if self.own or options.get("path") or self.variables != _variables():
-            with verify_starting(*args, **options) as own:
-                yield own
-            return
-        if self.starter is not None and any(one._over for one in self.starter._pythons):
-            self.opened.close()
-        if self.starter is None:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(tempfile, "tempdir", self.place)
-                self.starter = self.opened.enter_context(verify_starting(*args, **options))
-            self.opened.callback(setattr, self, "starter", None)
-        yield self.starter
+            usual = {"warm": kind, "preload": list(PRELOAD)}
+            made = _Process({"warm": kind, "preload": []}, None) if kind == WARM else _Process(usual, self.cache)
+        self.processes[kind] = made
+        self.lent.append(made)
+        return made
 
     def close(self) -> None:
-        """Ends it."""
-        if self.process is not None:
-            self.process.close()
-        self.process = None
+        """Ends them."""
+        for process in self.processes.values():
+            process.close()
+        self.processes.clear()
 
 
 def _variables() -> dict[str, str]:
@@ -131,13 +115,14 @@ def lending(cache: Path) -> Iterator[Lender]:
         self._last_id = next(blocks) * _BLOCK  # numbers of queries and scratch files are the process's
 
     def submitting(self: ForkServer, function: str, payload: dict[str, Any], *args: Any, **options: Any) -> Pending:
-        if (self._process in lender.lent or lender.lends(self)) and (here := Path.cwd()) != TESTS.parent:
+        shared = function != PROGRAM and (self._process in lender.lent or lender.lends(self))
+        if shared and (here := Path.cwd()) != TESTS.parent:
             function, payload = "in_folder:call", {"folder": str(here), "function": function, "payload": payload}
         return submit(self, function, payload, *args, **options)
 
     def starting(self: ForkServer) -> _Process:
         if self._process in lender.lent or (self._process is None and lender.lends(self)):
-            self._process = lender.lend()
+            self._process = lender.lend(self._settings["warm"])
             return self._process
         return started(self)
 
@@ -160,10 +145,8 @@ def lending(cache: Path) -> Iterator[Lender]:
         patch.setattr(client.ForkServer, "submit", submitting)
         patch.setattr(client.ForkServer, "_started", starting)
         patch.setattr(client.ForkServer, "_stop", stopping)
-        patch.setattr(verify, "starting", lender.starting)
         try:
             yield lender
         finally:
-            lender.opened.close()
             lender.close()
             shutil.rmtree(lender.modules)

@@ -26,7 +26,7 @@ def recorded_once(place: Path, text: str, *words: str, name: str = "train.py", *
     """The run of a script with these words and these options of `graphdbg.record`, in a folder below `place`."""
     import pytest
 
-    from graphdbg.toolkit.isolation import ForkServer
+    from graphdbg.toolkit.isolation import ForkServer, ask
 
     key = hashlib.blake2b(json.dumps([text, words, name, options]).encode(), digest_size=8).hexdigest()
     folder = place / key
@@ -39,7 +39,7 @@ def recorded_once(place: Path, text: str, *words: str, name: str = "train.py", *
             with pytest.MonkeyPatch.context() as patch, ForkServer(threads=os.cpu_count() or 1) as server:
                 patch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])  # where any server finds `task`
                 payload = {"script": str(script), "words": words, "run": str(folder / "run"), "options": options}
-                answer = server.call(TASK, payload, 300.0)
+                answer = ask(TASK, payload, 300.0, server=server).answer()
             assert answer.status == "done", answer
             (folder / "recorded").touch()
     return folder / "run"

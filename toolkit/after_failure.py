@@ -20,11 +20,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from types import FrameType
 
 from ..dumps import index
+from ..dumps.atomic import free_path
 from ..dumps.errors import UsageError
 from ..dumps.output import say
 from ..dumps.wording import counted
@@ -124,7 +124,7 @@ class _Steps:
         graph = f"{self.run}/{row.id}"
         subject = graph
         if "minify" in wanted:
-            out = _free(f"{self.run}-minified")
+            out = free_path(f"{self.run}-minified", first=2)
             most = f"{self.left_s(_SEARCH):.0f}"
             code = self._command(["minify", graph, "-o", str(out), "--max-time", most, *self.imports], _MINIFY)
             if code == _NO_FAILURE:
@@ -136,7 +136,7 @@ class _Steps:
                 say(f"graphdbg: minify left no case in {shown_path(out)}")
         self.done = row
         if "report" in wanted and not self.over():
-            out = _free(f"{self.run}-report")
+            out = free_path(f"{self.run}-report", first=2)
             code = self._command(["report", subject, "-o", str(out), *self.imports], 1.0)
             if out.is_dir():
                 self.written.append(out)
@@ -196,9 +196,3 @@ def _stderr() -> int:
         return sys.stderr.fileno()
     except (OSError, AttributeError, ValueError):  # somebody reads our stderr in this process
         return 2
-
-
-def _free(name: str) -> Path:
-    """The first of `name`, `name-2`, ... that does not exist."""
-    candidates = (Path(name if number == 1 else f"{name}-{number}") for number in count(1))
-    return next(path for path in candidates if not path.exists())

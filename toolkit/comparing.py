@@ -19,6 +19,7 @@ from . import roundings
 from .eager import Hook, run_graph
 from .execution import Execution, same_bits
 from .float64 import NoReference
+from .nested import leaves
 from .numerics import Difference, compare, output_grains, output_lengths
 from .spec import FULL_STAGES, ReplaySpec
 from .stability import ALLOWANCE, flips
@@ -121,13 +122,5 @@ class Comparing:
         """The outputs whose strides are promised: those that the user sees."""
         output = next(node for node in reversed(self.gm.graph.nodes) if node.op == "output")
         if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
-            return range(len(_leaves(output.args[0])))
+            return range(len(leaves(output.args[0])))
         return list(output.meta.get("user_visible_output_idxs", ()))
-
-
-def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in _leaves(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    return [value]

@@ -3,7 +3,7 @@
 Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Must not decide what is too much.
 
 >>> peak = PeakMemory()
->>> judge(gm, inputs, spec, "inductor", "crash", watch=peak.watched)
+>>> judge(case, "inductor", "crash", watch=peak.watched)
 >>> peak.bytes
 33554432
 """

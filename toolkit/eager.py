@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from . import philox
-from ._torch import tree_leaves
+from . import torch_private as t
 
 _RANDOM_FUNCTIONS = frozenset({
     "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "randperm",
@@ -46,7 +46,7 @@ def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False
 
     `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's value.
     """
-    return tree_leaves(
+    return t.tree_leaves(
         _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
     )
 

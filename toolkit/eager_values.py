@@ -19,9 +19,10 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ..dumps.torchside._torch import inside_transform, is_wrapped
+from ..dumps.torchside import torch_private as t
 from .copying import clone_inputs
 from .eager import is_random
+from .nested import leaves
 from .spill import write_storage
 from .values import OPAQUE, PLAIN, Held, Values, compact
 
@@ -115,7 +116,7 @@ class Recorder(fx.Interpreter):
             self.values.produced[n.name] = version
             if n.op not in ("placeholder", "get_attr"):
                 self._later.append((n.name, version, result))
-            if not inside_transform():
+            if t.transform_level() is None:
                 for name, at, value in self._later:
                     self.values.trees[name, at] = self._hold(value, f"{name}.{at}")
                 self._later.clear()
@@ -168,7 +169,7 @@ class Recorder(fx.Interpreter):
 
     def _hold(self, value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
-            if is_wrapped(value):  # means something only inside its vmap or grad
+            if t.is_wrapped(value):  # means something only inside its vmap or grad
                 return OPAQUE
             return self._hold_tensor(value, name)
         if isinstance(value, (list, tuple)):
@@ -210,12 +211,7 @@ def _zeros(fake: Any) -> Any:
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        if not is_wrapped(value):  # one of functorch's has no memory of its own
-            yield value
-    elif isinstance(value, (list, tuple, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(part)
+    return (one for one in leaves(value) if isinstance(one, torch.Tensor) and not t.is_wrapped(one))  # wrapped: functorch's
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -4,8 +4,7 @@
 A custom operator without a kernel for this machine, a graph of a device that is not there, tensors larger than the memory: what
 is built from such values can be compiled and never run. The opposite of `eager_values`; no tensor of the graph is allocated.
 
->>> case = fake_case(load_graph("case"))
->>> atoms = keep_fakes(case, work)
+>>> atoms = keep_fakes(Case.at("case").fakes(), work)
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from torch import fx
 
 from ..dumps import live
 from ..dumps.errors import EnvironmentLackError
-from . import _torch
 from .atoms import Atoms
+from .case import Live
 from .eager_values import Recorder
-from .live_case import LiveCase
+from .fakes import mode_of
 from .parts import keep_atoms
 from .relaid import follow_saved
+from .settings import settings
 from .sharing import load_fakes
 from .spec import ReplaySpec
 from .surroundings import in_force
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
 
 
-def fake_case(saved: SavedGraph) -> LiveCase:
+def made_fakes(saved: SavedGraph) -> Live:
     """A saved graph whose inputs are fake tensors of the recorded sizes. Raises EnvironmentLackError where one is not known."""
     gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
     mode.allow_non_fake_inputs = True
@@ -44,29 +44,29 @@ def fake_case(saved: SavedGraph) -> LiveCase:
     if unknown:
         raise EnvironmentLackError(f"nothing is known of the input {unknown[0]} but its name", "", "record with --inputs first")
     inputs = _numbered(fakes, mode)
-    return LiveCase(gm, inputs, ReplaySpec.of(saved.record), follow_saved(gm, mode, saved.record))
+    return Live(gm, inputs, ReplaySpec.of(saved.record), follow_saved(gm, mode, saved.record))
 
 
-def keep_fakes(case: LiveCase, work: Path) -> Atoms:
+def keep_fakes(case: Live, work: Path) -> Atoms:
     """Traces the case on fake tensors, writes the form of every value to `work`, and returns the atoms of the graph."""
-    mode = _torch.mode_of(case.gm, case.inputs)
+    mode = mode_of(case.gm, case.inputs)
     recorder = _Forms(case.gm, case.inputs, mode)
-    with _torch.settings(case.spec.config), in_force(case.spec), mode:
+    with settings(case.spec.config), in_force(case.spec), mode:
         recorder.run(*case.inputs, enable_io_processing=False)
     values = recorder.values
     values.inputs = [recorder.form(value) if isinstance(value, torch.Tensor) else value for value in values.inputs]
     return keep_atoms(case.gm, values, work)
 
 
-def one_operator(case: LiveCase) -> tuple[fx.GraphModule, list[Any]]:
+def one_operator(case: Live) -> Live:
     """A graph of one plain operator on the case's device: what fails on this, too, is no failure of the case."""
     devices = [value.device for value in case.inputs if isinstance(value, torch.Tensor) and value.device.type != "cpu"]
-    with _torch.mode_of(case.gm, case.inputs):
+    with mode_of(case.gm, case.inputs):
         value = torch.empty(8, device=devices[0] if devices else "cpu")
     graph = fx.Graph()
     given = graph.placeholder("x")
     graph.output((graph.call_function(torch.ops.aten.neg.default, (given,)),))
-    return fx.GraphModule({}, graph), [value]
+    return Live(fx.GraphModule({}, graph), [value])
 
 
 class _Forms(Recorder):

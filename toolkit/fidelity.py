@@ -10,9 +10,10 @@ line of code. Reads no more of torch than `dumps.live.encode` needs.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from ..dumps.errors import GraphdbgError
 from ..dumps.schema import GraphBody, GraphRecord, SequenceValue, Value
 from ..dumps.wording import counted
+from . import torch_private as t
 
 if TYPE_CHECKING:
     from torch import fx
@@ -226,3 +228,34 @@ def code_lines(text: str) -> list[str]:
             line = pattern.sub(replacement, line)
         lines.append(line)
     return lines
+
+
+@contextlib.contextmanager
+def watching_compiles(post_grad: Callable[[fx.GraphModule], None], code: Callable[[str], None]) -> Iterator[None]:
+    """Calls back with each post-grad graph and each piece of generated code of the compiles inside.
+
+    `inductor.config.post_grad_custom_post_pass` is public but belongs to the user, and runs before the last rewrites.
+    """
+    passes, inner = t.recursive_post_grad_passes, t.compile_inner_whole
+    depth = 0
+
+    def watched_passes(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        try:
+            return passes(gm, *args, **kwargs)
+        finally:
+            depth -= 1
+            if depth == 0:
+                post_grad(gm)
+
+    def watched_inner(*args: Any, **kwargs: Any) -> Any:
+        compiled = inner(*args, **kwargs)
+        code(getattr(compiled, "source_code", "") or "")
+        return compiled
+
+    with (
+        t.replaced(*t.home("recursive_post_grad_passes"), watched_passes),
+        t.replaced(*t.home("compile_inner_whole"), watched_inner),
+    ):
+        yield

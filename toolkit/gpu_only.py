@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ._torch import has_cpu_kernel
+from . import torch_private as t
 
 _REGISTERED: list[torch.library.Library] = []
 
@@ -30,7 +30,7 @@ def register() -> None:
     library = torch.library.Library("aten", "IMPL")
     for name, function in KERNELS.items():
         packet = getattr(torch.ops.aten, name, None)
-        if packet is not None and not has_cpu_kernel(name):
+        if packet is not None and not t.has_kernel(f"aten::{name}", "CPU"):
             library.impl(name, _laid_out(packet.default, function), "CPU")
     _REGISTERED.append(library)
 

@@ -24,9 +24,9 @@ def import_modules(names: Sequence[str]) -> None:
             fix = "give the name of a module that Python finds from here"
             raise UsageError(f"cannot import {name}", str(error), fix) from error
     if names:
-        from . import _torch
+        from .isolation.warming import forget_copied_tables
 
-        _torch.forget_copied_tables()
+        forget_copied_tables()
 
 
 def homes_of(names: Sequence[str]) -> list[str]:

@@ -6,14 +6,14 @@ random ops is compiled once as recorded, for crashes and metadata, and once with
 draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU). Must run in a child:
 the graph may take the process with it.
 
->>> judge(gm, inputs, ReplaySpec("inference"), "inductor").verdict
+>>> judge(Live(gm, inputs), "inductor").verdict
 'ok'
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +23,17 @@ import msgspec
 import torch
 from torch import fx
 
-from . import _torch, baseline, eager_error, nan_found
+from ..dumps.errors import LacksName
+from ..dumps.sidecar import user_frame
+from . import baseline, eager_error, nan_found
 from .baseline import Baseline
-from .comparing import Comparing
+from .case import Live
+from .comparing import Comparing, leaves
 from .copying import clone_inputs, copy_graph
 from .debug_nop.findings import MetadataMismatch
 from .eager import GraphRunError, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, identical
+from .fakes import shared_fakes
 from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
 from .missing import missing
@@ -37,10 +41,12 @@ from .numerics import Difference, compare, output_errors
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
-from .rungs._torch import patterns_without_device as without_device
+from .rungs.entries import patterns_without_device
+from .settings import no_caches, settings
 from .signature import RAISED_TOO, Signature, from_exception
-from .spec import FULL_STAGES, ReplaySpec
+from .spec import FULL_STAGES
 from .surroundings import in_force
+from .verdict import NO_REFERENCE, Verdict, Where, cannot_tell, judged, skipped
 
 CHECKS: dict[str, tuple[str, ...]] = {
     "auto": ("metadata", "nan", "accuracy", "zero", "error"),
@@ -67,34 +73,36 @@ where eager runs as it must. "fakes": the same crashes, of inputs without values
 Watch = Callable[[], AbstractContextManager[None]]
 
 
-def judge(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, rung: str | Rung, check: str = "auto", *,
+def judge(case: Live, rung: str | Rung, check: str = "auto", *,
           seed: int = 0, keep_outputs: bool = False, watch: Watch = nullcontext,
           shared: Path | None = None, lean: str = "") -> Outcome:  # fmt: skip
-    """Runs `gm` on clones of `inputs` under a rung and compares with eager and float64. Neither argument is changed.
+    """Runs a case on clones of its inputs under a rung and compares with eager and float64. The case is not changed.
 
-    `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `_torch.watching_compiles`).
+    `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `fidelity.watching_compiles`).
     `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this graph.
     `lean` is one of LEAN: an order that finds one kind of failure as surely, and says less of what does not fail.
     """
     used = rung if isinstance(rung, Rung) else rung_named(rung)
-    with (
-        _torch.settings(spec.config) as lost,
-        _torch.no_caches(),
-        in_force(spec),
-    ):  # a backward compiles when it first runs
-        outcome = _Case(gm, list(inputs), spec, used, CHECKS[check], seed, watch, shared, lean).outcome(keep_outputs)
+    lost: list[str] = []
+    try:
+        with (
+            settings(case.spec.config) as lost,
+            no_caches(),
+            in_force(case.spec),
+        ):  # a backward compiles when it first runs
+            outcome = _Judgement(case, used, CHECKS[check], seed, watch, shared, lean).outcome(keep_outputs)
+    except LacksName as reason:
+        outcome = Outcome(skipped(str(reason)))
     outcome.rung = used.name
     outcome.notes = [*lost, *outcome.notes]
     return outcome
 
 
 @dataclass
-class _Case:
+class _Judgement:
     """One judgement in progress. `seconds`: compile and first run of the rung; `step`: where it is."""
 
-    gm: fx.GraphModule
-    inputs: list[Any]
-    spec: ReplaySpec
+    case: Live
     rung: Rung
     compared: tuple[str, ...]
     seed: int
@@ -106,9 +114,11 @@ class _Case:
     began: float = 0.0
 
     def __post_init__(self) -> None:
+        self.gm, self.inputs, self.spec = self.case.gm, self.case.inputs, self.case.spec
         self.attributes = Attributes(self.gm)
         self.left_out: set[int] = set()
         self.raised: Signature | None = None
+        self.raised_at: Where | None = None
 
     @property
     def backward(self) -> bool:
@@ -118,17 +128,17 @@ class _Case:
     def outcome(self, keep_outputs: bool) -> Outcome:
         """The whole judgement."""
         if reason := self.rung.unavailable(self.spec) or self.rung.cannot_take(self.gm, self.spec):
-            return Outcome(ok=True, verdict=f"skipped, because {reason}")
+            return Outcome(skipped(reason))
         random = draws_from_generator(self.gm)
         crash: Outcome | None = None
         if self.lean == "fakes":
-            with without_device() if self._lacks_device() else nullcontext():
+            with patterns_without_device() if self._lacks_device() else nullcontext():
                 crash = self._compile_only()
-            return crash or Outcome(ok=True, verdict="it compiles; it cannot be run here", seconds=self.seconds)
+            return crash or Outcome(Verdict("ok", reason="it compiles; it cannot be run here"), seconds=self.seconds)
         if self.lean == "compile" and not random:
             crash = self._compile_only()
             if crash is None or crash.ok:
-                return crash or Outcome(ok=True, verdict="it compiles; it was not run", seconds=self.seconds)
+                return crash or Outcome(Verdict("ok", reason="it compiles; it was not run"), seconds=self.seconds)
         base = self._baseline()
         if isinstance(base, Signature):
             return self._beside_an_error(base)
@@ -140,7 +150,7 @@ class _Case:
             draws_alike = self.rung.name == "eager" or bool(self.spec.config.get("inductor", {}).get("fallback_random"))
             again = self._run_rung(fallback_random=True) if random and self.compared and not draws_alike else got
         except CannotRun as reason:
-            return Outcome(ok=True, verdict=f"skipped, because {reason}")
+            return Outcome(skipped(str(reason)))
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             return self._crashed(error)
         mark("compare")
@@ -166,7 +176,7 @@ class _Case:
         try:
             self._run_rung(only_compile=True)
         except CannotRun as reason:
-            return Outcome(ok=True, verdict=f"skipped, because {reason}")
+            return Outcome(skipped(str(reason)))
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             return self._crashed(error)
         return None
@@ -187,7 +197,8 @@ class _Case:
 
     def _beside_an_error(self, refusal: Signature) -> Outcome:
         """No verdict, but where eager raises and the rung does not."""
-        none = Outcome(ok=False, signature=refusal, verdict=f"cannot judge: {_first_line(refusal)}")
+        unsteady = refusal.kind == "nondeterministic"
+        none = Outcome(judged(refusal) if unsteady else cannot_tell(refusal.text()), refusal)
         if self.raised is None:
             return none
         try:
@@ -196,8 +207,9 @@ class _Case:
             if eager_error.is_same(self.raised, error):
                 none.signature = msgspec.structs.replace(refusal, detail=RAISED_TOO)
             return none
-        verdict = f"missing error: {self.raised.raw}; {self.rung.name} raises nothing"
-        return Outcome(ok=False, signature=self.raised, verdict=verdict, seconds=self.seconds)
+        reason = f"{self.raised.raw}; {self.rung.name} raises nothing"
+        record = judged(self.raised, self.rung.name, reason=reason, where=self.raised_at)
+        return Outcome(record, self.raised, seconds=self.seconds)
 
     def _baseline(self) -> Baseline | Signature:
         """Eager's results and the reference, or why no verdict is possible."""
@@ -236,6 +248,8 @@ class _Case:
         except (GraphRunError, RuntimeError) as error:
             if "error" in self.compared:
                 self.raised = eager_error.missing(error, self.gm, self.spec)
+                found = [node for node in self.gm.graph.nodes if node.name == getattr(error, "node", "")]
+                self.raised_at = _at(found[0]) if found else None
             cause = error.__cause__ or error
             kind = "memory" if is_memory_error(cause) else "error"
             return None, [], Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
@@ -260,9 +274,9 @@ class _Case:
         gm = copy_graph(self.gm)
         began = self.began = time.perf_counter()
         extra = {"inductor": {"fallback_random": True}} if fallback_random else {}
-        with _torch.settings(extra), self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
+        with settings(extra), self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
-            fakes = _torch.shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
+            fakes = shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
             compiled = self.rung.build(gm, fakes, self.spec)
             if only_compile:
                 self.seconds = time.perf_counter() - began
@@ -280,27 +294,27 @@ class _Case:
         self.seconds = self.seconds or time.perf_counter() - self.began
         if isinstance(error, MetadataMismatch):
             signature = Signature("metadata", self.step, detail=error.detail, raw=str(error)[:1000])
-            text = " ".join(str(error).splitlines()[:3])
-            return Outcome(ok=False, signature=signature, verdict=f"metadata: {text}", seconds=self.seconds)
+            reason = " ".join(str(error).splitlines()[:3])
+            return Outcome(judged(signature, self.rung.name, reason=reason), signature, seconds=self.seconds)
         memory = is_memory_error(error)
         if not memory and (reason := missing(error)):
-            return Outcome(ok=True, verdict=f"skipped, because {reason}", seconds=self.seconds)
+            return Outcome(skipped(reason), seconds=self.seconds)
         signature = Signature("memory", self.step) if memory else from_exception(error, self.step)
-        verdict = f"{signature.kind}: {_first_line(signature)}"
-        behind = self._behind(error) if self.step == "compile" and not self.lean else ""
+        behind, where = self._behind(error) if self.step == "compile" and not self.lean else ("", None)
         notes = [behind] if behind else []
-        return Outcome(ok=False, signature=signature, verdict=verdict, seconds=self.seconds, notes=notes)
+        return Outcome(judged(signature, self.rung.name, where=where), signature, seconds=self.seconds, notes=notes)
 
-    def _behind(self, error: Exception) -> str:
+    def _behind(self, error: Exception) -> tuple[str, Where | None]:
         """The kernel or pass that failed and its nodes: takes as long as a small compile, so a search leaves it out."""
         from .compile_fx.errors import explain
 
-        return explain(error, None, self.step).behind()
+        found = explain(error, None, self.step)
+        return found.behind(), Where(found.nodes[0].node, line=found.nodes[0].line) if found.nodes else None
 
     def _concluded(
         self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], kept: Execution | None
     ) -> Outcome:
-        outcome = Outcome(ok=difference is None, seconds=self.seconds, verdict="ok")
+        outcome = Outcome(seconds=self.seconds)
         known = None if isinstance(truth, NoReference) else truth
         if "accuracy" in self.compared:
             outcome.errors = output_errors(known, wanted, got)
@@ -310,23 +324,34 @@ class _Case:
             places = ", ".join(map(str, sorted(self.left_out)))
             outcome.notes.append(f"output {places} is uninitialised in eager (unused random state) and was not compared")
         if isinstance(truth, NoReference) and truth.reason != WAITS and self.compared:
-            outcome.verdict = f"no reference: {truth.reason}"
+            outcome.record = cannot_tell(truth.reason, NO_REFERENCE)
         if difference is not None:
             outcome.signature = Signature(
                 difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text,
                 form=difference.form,
             )
-            outcome.verdict = f"{difference.word}: {difference.text}"
+            where = _output_at(self.gm, difference.output)
+            outcome.record = judged(outcome.signature, self.rung.name, reason=difference.text, where=where)
         return outcome
 
 
 WAITS = "it was not needed: the numbers are eager's"
 
 
+def _output_at(gm: fx.GraphModule, place: int) -> Where | None:
+    """The node that an output is, with its user's line; None for a gradient, a changed input, or no output in particular."""
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    nodes = leaves(output.args[0])
+    if not 0 <= place < len(nodes):
+        return None
+    name, node = f"output {place}", nodes[place]
+    return _at(node, name) if isinstance(node, fx.Node) else Where(name=name)
+
+
+def _at(node: fx.Node, name: str = "") -> Where:
+    return Where(node.name, line=user_frame(node.meta.get("stack_trace") or "")[0], name=name)
+
+
 def _is_unused_state(value: Any) -> bool:
     """The seed and offset that an attention kernel leaves uninitialised when it drops nothing: one or two integers."""
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2
-
-
-def _first_line(signature: Signature | None) -> str:
-    return signature.text() if signature is not None else ""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .imports import import_modules
-from .isolation import ForkServer
-from .replay import DEFAULT_LIMIT_S, outcome_of, server_for
+from .isolation import ForkServer, ask, opened
+from .replay import DEFAULT_LIMIT_S, outcome_of
+from .rungs.names import warmth
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -34,10 +34,9 @@ def node_rows(saved: SavedGraph, seed: int = 0, device: str | None = None, *, li
     """
     from ..dumps.errors import EnvironmentLackError
 
-    own = server or server_for("eager")
-    try:
-        payload = {"path": str(saved.path.absolute()), "seed": seed, "device": device, "imports": list(imports)}
-        answer = own.call(TASK, payload, limit_s)
+    payload = {"path": str(saved.path.absolute()), "seed": seed, "device": device, "imports": list(imports)}
+    with opened(server, warmth("eager")) as used:
+        answer = ask(TASK, payload, limit_s, server=used).end()
         if answer.status != "done":
             refused = outcome_of(answer, "eager")
             why = "statistics are of eager's values, so eager must run"
@@ -45,21 +44,16 @@ def node_rows(saved: SavedGraph, seed: int = 0, device: str | None = None, *, li
         if answer.value["failed"]:
             raise EnvironmentLackError(f"no statistics of {saved.id}", answer.value["failed"], "see graphdbg replay --rung eager")
         yield from answer.value["rows"]
-    finally:
-        if server is None:
-            own.close()
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does."""
-    from ..dumps.store import load_graph
+    from .case import Case
     from .eager import GraphRunError
     from .isolation.child import mark
-    from .live_case import live_case
 
     mark("load")
-    import_modules(payload["imports"])
-    case = live_case(load_graph(payload["path"]), seed=payload["seed"], device=payload["device"])
+    case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
     mark("eager")
     rows: list[NodeStatistics] = []
     failed = ""
@@ -74,12 +68,12 @@ def of_case(case: Any, seed: int) -> Iterator[NodeStatistics]:
     """The rows of a live case, under its recorded surroundings; runs on clones of the inputs."""
     import torch
 
-    from . import _torch
     from .copying import clone_inputs, copy_graph
     from .numerics import node_statistics
+    from .settings import settings
     from .surroundings import in_force
 
-    with _torch.settings(case.spec.config), in_force(case.spec), torch.no_grad():
+    with settings(case.spec.config), in_force(case.spec), torch.no_grad():
         torch.manual_seed(seed)
         yield from node_statistics(copy_graph(case.gm), clone_inputs(case.inputs))
 

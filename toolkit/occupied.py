@@ -3,13 +3,15 @@
 Asks a program for a moment; imports no torch and never touches a device itself.
 
 >>> occupied()
-'GPU 0: 61,234 of 81,559 MiB used, 98 % busy'
+'GPU 0: 59.8 GiB of 79.6 GiB used, 98 % busy'
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+
+from ..dumps.amounts import size_text
 
 PROGRAM = "nvidia-smi"
 QUERY = "--query-gpu=index,memory.used,memory.total,utilization.gpu"
@@ -38,4 +40,4 @@ def _gpu(line: str) -> str:
         return ""
     if used < SOME_MIB and busy < 10:
         return ""
-    return f"GPU {index}: {used:,} of {total:,} MiB used, {busy} % busy"
+    return f"GPU {index}: {size_text(used << 20)} of {size_text(total << 20)} used, {busy} % busy"

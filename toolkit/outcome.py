@@ -1,7 +1,7 @@
 """What a replay found, as a record that crosses processes. No torch is imported.
 
->>> Outcome(ok=True, verdict="ok").exit_code
-0
+>>> Outcome().verdict, Outcome().exit_code
+('ok', 0)
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from . import verdict_words
 from .signature import Signature
+from .verdict import OK, Verdict
 
 
 class OutputError(msgspec.Struct, omit_defaults=True):
@@ -29,18 +31,16 @@ class OutputError(msgspec.Struct, omit_defaults=True):
 class Outcome(msgspec.Struct, omit_defaults=True):
     """The result of running one graph under one rung.
 
-    `ok`: no failure was seen. `verdict` says how much that means: "ok", "no reference: ..." (numbers could not be judged),
-    "crash", "wrong", "cannot judge: ...". `outputs` is the list of output tensors when they were asked for. `seconds` is
-    the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
+    `record` is the verdict. `outputs` is the list of output tensors when they were asked for. `seconds` is the time of compile
+    and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
     one, or None when it was not compared. `nan` and `eager_nan` name the results that hold a NaN under the rung and in eager
     ("output 3"); they are no failure where both have them.
     """
 
-    ok: bool
+    record: Verdict = OK
     signature: Signature | None = None
     outputs: list[Any] | None = None
     seconds: float = 0.0
-    verdict: str = ""
     fidelity: str | None = None
     rung: str = ""
     errors: list[OutputError] = []
@@ -51,6 +51,16 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
 
     @property
+    def verdict(self) -> str:
+        """The verdict in words: "ok", "no reference: ..." (numbers could not be judged), "crash: ...", "cannot judge: ..."."""
+        return verdict_words.text(self.record)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no failure was seen, as far as could be judged."""
+        return not self.exit_code
+
+    @property
     def exit_code(self) -> int:
         """0 when nothing failed, 1 when the bug was reproduced or no verdict was possible."""
-        return 0 if self.ok else 1
+        return self.record.exit_code

@@ -5,26 +5,28 @@ from there in another process, with recorded values where it was cut.
 The folder `work` holds the index of values, their tensors and the atoms. Must not compile or judge anything.
 
 >>> atoms = keep_values(case, work, seed=0)
->>> gm, inputs, spec = part_of(saved, work, keep={3, 4})
+>>> part_of(Case.at("case"), work, keep={3, 4}).gm
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
 from torch import fx
 
 from ..dumps import live
-from . import _torch, process_groups
+from . import process_groups
 from .atoms import Atoms
+from .case import Case, Live
 from .eager_values import record_values
-from .live_case import LiveCase, moved
+from .live import moved
 from .prune import prune
 from .relaid import as_reshapes
+from .settings import settings
 from .spec import ReplaySpec
 from .spill import load_values, save_values
 from .subgraph import build, until
@@ -42,11 +44,11 @@ class Invalid(Exception):
     """A part that cannot be built."""
 
 
-def keep_values(case: LiveCase, work: Path, *, seed: int, ends_at: str = "", running: Path | None = None) -> Atoms:
+def keep_values(case: Live, work: Path, *, seed: int, ends_at: str = "", running: Path | None = None) -> Atoms:
     """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph: those up to the node that
     raises, where one does, or that is not to be run (`ends_at`, `running`: see `record_values`).
     """
-    with _torch.settings(case.spec.config), in_force(case.spec):
+    with settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(seed)
         values = record_values(case.gm, case.inputs, work, errors=True, ends_at=ends_at, running=running)
     return keep_atoms(until(case.gm, values.raised) if values.raised else case.gm, values, work)
@@ -66,11 +68,11 @@ def atoms_in(work: Path) -> Atoms:
 
 
 def part_of(
-    saved: SavedGraph, work: Path, keep: Collection[int], *, bypass: Collection[int] = (),
+    case: Case, work: Path, keep: Collection[int], *, bypass: Collection[int] = (),
     returned: Collection[int] | None = None, device: str | None = None,
-) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:  # fmt: skip
+) -> Live:  # fmt: skip
     """The graph of the kept atoms, its inputs and how it enters the compiler; see `subgraph.build`. Raises Invalid."""
-    atoms = atoms_in(work)
+    atoms, saved = atoms_in(work), case.saved
     names = {name for atom in keep for name in atoms.nodes[atom]}
     names |= {name for atom in keep if (name := atoms.returns[atom]) in atoms.carried.numbers and name is not None}
     names |= atoms.carried.needed(names, atoms.order) | {name for atom in bypass for name in atoms.nodes[atom]}
@@ -93,7 +95,7 @@ def part_of(
         module, inputs = build(gm, atoms, values, keep, bypass=bypass, returned=returned, joint=spec.training_joint)
     except (RuntimeError, ValueError) as error:
         raise Invalid(str(error)) from error
-    return module, inputs, candidate_spec(spec, inputs_of(saved), module)
+    return Live(module, inputs, candidate_spec(spec, inputs_of(saved), module))
 
 
 def inputs_of(saved: SavedGraph) -> list[str]:

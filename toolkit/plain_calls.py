@@ -1,5 +1,5 @@
 # pyright: basic
-"""Puts the plain forms of `plain_names` into a graph, and checks each with values before: same results, same aten calls.
+"""Puts the plain forms of `torch_names` into a graph, and checks each with values before: same results, same aten calls.
 
 A form that fits an operator may not fit one call of it (a number where a tensor was meant becomes another overload). So a call is
 traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions. Must not change values.
@@ -20,10 +20,9 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ._torch import tree_leaves, tree_map
+from ..dumps.program.torch_names import INDEX, Plain, Slice, plain_call
+from . import torch_private as t
 from .execution import identical
-from .plain_names import INDEX, Plain, Slice, plain_call
-from .rungs._torch import decompositions
 
 SEED = 0
 _NOTHING = {"pin_memory": (None, False), "layout": (None, torch.strided)}
@@ -53,12 +52,12 @@ def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
     False for what cannot be traced. The values stay as they are.
     """
-    given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    given = [one for one in t.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
 
     def call(form: Callable[..., Any]) -> Callable[..., Any]:
         def of(*tensors: Any) -> Any:
             left = iter(tensors)
-            some, named = tree_map(lambda one: next(left) if isinstance(one, torch.Tensor) else one, (args, kwargs))
+            some, named = t.tree_map(lambda one: next(left) if isinstance(one, torch.Tensor) else one, (args, kwargs))
             return form(*some, **named)
 
         return of
@@ -68,7 +67,7 @@ def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             ours, theirs = _run(own, given), _run(plain, given)
             if str(target).startswith(_UNINITIALISED):
-                ours, theirs = tree_map(_blank, (ours, theirs))
+                ours, theirs = t.tree_map(_blank, (ours, theirs))
             return _same_values(ours, theirs) and (
                 _calls(own, given) == _calls(plain, given) or _calls(own, given, deep=True) == _calls(plain, given, deep=True)
             )
@@ -98,7 +97,7 @@ def _run(call: Callable[..., Any], tensors: list[Any]) -> list[Any]:
     """What a call returns, and its arguments afterwards."""
     torch.manual_seed(SEED)
     copies = [one.clone() for one in tensors]
-    return [*tree_leaves(call(*copies)), *copies]
+    return [*t.tree_leaves(call(*copies)), *copies]
 
 
 def _same_values(ours: list[Any], theirs: list[Any]) -> bool:
@@ -123,7 +122,7 @@ def _blank(value: Any) -> Any:
 def _calls(call: Callable[..., Any], tensors: list[Any], *, deep: bool = False) -> list[Any]:
     """The aten calls of a trace: what is called, with every argument that is not its default."""
     torch.manual_seed(SEED)
-    table: Any = decompositions() if deep else {}
+    table: Any = t.select_decomp_table() if deep else {}
     graph = make_fx(call, decomposition_table=table)(*[one.clone() for one in tensors]).graph
     graph.eliminate_dead_code()
     places = {node: f"%{place}" for place, node in enumerate(graph.nodes)}
@@ -131,7 +130,7 @@ def _calls(call: Callable[..., Any], tensors: list[Any], *, deep: bool = False) 
     for node in graph.nodes:
         args, kwargs = fx.map_arg((node.args, node.kwargs), places.__getitem__)
         if node.op == "output":
-            found.append(tree_leaves(args))
+            found.append(t.tree_leaves(args))
         elif node.op != "placeholder":
             found.append((str(node.target), sorted(_given(node.target, args, kwargs))))
     return found

@@ -13,7 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import EnvironmentLackError
+from ..dumps.walk import plain
 from ..dumps.wording import counted
+from . import torch_private as t
 
 if TYPE_CHECKING:
     from ..dumps.schema import GraphRecord
@@ -26,7 +28,7 @@ WAIT_S = 120
 def groups_of(record: GraphRecord) -> dict[str, dict[str, Any]]:
     """Group name -> {"backend", "ranks", "rank", "world_size"}; empty for a graph without collectives."""
     told: Any = record.graph.meta.get("process_groups")
-    return {str(name): dict(facts["dict"]) for name, facts in told["dict"]} if isinstance(told, dict) else {}
+    return plain(told) if isinstance(told, dict) else {}
 
 
 def peers(saved: SavedGraph) -> list[SavedGraph]:
@@ -60,7 +62,6 @@ def join(record: GraphRecord, meeting: str = "") -> None:
         return
     import torch.distributed
 
-    from . import _torch
 
     distributed: Any = torch.distributed
     if not distributed.is_available():
@@ -77,10 +78,10 @@ def join(record: GraphRecord, meeting: str = "") -> None:
         store = distributed.FileStore(meeting, world) if meeting else distributed.HashStore()
         distributed.init_process_group(_usable(facts["backend"]), store=store, rank=rank, world_size=world, timeout=wait)
     for name, one in groups.items():
-        if not _same(_torch.process_group(name), one["ranks"]):
+        if not _same(_process_group(name), one["ranks"]):
             backend = _usable(one["backend"])
             made = distributed.new_group(one["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
-            _torch.name_process_group(name, made)
+            _name_process_group(name, made)
 
 
 def _same(group: Any, ranks: Sequence[int]) -> bool:
@@ -97,3 +98,18 @@ def _usable(backend: str) -> str:
     if "nccl" in backend and not (torch.cuda.is_available() and distributed.is_nccl_available()):
         return "gloo"
     return backend
+
+
+def _process_group(name: str) -> Any:
+    """The process group that functional collectives know by a name, or None."""
+    try:
+        return t.resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        return None
+
+
+def _name_process_group(name: str, group: Any) -> None:
+    """Lets functional collectives find a group under a name; a new group's own name cannot be chosen."""
+    if _process_group(name) is not None:
+        t.unregister_process_group(name)
+    t.register_process_group(name, group)

@@ -9,12 +9,12 @@ record with the same name and value; `subgraph.build` gives it its recorded valu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection
 
 import msgspec
 
 from ..dumps.schema import GraphRecord, NodeRecord
+from ..dumps.walk import contents, given, references
 
 
 def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] = ()) -> GraphRecord:
@@ -23,7 +23,7 @@ def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] 
     needed: set[str] = {*keep, *returned}
     for node in body.nodes:
         if node.name in keep:
-            needed |= set(_references([node.args, list(node.kwargs.values())]))
+            needed |= set(references(given(node)))
     nodes: list[NodeRecord] = []
     for node in body.nodes:
         if node.op == "output":
@@ -36,7 +36,7 @@ def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] 
             as_is = node.name in keep or node.op == "get_attr"
             nodes.append(node if as_is else _placeholder(node))
     attrs = {node.target for node in nodes if node.op == "get_attr"}
-    inner = set(_tensors([[node.args, list(node.kwargs.values())] for node in nodes]))
+    inner = set(contents([given(node) for node in nodes], "tensor"))
     modules = {node.target for node in nodes if node.op == "call_module"}
     smaller = msgspec.structs.replace(
         body, nodes=nodes,
@@ -55,30 +55,5 @@ def _placeholder(node: NodeRecord) -> NodeRecord:
 
 
 def _output(node: NodeRecord, there: Collection[str]) -> NodeRecord:
-    left = [{"node": name} for name in dict.fromkeys(_references(node.args)) if name in there]
+    left = [{"node": name} for name in dict.fromkeys(references(node.args)) if name in there]
     return msgspec.structs.replace(node, args=[{"tuple": left}], value=None)
-
-
-def _references(value: Any) -> Iterator[str]:
-    """The names of the nodes that an encoded argument refers to."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _references(item)
-    elif isinstance(value, dict):
-        name = value.get("node")
-        if len(value) == 1 and isinstance(name, str):
-            yield name
-        else:
-            yield from _references(list(value.values()))
-
-
-def _tensors(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        name = value.get("tensor")
-        if len(value) == 1 and isinstance(name, str):
-            yield name
-        else:
-            yield from _tensors(list(value.values()))

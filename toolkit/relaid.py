@@ -20,7 +20,7 @@ import torch
 from torch import fx
 
 from ..dumps.schema import GraphRecord
-from .rungs._torch import python_decompositions
+from .rungs.entries import python_decompositions
 
 _VIEW, _RESHAPE = torch.ops.aten.view.default, torch.ops.aten.reshape.default
 

@@ -9,33 +9,24 @@ The calling process imports torch only when it wants the outputs. Loading follow
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..dumps.wording import counted
-from .imports import import_modules
-from .isolation import Answer, ForkServer, default_memory_bytes
+from .isolation import Answer, ForkServer, ask, opened
 from .outcome import Outcome
 from .process_groups import peers
+from .rungs.names import warmth
 from .signature import from_answer
+from .verdict import died
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
-PRELOAD = (
-    "graphdbg.toolkit.judge", "graphdbg.toolkit.live_case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
-    "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
-    "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
-    "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
-)  # fmt: skip
-"""What a server should import once for tasks of this module."""
-
 DEFAULT_LIMIT_S = 600.0
 
 
@@ -54,7 +45,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
     from .rungs import rung as known
 
     known(rung)  # a wrong name is the caller's mistake, told before anything starts
-    with _server(server, rung) as used:
+    with opened(server, warmth(rung)) as used:
         kept = used.scratch_file(".pt") if outputs else None
         others = peers(saved)
         payload = {
@@ -63,11 +54,11 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
             "meeting": str(used.scratch_file(".meeting")) if others else "",
         }  # fmt: skip
         alone = {"keep": None, "shared": None}
-        beside = [used.submit(TASK, {**payload, **alone, "path": str(one.path.absolute())}, limit_s) for one in others]
-        answer = used.call(TASK, payload, limit_s)
-        for one in beside:
-            one.result()
-        outcome = outcome_of(answer, rung)
+        beside = [ask(TASK, {**payload, **alone, "path": str(one.path.absolute())}, limit_s, server=used) for one in others]
+        asked = ask(TASK, payload, limit_s, server=used)
+        for one in (*beside, asked):
+            one.answer()
+        outcome = outcome_of(asked.end(), rung)
         outcome.notes += used.notes
         if others:
             outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
@@ -78,53 +69,41 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
 
 
 def outcome_of(answer: Answer, rung: str) -> Outcome:
-    """The outcome of an isolated judgement, whatever became of its process. Raises what the task refused as a user's error."""
-    from ..dumps import errors
-
+    """The outcome of an isolated judgement, whatever became of its process."""
     if answer.status == "done":
         outcome = msgspec.convert(answer.value, Outcome)
-    elif answer.status == "lost":
-        log = [line for line in answer.output.splitlines() if line.strip()]
-        raise errors.EnvironmentLackError("the fork server ended by itself", log[-1] if log else "", "see graphdbg doctor")
-    elif answer.error is not None and answer.error.type.startswith(errors.__name__):
-        cls = getattr(errors, answer.error.type.rpartition(".")[2])
-        raise cls(answer.error.message)
     else:
         signature = from_answer(answer)
         assert signature is not None
-        cannot = "cannot judge: " if signature.kind == "error" or signature.stage in ("", "eager", "reference") else ""
-        outcome = Outcome(
-            ok=False, signature=signature, verdict=f"{cannot}{signature.text()}", rung=rung, seconds=answer.seconds
-        )
+        outcome = Outcome(died(signature, rung), signature, rung=rung, seconds=answer.seconds)
     outcome.output, outcome.peak_bytes = answer.output, answer.peak_bytes
     return outcome
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does: load, judge, compare with the recorded compile."""
-    from ..dumps.store import load_graph
-    from . import _torch, fidelity
+    from . import fidelity
+    from .case import Case
+    from .fidelity import watching_compiles
     from .isolation.child import mark
     from .judge import judge
-    from .live_case import device_for, live_case
     from .rungs.undecomposed import RETRACED
 
     mark("load")
-    import_modules(payload["imports"])
-    saved = load_graph(payload["path"])
-    device = device_for(payload["rung"], payload["device"], saved)
-    case = live_case(saved, seed=payload["seed"], device=device, meeting=payload.get("meeting", ""))
+    case = Case.at(payload["path"])
+    device = case.device_for(payload["rung"], payload["device"])
+    live = case.live(seed=payload["seed"], device=device, meeting=payload.get("meeting", ""))
     watched = fidelity.Watched()
     outcome = judge(
-        case.gm, case.inputs, case.spec, payload["rung"], payload["check"], seed=payload["seed"],
-        keep_outputs=payload["keep"] is not None, watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source),
+        live, payload["rung"], payload["check"], seed=payload["seed"],
+        keep_outputs=payload["keep"] is not None, watch=lambda: watching_compiles(watched.post_grad, watched.source),
         shared=Path(payload["shared"]) if payload.get("shared") else None,
     )  # fmt: skip
-    outcome.notes = [*case.notes, *outcome.notes]
+    outcome.notes = [*live.notes, *outcome.notes]
     if payload["rung"] == "inductor" and payload["device"] is None and _compiled(outcome):
         mark("fidelity")
         again = any(note.startswith(RETRACED) for note in outcome.notes)
-        outcome.fidelity = "not comparable: the graph was re-traced" if again else fidelity.compare(saved, watched)
+        outcome.fidelity = "not comparable: the graph was re-traced" if again else fidelity.compare(case.saved, watched)
     if payload["keep"] and outcome.outputs is not None:
         import torch
 
@@ -140,22 +119,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _compiled(outcome: Outcome) -> bool:
     stopped = outcome.signature is not None and outcome.signature.stage in ("eager", "compile")
-    return not stopped and not outcome.verdict.startswith("skipped")
-
-
-def server_for(rung: str) -> ForkServer:
-    """A fork server with what replays under this rung need imported once."""
-    warm = "torch" if rung in ("eager", "nop", "debug_nop", "torchscript") else "inductor"
-    return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm=warm, preload=PRELOAD)
-
-
-@contextlib.contextmanager
-def _server(given: ForkServer | None, rung: str) -> Iterator[ForkServer]:
-    if given is not None:
-        yield given
-        return
-    with server_for(rung) as own:
-        yield own
+    return not stopped and not outcome.record.skipped
 
 
 def _load(path: Path) -> list[Any]:

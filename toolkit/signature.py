@@ -56,6 +56,11 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     raw: str = ""
     form: Form | None = None
 
+    @property
+    def undecided(self) -> bool:
+        """Whether it only says that no verdict is possible: eager differs between two runs, eager or graphdbg itself failed."""
+        return self.kind in ("nondeterministic", "error")
+
     def same_as(self, other: Signature) -> bool:
         """Whether two failures are one bug.
 
@@ -136,6 +141,12 @@ def from_answer(answer: Answer) -> Signature | None:
     return Signature(
         kind, answer.stage, failure.type, normalise.message(failure.message), inside, raw=failure.message[:1000]
     )
+
+
+def how_ended(answer: Answer) -> str:
+    """How a process ended that gave no value, in one line."""
+    signature = from_answer(answer)
+    return signature.text().splitlines()[0] if signature is not None else answer.status
 
 
 def _is(error: BaseException, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Where a replay enters the compiler and with what: stage, the inner compiler's arguments, ambient state, settings.
 
-A record that crosses processes; imports no torch. `plain` turns encoded arguments (see dumps.schema) into Python values.
+A record that crosses processes; imports no torch. Encoded arguments (see dumps.schema) come as Python values.
 
 >>> ReplaySpec("forward", {"is_inference": False}).stage
 'forward'
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.schema import Ambient, GraphRecord
+from ..dumps.walk import plain
 
 FULL_STAGES = frozenset({"dynamo", "pre_grad", "compiled_autograd"})
 """Stages that go through AOTAutograd. Outputs of the first two may require grad, so a replay runs the backward too."""
@@ -47,28 +48,6 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
     def training_joint(self) -> bool:
         """Whether a joint graph has a backward in it (an inference graph after the joint passes has not)."""
         return self.stage in ("joint", "joint_passed") and "num_fwd_outputs" in self.compile_kwargs
-
-
-def plain(value: Any) -> Any:
-    """An encoded argument as a Python value; what has no value ("opaque": a callable, a custom pass) stays as its encoded
-    object.
-    """
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) != 1:
-        return {key: plain(item) for key, item in value.items()}
-    ((tag, body),) = value.items()
-    if tag in ("tuple", "size"):
-        return [plain(item) for item in body]
-    if tag == "dict":
-        return {plain(key): plain(item) for key, item in body}
-    if tag == "float":
-        return float(body)
-    if tag in ("dtype", "device", "layout", "memory_format"):
-        return body
-    return value
 
 
 def is_opaque(value: Any) -> bool:

@@ -25,10 +25,9 @@ from . import clipboard, collecting
 from ._textual import Sturdy, mouse_reports
 from .here import Here
 from .jobs import Job
-from .light import READABLE
 from .places import state_folder, writable
-from .room import Room
-from .settings import THEMES, Settings
+from .room import Room, room_of
+from .settings import READABLE, THEMES, Settings
 from .telling import Telling
 from .typed import InTurn
 from .widgets.trouble import Told, described
@@ -111,18 +110,18 @@ class Workbench(InTurn, Sturdy):
 
     # -- rooms
 
-    def go(self, kind: type[Room], here: Here) -> None:
-        """Shows a room: the one that is open for the same thing, as it was left, else a new one."""
+    def go(self, name: str, here: Here) -> None:
+        """Shows a room by its name: the one that is open for the same thing, as it was left, else a new one."""
         for room in self.visits:
-            if type(room) is kind and room.here.at(node=None) == here.at(node=None):
+            if name == room.ROOM and room.here.at(node=None) == here.at(node=None):
                 self._show(room)
                 room.arrive(here)
                 room.tell_where()
                 return
-        self._show(self._new(kind, here))
+        self._show(self._new(name, here))
 
-    def _new(self, kind: type[Room], here: Here) -> Room:
-        room = kind(here)
+    def _new(self, name: str, here: Here) -> Room:
+        room = room_of(name, here)
         self.install_screen(room, str(id(room)))
         return room
 
@@ -162,53 +161,23 @@ class Workbench(InTurn, Sturdy):
 
     def do_app_home(self) -> None:
         """The runs and graphs."""
-        from .screens.home import HomeRoom
-
-        open_one = next((room for room in reversed(self.visits) if type(room) is HomeRoom), None)
+        open_one = self._home_but(None)
         if open_one is not None:
             self._show(open_one)
         else:
-            self.go(HomeRoom, Here(run=self.here.run))
+            self.go("home", Here(run=self.here.run))
 
-    def do_app_graph(self) -> None:
-        """The nodes of the graph."""
-        from .screens.graph import GraphRoom
+    def _home_but(self, room: Room | None) -> Room | None:
+        """The Home that was seen last, besides a room."""
+        return next((other for other in reversed(self.visits) if other.ROOM == "home" and other is not room), None)
 
-        self.go(GraphRoom, Here(run=self.here.run, graph=self._graph(), node=self.here.node))
-
-    def do_app_diff(self) -> None:
-        """The graph beside another."""
-        from .screens.diff import DiffRoom
-
-        self._graph()
-        self.go(DiffRoom, self.here)
-
-    def do_app_replay(self) -> None:
-        """Rungs and values."""
-        from .screens.replay import ReplayRoom
-
-        self.go(ReplayRoom, Here(run=self.here.run, graph=self._graph(), node=self.here.node))
-
-    def do_app_minify(self) -> None:
-        """A minification that runs, or the start of one."""
-        from .screens.minify import MinifyRoom
-
-        self.go(MinifyRoom, self._graph_or_out())
-
-    def do_app_report(self) -> None:
-        """Repro and issue text."""
-        from .screens.report import ReportRoom
-
-        self.go(ReportRoom, self._graph_or_out())
-
-    def _graph(self) -> str:
-        if self.here.graph is None:
+    def do_app_show(self, name: str) -> None:
+        """A screen about the graph that is looked at, or (minify, report) the minification."""
+        here = self.here
+        if here.graph is None and not (here.out and name in ("minify", "report")):
             why, fix = "this screen is about one graph", "press 1 for Home; enter on a graph picks it"
             raise UsageError("no graph is chosen", why, fix)
-        return self.here.graph
-
-    def _graph_or_out(self) -> Here:
-        return self.here if self.here.out else self.here.at(graph=self._graph())
+        self.go(name, Here(run=here.run, graph=here.graph, node=here.node) if name in ("graph", "replay") else here)
 
     # -- errors
 
@@ -272,13 +241,9 @@ class Workbench(InTurn, Sturdy):
 
     def close_room(self, room: Room) -> None:
         """Closes a room for good and shows Home, a new one where Home itself is closed."""
-        from .screens.home import HomeRoom
-
         if room in self.trail:
             self.trail.remove(room)
-        here = Here(run=room.here.run)
-        home = next((other for other in reversed(self.visits) if type(other) is HomeRoom and other is not room), None)
-        self._show(home or self._new(HomeRoom, here))
+        self._show(self._home_but(room) or self._new("home", Here(run=room.here.run)))
         if room in self.visits:
             self._drop(room)
 

@@ -28,6 +28,7 @@ from ..dumps.graph_folder import encode
 from ..dumps.process import ProcessRecord, boot_and_namespace, host_name, liveness, start_ticks
 from ..dumps.reading import read_record
 from ..dumps.schema import FORMAT, Record
+from .places import state_folder
 
 KEPT = 50
 """So many ended jobs are kept; a new job drops the oldest ones beyond."""
@@ -72,9 +73,8 @@ class Kept(msgspec.Struct):
 
 def homes() -> list[Path]:
     """Where jobs may lie: the user's state folder, then one in the folder for temporary files."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     user = os.getuid() if hasattr(os, "getuid") else 0
-    return [Path(state) / "graphdbg" / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
+    return [state_folder() / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
 
 
 def new_folder(words: Sequence[str], cwd: Path | None, *, passing: bool = False) -> tuple[Path, str]:

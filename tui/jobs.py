@@ -22,13 +22,11 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-import msgspec
-
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.lines import BITE_BYTES, Tail, decoded
 from ..dumps.process import liveness
 from . import job_files
-from .tail import Tail
 
 Data = dict[str, Any]
 
@@ -75,7 +73,7 @@ class Job:
         else:
             self.folder = folder
         try:
-            self._out, self._err = Tail(self.folder / job_files.OUT_FILE), Tail(self.folder / job_files.ERR_FILE)
+            self._out, self._err = (_tail(self.folder / name) for name in (job_files.OUT_FILE, job_files.ERR_FILE))
         except OSError as error:
             raise UsageError(f"cannot follow {self.line}", f"{error.filename}: {error.strerror}") from error
         Thread(target=self._follow, name=f"job {self.words[:1]}", daemon=True).start()
@@ -98,6 +96,11 @@ class Job:
     def running(self) -> bool:
         """Whether it has not ended yet."""
         return self.code is None
+
+    def last_said(self, none: str = "it said nothing") -> str:
+        """The last line of what it said."""
+        said = [line for line in self.said if line.strip()]
+        return said[-1].removeprefix("graphdbg: ") if said else none
 
     def stop(self) -> None:
         """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each. Raises UsageError where it
@@ -170,8 +173,6 @@ class Job:
             if ended and not more:
                 break
             self._ended.wait(0.001 if more else TICK_S)
-        self._out.close()
-        self._err.close()
         code = self._final_code()
         self._told_losses(code)
         if self.passing:
@@ -191,10 +192,9 @@ class Job:
 
     def _hand_over(self, *, last: bool) -> bool:
         """What was written since; whether there is more than one bite of it."""
-        lines, more = self._out.read(last=last)
         batch: list[Data] = []
-        for line in lines:
-            data = _object(line)
+        for line in _lines(self._out, last):
+            data = decoded(line)
             if data is None:
                 torn = line.startswith(b"{") and last
                 self._tell("its output ends in the middle of a line" if torn else line.decode("utf-8", "replace"))
@@ -203,10 +203,9 @@ class Job:
             self._call(self._on_data, data)
         if batch:
             self._call(self._on_batch, batch)
-        told, more_told = self._err.read(last=last)
-        for line in told:
+        for line in _lines(self._err, last):
             self._tell(line.decode("utf-8", "replace"))
-        return more or more_told
+        return self._out.more or self._err.more
 
     def _tell(self, line: str) -> None:
         if line:
@@ -241,14 +240,17 @@ class Job:
                     self._tell(f"graphdbg tui: the disk of {self.folder} is full; what it printed may be lost")
 
 
-def _object(line: bytes) -> Data | None:
-    if not line.startswith(b"{"):
-        return None
+def _tail(path: Path) -> Tail:
+    """Raises OSError where the file cannot be read."""
+    path.open("rb").close()
+    return Tail(path, bite=BITE_BYTES)
+
+
+def _lines(tail: Tail, last: bool) -> list[bytes]:
     try:
-        data = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
+        return tail.read(last=last)
+    except OSError:
+        return []
 
 
 def command_of(words: Sequence[str]) -> list[str]:

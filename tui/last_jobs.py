@@ -1,4 +1,4 @@
-"""The newest jobs about one graph, kinds apart, as their folders tell: what Replay shows again after the workbench was left.
+"""The newest jobs about one graph, kinds apart, as their folders tell: what Replay shows again, and which rung failed.
 
 Reads the folders of jobs only; starts and stops nothing.
 
@@ -8,10 +8,11 @@ Reads the folders of jobs only; starts and stops nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from .job_files import Kept, recent
+from .job_files import OUT_FILE, Kept, recent
 
 LINES = "--json-lines"
 
@@ -37,14 +38,25 @@ def of_graph(graph: str) -> dict[str, Kept]:
     return found
 
 
-def age_text(seconds: float) -> str:
-    """How long ago, roughly.
+def first_failing(graph: str) -> str | None:
+    """The first failing rung of the newest triage of this graph that has ended; None where there was none or nothing failed."""
+    for kept in recent():
+        words = kept.record.words
+        if words[:1] == ["triage"] and graph in words and kept.state in ("ended", "gone"):
+            return _told(kept)
+    return None
 
-    >>> age_text(750)
-    '12 min ago'
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s ago"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min ago"
-    return f"{seconds / 3600:.0f} h ago" if seconds < 172_800 else f"{seconds / 86_400:.0f} days ago"
+
+def _told(kept: Kept) -> str | None:
+    try:
+        lines = (kept.folder / OUT_FILE).read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            first = json.loads(line).get("first_failing")
+        except (ValueError, AttributeError):
+            continue
+        if isinstance(first, str):
+            return first
+    return None

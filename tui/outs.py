@@ -11,7 +11,8 @@ import os
 import time
 from pathlib import Path
 
-from ..dumps.browse.listing import Line, age
+from ..dumps.amounts import ago_text
+from ..dumps.browse.listing import Line
 from ..dumps.errors import GraphdbgError
 from ..dumps.wording import counted
 from ..minifier.progress.watched import Watched
@@ -64,6 +65,6 @@ class Outs:
         if watched.state == "running" and (story.paused or story.step):
             parts.append("paused" if story.paused else story.step)
         elif story.last:
-            parts.append(f"{age(time.time() - story.last)} ago")
+            parts.append(ago_text(time.time() - story.last))
         line.text = ", ".join(parts) or "enter shows it"
         return line

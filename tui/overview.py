@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..dumps import index
+from ..dumps.amounts import ago_text
 from ..dumps.browse.follow import Following
-from ..dumps.browse.listing import Line, age, aged, run_lines
+from ..dumps.browse.listing import Line, aged, run_lines
 from ..dumps.query import resolve
 from ..dumps.store import Run
 from . import job_files
@@ -141,6 +142,6 @@ def _jobs() -> list[Line]:
         else:
             line.bad = kept.state == "gone" or kept.code not in (0, None)
             how = "" if kept.code is None else f", {ending(kept.code).removeprefix('it ')}"
-            line.text = f"{age(kept.age_s())} ago{how}"
+            line.text = ago_text(kept.age_s()) + how
         lines.append(line)
     return lines

@@ -1,4 +1,4 @@
-"""Where the workbench keeps things of its own, by the XDG rules. Reads and writes nothing itself.
+"""Where the workbench keeps things of its own, by the rules of the system (on Linux XDG's). Reads and writes nothing itself.
 
 >>> settings_file()
 PosixPath('/home/ann/.config/graphdbg/tui.json')
@@ -10,17 +10,19 @@ import os
 import tempfile
 from pathlib import Path
 
+from platformdirs import user_config_path, user_state_path
+
 NAME = "graphdbg"
 
 
 def settings_file() -> Path:
     """What is remembered from one session to the next."""
-    return _base("XDG_CONFIG_HOME", ".config") / NAME / "tui.json"
+    return user_config_path(NAME) / "tui.json"
 
 
 def state_folder() -> Path:
     """Copies, crash texts and the like."""
-    return _base("XDG_STATE_HOME", ".local/state") / NAME
+    return user_state_path(NAME)
 
 
 def writable(folder: Path) -> Path:
@@ -34,8 +36,3 @@ def writable(folder: Path) -> Path:
     other = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid()}" / folder.name
     other.mkdir(mode=0o700, parents=True, exist_ok=True)
     return other
-
-
-def _base(variable: str, below_home: str) -> Path:
-    told = os.environ.get(variable, "")
-    return Path(told) if Path(told).is_absolute() else Path.home() / below_home

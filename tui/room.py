@@ -10,26 +10,30 @@ anything in a key's handler, and must not decide what another room knows.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, ClassVar
 
+from rich.style import Style
+from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from .actions import BY_ID, of_room
 from .here import Here
+from .jobs import Job
 from .telling import Telling
 from .widgets.crumbs import Crumbs
 from .widgets.key_line import KeyLine
+from .widgets.rows import Rows
 from .widgets.trouble import Trouble
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
+from .widgets.virtual_list import VirtualList
 
 
 class Room(Telling[None]):
     """One screen of the workbench."""
 
     ROOM: ClassVar[str] = ""
-    TITLE_WORDS: ClassVar[str] = ""
 
     def __init_subclass__(cls, **more: Any) -> None:
         if cls.ROOM:
@@ -44,6 +48,8 @@ class Room(Telling[None]):
     def __init__(self, here: Here) -> None:
         super().__init__()
         self.here = here
+        self.parts: tuple[object, ...] = ()
+        """What else has `do_<action>` methods for this screen."""
 
     # -- what a subclass says
 
@@ -68,6 +74,11 @@ class Room(Telling[None]):
         """The screen is shown again for the same graph (or run, or minification), perhaps for another node of it."""
         self.here = here
 
+    @property
+    def moving(self) -> VirtualList:
+        """The list that the keys move in."""
+        return self.query_one(VirtualList)
+
     # -- what is common
 
     def compose(self) -> ComposeResult:
@@ -88,20 +99,103 @@ class Room(Telling[None]):
     def tell_where(self) -> None:
         """Writes the breadcrumbs anew."""
         for line in self.query(Crumbs):
-            line.show([self.TITLE_WORDS or self.ROOM, *self.crumbs()], self.workbench.badges())
+            line.show([self.ROOM, *self.crumbs()], self.workbench.badges())
+
+    def do_move(self, where: str) -> None:
+        """Moves in the list, as a key says: down, up, page_down, page_up, top, end."""
+        self.moving.go(where)
+
+    def home(self, function: Callable[[], object], *, doing: str) -> None:
+        """Calls a function where the screen lives; from any thread."""
+        self.call_later(lambda: self.guarded(function, doing=doing))
+
+    def add_job(self, job: Job) -> Job:
+        """A job that was started here."""
+        self.workbench.jobs.add(job)
+        if job.note:
+            self.notify(job.note, markup=False)
+        self.tell_where()
+        return job
+
+    def run_job(
+        self, words: Sequence[str], then: Callable[[Job, int], object], *, doing: str, passing: bool = False, **heard: Any
+    ) -> Job:
+        """Starts a command as a job; `then` gets its exit code when it ends. `heard`: more callbacks of `Job`."""
+
+        def ended(code: int) -> None:
+            if passing:
+                self.workbench.jobs.discard(job)
+            then(job, code)
+
+        job = Job(words, passing=passing, on_end=lambda code: self.home(lambda: ended(code), doing=doing), **heard)
+        return self.add_job(job)
 
     async def action_act(self, action: str) -> None:
         """Does what a key, the palette or a click asks for; an error goes to the panel."""
         await self.perform(action)
 
     async def perform(self, action: str) -> None:
-        """Runs the method of an action, here or in the app."""
+        """Runs the method of an action, here, in a part of the screen or in the app."""
         known = BY_ID[action]
         try:
-            method = getattr(self, known.method, None) or getattr(self.app, known.method)
-            result = method()
+            does = next(filter(None, (getattr(part, known.method, None) for part in (self, *self.parts, self.app))))
+            result = does(*known.call[1:])
             if inspect.isawaitable(result):
                 await result
             self.workbench.did(action)
         except Exception as error:  # noqa: BLE001 - shown in the panel, the workbench goes on
             self.trouble(error, doing=known.label)
+
+
+class ListRoom(Room):
+    """A screen with one list that has the keys."""
+
+    @property
+    def rows(self) -> Rows:
+        """The list."""
+        return self.query_one("#rows", Rows)
+
+    def on_screen_resume(self) -> None:
+        """Back from another screen: the list has the keys."""
+        super().on_screen_resume()
+        if not self.typing:
+            self.rows.focus()
+
+
+class ViewsRoom(Room):
+    """A screen of several views, one of which is seen; a click on its name, or a key, goes to another."""
+
+    views: ClassVar[Sequence[str]] = ()
+    view = 0
+
+    def show(self, *, keep: bool = True) -> None:
+        """Shows the view. `keep`: it stays where it was scrolled to."""
+        raise NotImplementedError
+
+    def to_view(self, number: int) -> None:
+        """Another view; after the last comes the first."""
+        self.view = number % len(self.views)
+        self.show(keep=False)
+
+    def action_view(self, number: int) -> None:
+        """A click on the name of a view."""
+        self.to_view(number)
+
+    def do_view(self, step: int) -> None:
+        """The next view, or the one before."""
+        self.to_view(self.view + step)
+
+    def names(self, shown: Sequence[str]) -> Text:
+        """The names of the views as they are shown, the one that is seen told apart."""
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for number, name in enumerate(shown):
+            chosen = number == self.view
+            style = Style(bold=chosen, reverse=chosen, meta={"@click": f"screen.view({number})"})
+            text.append(f"[{name.strip()}]" if chosen else name, style)
+        return text
+
+
+def room_of(name: str, here: Here, **more: Any) -> Room:
+    """A new screen by its `ROOM`. Its module is read now: the first paint waits for none that is not shown."""
+    kind: type[Room] = getattr(import_module(f"{__package__}.screens.{name}"), f"{name.capitalize()}Room")
+    return kind(here, **more)

@@ -5,13 +5,22 @@
 
 from __future__ import annotations
 
+import locale
+
 import msgspec
+from rich.terminal_theme import TerminalTheme
 
 from ..dumps.errors import EnvironmentLackError
 from .places import settings_file
 
 THEMES = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
 """Our words and textual's; ansi takes the colours that the terminal itself is set to."""
+
+_NORMAL = [(0, 0, 0), (160, 30, 30), (30, 98, 10), (132, 78, 0), (30, 70, 170), (110, 45, 145), (0, 92, 128), (85, 85, 85)]
+_BRIGHT = [(85, 85, 85), (190, 20, 20), (40, 115, 0), (150, 85, 0), (0, 85, 170), (160, 30, 160), (0, 105, 130), (40, 40, 40)]
+
+READABLE = TerminalTheme((216, 216, 216), (0, 0, 0), _NORMAL, _BRIGHT)
+"""The colours by name in the light theme, each dark enough to be read on its greys: black, red, and so on to white."""
 
 
 class Settings(msgspec.Struct):
@@ -42,3 +51,8 @@ class Settings(msgspec.Struct):
         """The theme after this one."""
         names = list(THEMES)
         return names[(names.index(self.theme) + 1) % len(names)]
+
+
+def ascii_only() -> bool:
+    """Whether the terminal is told to take ASCII alone."""
+    return "utf" not in locale.getpreferredencoding(False).lower()

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -17,10 +19,6 @@ from textual.widgets import Input, Static
 
 from .telling import Telling
 from .widgets.trouble import Trouble
-
-if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
 
 R = TypeVar("R")
 LOOK_S = 0.25

@@ -7,16 +7,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..dumps.errors import UsageError
 from ..dumps.index import is_run
 from ..dumps.query import resolve
 from ..dumps.store import SavedGraph
 from .here import Here, is_out
-
-if TYPE_CHECKING:
-    from .room import Room
+from .room import Room, room_of
 
 
 def first_room(target: str | None, *, follow: bool = False) -> Room:
@@ -25,31 +22,21 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
     With `follow` a run that may not be there yet. Raises UsageError where `target` names nothing.
     """
     if target is None:
-        return _home(Here())
+        return room_of("home", Here())
     target = target.rstrip("/") or target
     path = Path(target)
     if follow:
         _check_followed(target, path)
-        return _home(Here(run=target), follow=True)
+        return room_of("home", Here(run=target), follow=True)
     if is_out(path):
-        from .screens.minify import MinifyRoom
-
-        return MinifyRoom(Here(out=target))
+        return room_of("minify", Here(out=target))
     if is_run(path):
-        return _home(Here(run=target))
+        return room_of("home", Here(run=target))
     found = resolve(target)
     if not isinstance(found, SavedGraph):
-        return _home(Here(run=target))
-    from .screens.graph import GraphRoom
-
+        return room_of("home", Here(run=target))
     run = target.removesuffix(found.id).rstrip("/") if found.run is not None and target.endswith("/" + found.id) else None
-    return GraphRoom(Here(run=run, graph=target), found)
-
-
-def _home(here: Here, *, follow: bool = False) -> Room:
-    from .screens.home import HomeRoom  # late, as all screens: the first paint waits for none that is not shown
-
-    return HomeRoom(here, follow=follow)
+    return room_of("graph", Here(run=run, graph=target), saved=found)
 
 
 def _check_followed(target: str, path: Path) -> None:

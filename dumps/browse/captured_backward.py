@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ..schema import GraphRecord
+from ..walk import plain
 from ..wording import counted
 from .roles import OutputRole
 
 
 def facts(record: GraphRecord) -> dict[str, Any]:
     """What the recorder noted of the capture as a whole."""
-    noted = _plain(record.graph.meta.get("custom"))
+    noted = plain(record.graph.meta.get("custom"))
     found = cast("dict[str, Any]", noted).get("compiled_autograd") if isinstance(noted, dict) else None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
@@ -31,7 +32,7 @@ def origins(record: GraphRecord) -> dict[str, str]:
 def outputs(record: GraphRecord) -> list[OutputRole]:
     """Of what each output is the gradient."""
     last = record.graph.nodes[-1] if record.graph.nodes else None
-    items = cast("list[Any]", _plain(last.args[0])) if last is not None and last.args else []
+    items = cast("list[Any]", plain(last.args[0])) if last is not None and last.args else []
     made = zip(items, cast("list[str]", facts(record).get("outputs", [])), strict=False)
     return [
         OutputRole(index, str(cast("dict[str, Any]", item).get("node", "")), "gradient", of.removesuffix(".grad"))
@@ -58,15 +59,3 @@ def extend(nodes: list[dict[str, Any]], record: GraphRecord) -> None:
     """Adds origins to rows of `show --json`."""
     for row, node in zip(nodes, record.graph.nodes, strict=True):
         row |= {key: node.meta[key] for key in ("autograd_node", "hook") if key in node.meta}
-
-
-def _plain(value: Any) -> Any:
-    """An encoded argument without its tags for tuples and dicts."""
-    if isinstance(value, list):
-        return [_plain(item) for item in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    found = cast("dict[str, Any]", value)
-    if "dict" in found:
-        return {key: _plain(item) for key, item in found["dict"]}
-    return [_plain(item) for item in found["tuple"]] if "tuple" in found else found

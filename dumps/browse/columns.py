@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
+from ..amounts import count_text, size_text
 from ..errors import UsageError
 from ..sidecar import dims_text
-from ..tables import plain, size_text
+from ..tables import plain
 from .table import GraphView, strided
 
 STRIDED = "!"
@@ -156,17 +157,6 @@ def cell(view: GraphView, key: str, index: int) -> str:
     return CELLS[key](view, index)
 
 
-def count_text(number: float | None) -> str:
-    """A count of operations for people: 512, 2.1M, 34.4G."""
-    if number is None:
-        return ""
-    for unit in ("", "k", "M", "G", "T"):
-        if abs(number) < 1000:
-            return f"{number:.0f}{unit}" if not unit else f"{number:.1f}{unit}"
-        number /= 1000
-    return f"{number:.1f}P"
-
-
 def number_text(number: float | None) -> str:
     """A value of a tensor in at most nine letters: -1.25e-05."""
     return "" if number is None else f"{number:.3g}"
@@ -214,7 +204,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
     "shape": lambda view, index: plain(dims_text(view.text[view.table.shape[index]])),
     "stride": _stride,
     "bytes": _bytes,
-    "flops": lambda view, index: count_text(view.flops(index)),
+    "flops": lambda view, index: "" if (found := view.flops(index)) is None else count_text(found),
     "users": lambda view, index: str(view.table.users[index]),
     "module": GraphView.module,
     "file": lambda view, index: plain(view.text[view.table.where[index]]),

@@ -11,7 +11,6 @@ True
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Literal
@@ -21,6 +20,7 @@ import msgspec
 from .. import deaths, index, journal
 from ..errors import GraphdbgError
 from ..graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE
+from ..lines import Tail
 from ..process import EXIT_FILE, liveness
 from ..process import FILE as PROCESS_FILE
 from ..reading import read_record
@@ -60,29 +60,20 @@ class _Journal:
         self.path = path
         self.contents = _Growing([], [])
         self.folders = index.Folders()
-        self._inode, self._offset, self._rest = -1, 0, b""
+        self._tail = Tail(path)
 
     def read_on(self) -> None:
         """Reads what was added; from the start where the file is another or became shorter."""
         try:
-            with self.path.open("rb") as file:
-                now = os.fstat(file.fileno())
-                if now.st_ino != self._inode or now.st_size < self._offset:
-                    self._inode, self._offset, self._rest = now.st_ino, 0, b""
-                    self.contents = _Growing([], [])
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return
+            found = self._tail.read()
         except OSError as error:
             self.contents.damage[:] = [f"cannot read {self.path}: {error.strerror or error}"]
             return
-        self._offset += len(data)
-        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
-        if newline:
-            found = journal.parse(whole + newline, str(self.path))
-            self.contents.events += found.events
-            self.contents.damage += found.damage
+        if self._tail.fresh:
+            self.contents = _Growing([], [])
+        more = journal.of_lines(found, str(self.path))
+        self.contents.events += more.events
+        self.contents.damage += more.damage
 
 
 class Following:

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from .. import deaths, index, why
+from ..amounts import age_text, ago_text
 from ..journal import IN_FLIGHT
 from ..tables import one_line, plain
 from ..wording import counted
@@ -131,7 +132,7 @@ def _run_text(run: Following) -> tuple[str, str, bool]:
     if len(run.processes) > 1:
         parts.append(counted(len(run.processes), "process"))
     if run.record.started:
-        parts.append(age(time.time() - run.record.started) + " ago")
+        parts.append(ago_text(time.time() - run.record.started))
     parts.append(one_line(" ".join(run.record.command), 60))
     if run.state == "vanished":
         return "the folder is not there any more; this is what was read before", "vanished", True
@@ -213,14 +214,6 @@ def first_bad(lines: Sequence[Line]) -> int | None:
     return (runnable or bad)[0]
 
 
-def age(seconds: float) -> str:
-    """A length of time for people: 43 s, 12 min, 3 h, 2 days."""
-    for limit, size, unit in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
-        if seconds < limit:
-            return f"{max(0.0, seconds) / size:.0f} {unit}"
-    return f"{seconds / 86400:.0f} days"
-
-
 def kernels_of(path: Path) -> int | None:
     """How many kernels were generated for a graph; None where no code was saved or it cannot be read."""
     from ..errors import GraphdbgError
@@ -247,7 +240,7 @@ def following_text(run: Following) -> str:
         parts.append(counted(len(run.rows), "graph", form=","))
     flight = run.in_flight
     if flight:
-        parts.append(f"{flight[-1].id} in flight, {flight[-1].status} for {age(time.time() - flight[-1].since)}")
+        parts.append(f"{flight[-1].id} in flight, {flight[-1].status} for {age_text(time.time() - flight[-1].since)}")
     ends = [end for end in deaths.endings(run.processes) if end.status in ("failed", "killed", "died")]
     if ends:
         parts.append(plain(deaths.sentence(ends[0], run.processes)))

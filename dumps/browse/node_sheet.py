@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..amounts import size_text
 from ..schema import InputRecord, SymbolRecord
-from ..sidecar import references
-from ..tables import size_text
+from ..walk import references
 from ..wording import counted
 from .node import Near, NodeDetail
 from .partner import NUMBER, Partner

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from ..amounts import size_text
 from ..compressed import stored
 from ..errors import UnreadableError
 from ..graph_folder import GRAPH_FILE
@@ -48,7 +49,7 @@ class Recorded:
     def too_large(self) -> str:
         """Why nothing but the table can be shown; empty where that is not so."""
         size = _unpacked_bytes(self.saved) if self.large else 0
-        return f"graph.json has {size >> 20} MiB: arguments and stacks are not looked up" if size > MOST_BYTES else ""
+        return f"graph.json has {size_text(size)}: arguments and stacks are not looked up" if size > MOST_BYTES else ""
 
     def node(self, name: str, after: str = "") -> NodeRecord | None:
         """The top-level node of that name; None where the file has none. `after` is the name of the node that follows it."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ..schema import InputRecord, NodeRecord
+from ..walk import returned
 from .levels import input_source
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
     """What each output of the graph is; `name` is its output node's. Empty where nothing describes them."""
     last = recorded.node(name)
     made_for = last.meta.get("desc") if last is not None else None
-    items = _items(last.args) if last is not None else []
+    items = returned(last.args) if last is not None else []
     if not isinstance(made_for, list) or len(cast("list[Any]", made_for)) != len(items):
         return []
     texts = [_string(recorded, item) for item in cast("list[Any]", made_for)]
@@ -139,13 +140,6 @@ def _string(recorded: Recorded, value: Any) -> str | None:
         number: Any = cast("dict[str, Any]", value).get("string")
         return recorded.string(number) if isinstance(number, int) else None
     return value if isinstance(value, str) else None
-
-
-def _items(args: Sequence[Any]) -> list[Any]:
-    items: Any = args[0] if len(args) == 1 else list(args)
-    while isinstance(items, dict) and "tuple" in items:
-        items = cast("dict[str, Any]", items)["tuple"]
-    return cast("list[Any]", items) if isinstance(items, list) else [items]
 
 
 def _parsed(text: str | None) -> ast.Call | None:

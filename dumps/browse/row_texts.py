@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..tables import size_text
+from ..amounts import count_text, size_text
 from ..wording import counted
-from .columns import GAP, Column, cell, count_text, fitted
+from .columns import GAP, Column, cell, fitted
 from .lanes import GLYPHS, Lanes
 from .selection import Selection
 from .sorting import Sort

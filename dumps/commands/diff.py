@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..output import emit, say
 from ..store import SavedGraph
 from ..tables import on_terminal
+from .options import json_option
 
 DIFFERENCE_EXIT = 1
 
@@ -20,7 +21,7 @@ DIFFERENCE_EXIT = 1
 @click.option("--all", "everything", is_flag=True, help="List every node that departs, and every pair of graphs.")
 @click.option("--side-by-side", is_flag=True, help="Print both graphs beside each other; without --all only what differs.")
 @click.option("--by-seq-nr", is_flag=True, help="Put a forward beside its backward: nodes of one seq_nr in one line.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr: bool, as_json: bool) -> int:
     """Compare two graphs, runs, processes, recompiles or stages.
 

@@ -16,6 +16,7 @@ from ..query import resolve
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, on_terminal, one_line, render
 from ..wording import counted
+from .options import json_option
 
 STATUS_STYLE = "cyan"
 
@@ -25,7 +26,7 @@ STATUS_STYLE = "cyan"
 @click.option("--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes.")
 @click.option("--filter", "words", metavar="TEXT", help="Only graphs with these words in id, stage, status, error; -word hides.")
 @click.option("--follow", is_flag=True, help="Print a line whenever a graph gets on, until RUN ends; it may not be there yet.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json: bool) -> None:
     """List the graphs of a run, one row each, or without RUN the runs in this folder.
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..amounts import size_text
 from ..errors import UsageError
 from ..output import emit, say
 from ..query import resolve
 from ..store import Run
-from ..tables import on_terminal, size_text
+from ..tables import on_terminal
 from ..wording import counted
+from .options import json_option
 
 if TYPE_CHECKING:
     from ..pack.making import Packed
@@ -26,7 +28,7 @@ _MOST = 12
 @click.option("-o", "--output", metavar="FILE", help="The file to write; it must not exist. Default: RUN.graphdbg.zip.")
 @click.option("--tensors", is_flag=True, help="Keep the stored tensors: weights, inputs and indices as they were.")
 @click.option("--source", is_flag=True, help="Keep the lines of your source that stacks and generated code show.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def pack(run: str, output: str | None, tensors: bool, source: bool, as_json: bool) -> int:
     """Write one redacted file of a run, to send to somebody who knows compilers.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -11,7 +11,8 @@ from .. import statistics, user_kernels
 from ..browse import captured_backward
 from ..browse.recorded import Recorded
 from ..browse.roles import OutputRole, inputs_of, outputs_of
-from ..errors import UnreadableError, UsageError
+from ..errors import RefusedError, UnreadableError, UsageError
+from ..graph_folder import PROGRAM_FILE
 from ..output import emit, say
 from ..query import resolve_graph
 from ..sidecar import Row, Table, dims_text, dims_value
@@ -19,6 +20,7 @@ from ..store import CodeFile, SavedGraph
 from ..tables import Column, on_terminal, one_line, render
 from ..user_kernels import UserKernel
 from ..wording import counted
+from .options import json_option
 from .show_node import show_node
 from .show_rows import RowOptions, show_rows
 
@@ -52,7 +54,7 @@ WHOLE = "output_code.py"
 @click.option("--sort", metavar="COLUMN", help="By a column; bytes:up or bytes:down says which way.")
 @click.option("--columns", metavar="A,B", help="These columns; an unknown one is answered with all there are.")
 @click.option("--fold", type=click.IntRange(0, 99), metavar="DEPTH", help="One row per module; 0: the outermost ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def show(
     graph: str, code: bool, kernel: str | None, stats: bool, node: str | None, hops: int | None, as_json: bool,
     **rows: Any,
@@ -161,14 +163,27 @@ def _node(row: Row, table: Table) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _code(saved: SavedGraph) -> list[CodeFile]:
+def _code(saved: SavedGraph) -> Sequence[CodeFile | _Program]:
     files = saved.code_files()
     if files:
         return [path for path in files if path.name == WHOLE] or files
-    if saved.program_path.exists():
-        say(f"{saved.id} has no generated code; this is the graph itself, {saved.program_path}")
-        return [CodeFile(saved.program_path)]
-    raise UnreadableError(f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end")
+    try:
+        program = _Program(saved.program())
+    except RefusedError as error:
+        raise UnreadableError(f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end") from error
+    place = f", {saved.program_path}" if saved.program_path.exists() else ""
+    say(f"{saved.id} has no generated code; this is the graph itself{place}")
+    return [program]
+
+
+class _Program(NamedTuple):
+    """graph.py, which may be no file yet."""
+
+    text: str
+    name: str = PROGRAM_FILE
+
+    def read_text(self) -> str:
+        return self.text
 
 
 def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> None:
@@ -197,7 +212,7 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
     _show_files(text, found, as_json)
 
 
-def _show_files(text: str, files: Sequence[CodeFile | UserKernel], as_json: bool) -> None:
+def _show_files(text: str, files: Sequence[CodeFile | UserKernel | _Program], as_json: bool) -> None:
     texts = [(file.name, file.read_text()) for file in files]
     if as_json:
         emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True)

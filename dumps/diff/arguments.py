@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 from ..schema import Arg, ConstValue, SymValue
+from ..walk import items, tag_of
 from .align import Alignment
 from .facts import Facts
 
@@ -44,7 +45,7 @@ def text(arg: Arg, strings: list[str] | None = None) -> str:
         return f"[{', '.join(text(item, strings) for item in cast('list[Arg]', arg))}]"
     if not isinstance(arg, dict):
         return repr(cast("object", arg))
-    tag, body = _tagged(arg)
+    tag, body = tag_of(arg)
     if tag in _BRACKETS:
         left, right = _BRACKETS[tag]
         return f"{left}{', '.join(text(item, strings) for item in body)}{right}"
@@ -59,12 +60,6 @@ def text(arg: Arg, strings: list[str] | None = None) -> str:
     if tag == "opaque":
         return str(body[-1])
     return str(body)
-
-
-def _tagged(arg: Any) -> tuple[str, Any]:
-    """The kind and the content of an argument that JSON has as an object."""
-    items = list(cast("dict[str, Any]", arg).items())
-    return items[0] if len(items) == 1 else ("", str(cast("object", arg)))
 
 
 def _string(strings: list[str], place: int) -> str:
@@ -96,9 +91,9 @@ class _Walk:
         self.found = found
 
     def __call__(self, place: str, one: Arg, two: Arg) -> Iterator[Difference]:
-        items = _items(one), _items(two)
-        if items[0] is not None and items[1] is not None and len(items[0]) == len(items[1]):
-            for index, (left, right) in enumerate(zip(items[0], items[1], strict=True)):
+        a_items, b_items = items(one), items(two)
+        if a_items is not None and b_items is not None and len(a_items) == len(b_items):
+            for index, (left, right) in enumerate(zip(a_items, b_items, strict=True)):
                 yield from self(f"{place}[{index}]", left, right)
             return
         a, b = self.found.a, self.found.b
@@ -110,31 +105,19 @@ class _Walk:
             yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
 
 
-def _items(arg: Arg) -> list[Arg] | None:
-    if isinstance(arg, list):
-        return cast("list[Arg]", arg)
-    if isinstance(arg, dict):
-        tag, body = _tagged(arg)
-        if tag in ("tuple", "size", "slice", "range", "dict"):
-            return cast("list[Arg]", body)
-    return None
-
-
 def _node(facts: Facts, arg: Arg) -> int:
-    if isinstance(arg, dict):
-        name = cast("dict[str, Any]", arg).get("node")
-        return facts.position.get(name, -1) if isinstance(name, str) else -1
-    return -1
+    tag, name = tag_of(arg)
+    return facts.position.get(name, -1) if tag == "node" and isinstance(name, str) else -1
 
 
 def _plain(facts: Facts, arg: Arg) -> Any:
     """The number or expression that an argument stands for, where it is known."""
-    if isinstance(arg, dict):
-        tag, body = _tagged(arg)
-        if tag == "sym":
-            return facts.dim(body[1])
-        if tag in ("dtype", "device"):
-            return facts.device(body)
+    tag, body = tag_of(arg)
+    if tag == "sym":
+        return facts.dim(body[1])
+    if tag in ("dtype", "device"):
+        return facts.device(body)
+    if tag:
         value = facts.nodes[index].value if (index := _node(facts, arg)) >= 0 else None
         if isinstance(value, SymValue):
             return facts.dim(value.expr)
@@ -144,17 +127,17 @@ def _plain(facts: Facts, arg: Arg) -> Any:
 
 def _known(facts: Facts, arg: Arg) -> Any:
     """An argument without nodes in a form that may be compared with another graph's; 1 and 1.0 and True are three things."""
-    if isinstance(arg, dict):
-        tag, body = _tagged(arg)
-        if tag == "sym":
-            return tag, body[0], facts.dim(body[1])
-        if tag == "device":
-            return tag, facts.device(body)
-        if tag == "string":
-            return _string(facts.record.strings, body)
-        if tag == "tensor" and body in facts.body.attrs:
-            stored = facts.body.attrs[body]
-            return facts.value(stored.value), "" if stored.parameter else stored.storage
+    tag, body = tag_of(arg)
+    if tag == "sym":
+        return tag, body[0], facts.dim(body[1])
+    if tag == "device":
+        return tag, facts.device(body)
+    if tag == "string":
+        return _string(facts.record.strings, body)
+    if tag == "tensor" and body in facts.body.attrs:
+        stored = facts.body.attrs[body]
+        return facts.value(stored.value), "" if stored.parameter else stored.storage
+    if tag:
         return tag, repr(body)
     if isinstance(arg, list):
         return [_known(facts, item) for item in cast("list[Arg]", arg)]

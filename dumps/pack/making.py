@@ -133,6 +133,7 @@ class _Work:
             if row.process == process.name and row.saved:
                 self._graph(writer, row)
         self._sources(writer, process)
+        writer.write_programs()
         writer.journal.close()
         told = [records.event(event, self.texts) for event in events]
         self.counts["lines"] += len(told)

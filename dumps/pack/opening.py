@@ -16,6 +16,7 @@ import zlib
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from ..amounts import size_text
 from ..errors import EnvironmentLackError, UnreadableError
 from ..graph_folder import RUN_FILE
 
@@ -49,7 +50,7 @@ def _unpacked(archive: Path) -> Path:
                 why = f"it is no single folder with a {RUN_FILE} in it"
                 raise UnreadableError(what, why, "unzip it and name the folder of the run")
             if sum(item.file_size for item in items) > MOST_BYTES:
-                raise UnreadableError(what, f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+                raise UnreadableError(what, f"it unpacks to more than {size_text(MOST_BYTES)}")
             folder = tempfile.TemporaryDirectory(prefix="graphdbg-zip-")
             _folders.append(folder)
             for item in items:

@@ -33,12 +33,12 @@ from ..schema import (
     TritonKernel,
     Value,
 )
+from ..walk import contents, map_argument, nodes, tag_of
 from .texts import Texts
 
 Keep = Callable[[str], bool]
 """Whether the bytes of the storage of that name go along."""
 
-_NESTED = frozenset({"tuple", "size", "dict", "slice", "range"})
 _FRAME_LENGTH = 4
 _PRESENT = "now"
 _KERNEL_SOURCE = "triton_source"
@@ -97,12 +97,7 @@ def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
 
 def _programs(body: GraphBody) -> Iterator[int]:
     """The strings that hold the source of a user's own kernel."""
-    for node in body.nodes:
-        held = node.meta.get(_KERNEL_SOURCE)
-        if isinstance(held, dict):
-            yield cast("dict[str, int]", held)["string"]
-    for inner in body.subgraphs.values():
-        yield from _programs(inner)
+    return (place for node in nodes(body) for place in contents(node.meta.get(_KERNEL_SOURCE), "string"))
 
 
 def inputs(record: InputsRecord, texts: Texts, *, keep: Keep) -> InputsRecord:
@@ -195,12 +190,11 @@ def _arguments(mapping: dict[str, Arg], texts: Texts) -> dict[str, Arg]:
 
 def _argument(arg: Arg, texts: Texts) -> Arg:
     """An encoded argument; what its tag says to be a name of something stays."""
+    return map_argument(arg, lambda leaf: _leaf(leaf, texts))
+
+
+def _leaf(arg: Arg, texts: Texts) -> Arg:
     if isinstance(arg, str):
         return texts.text(arg)
-    if isinstance(arg, list):
-        return [_argument(item, texts) for item in cast("list[Arg]", arg)]
-    if isinstance(arg, dict):
-        tagged = cast("dict[str, Any]", arg)
-        return {tag: tree(held, texts) if tag == "opaque" else _argument(held, texts) if tag in _NESTED else held
-                for tag, held in tagged.items()}  # fmt: skip
-    return arg
+    tag, content = tag_of(arg)
+    return {tag: tree(content, texts)} if tag == "opaque" else arg

@@ -16,7 +16,7 @@ from ..atomic import new_folder
 from ..graph_folder import TENSORS_FOLDER, write_graph_folder
 from ..schema import Ambient, ConstValue, GraphRecord
 from ..tensors import TensorStore
-from ._torch import HigherOrderOperator, OpOverload
+from . import torch_private as t
 from .encode import CARRY, encode
 from .exported import is_program, parts
 from .make_inputs import observe
@@ -68,7 +68,7 @@ def describe(
 def guess_stage(gm: GraphModule) -> str:
     """`inference` for a graph of registered ops alone, else `dynamo`."""
     for node in gm.graph.nodes:
-        low_level = isinstance(node.target, (OpOverload, HigherOrderOperator))
+        low_level = isinstance(node.target, (t.OpOverload, t.HigherOrderOperator))
         low_level = low_level or getattr(node.target, "__module__", "") == "_operator"
         if node.op in ("call_method", "call_module") or (node.op == "call_function" and not low_level):
             return "dynamo"

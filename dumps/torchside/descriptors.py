@@ -14,7 +14,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from ._torch import descriptor_module
+from . import torch_private as t
 
 _MAX_LENGTH = 4_000
 
@@ -47,7 +47,7 @@ def _build(tree: ast.AST) -> Any:
 @functools.cache
 def _classes() -> dict[str, Any]:
     """Name -> class of all descriptors that are plain dataclasses."""
-    home = descriptor_module()
+    home = t.optional("descriptors", object)
     bases = tuple(base for name in ("AOTInput", "AOTOutput") if (base := getattr(home, name, None)) is not None)
     return {
         name: kind

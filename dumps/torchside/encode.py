@@ -29,7 +29,7 @@ from ..schema import (
 )
 from ..tensors import TensorSink
 from . import groups, targets
-from ._torch import disable_current_modes
+from . import torch_private as t
 from .arguments import ArgumentWriter
 from .leaf_modules import LeafWriter
 from .node_meta import MetaWriter, Strings
@@ -56,7 +56,7 @@ def encode(
     `input_roles` maps placeholder names to a role of InputRecord or to (role, source). Tensors that the graph holds go to `sink`;
     without one, and for those it declines, only their metadata is written.
     """
-    with torch.no_grad(), disable_current_modes():
+    with torch.no_grad(), t.modes_off():
         return _Encoder(gm, sink).record(
             id, stage, compile_id, compile_kwargs or {}, ambient, config or {}, input_roles or {}
         )

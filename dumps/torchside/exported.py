@@ -18,7 +18,7 @@ from torch import fx
 from ..errors import UsageError
 from ..schema import InputRecord
 from ..wording import counted
-from . import _torch as t
+from . import torch_private as t
 
 _ROLES = {
     "PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant", "CUSTOM_OBJ": "constant", "TOKEN": "token",
@@ -66,7 +66,7 @@ def parts(
 
 
 def _input(kind: str, target: str | None, index: int) -> Any:
-    home = t.descriptor_module()
+    home = t.optional("descriptors", object)
     if kind in ("PARAMETER", "BUFFER"):
         return _made(home, "ParamAOTInput" if kind == "PARAMETER" else "BufferAOTInput", target)
     return _made(home, "PlainAOTInput", index) if kind == "USER_INPUT" else None
@@ -74,7 +74,7 @@ def _input(kind: str, target: str | None, index: int) -> Any:
 
 def _outputs(signature: Any) -> list[Any]:
     """What each output is. Gradients of a training program and tokens are not described."""
-    home = t.descriptor_module()
+    home = t.optional("descriptors", object)
     users = [
         spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT" and hasattr(spec.arg, "name")
     ]

@@ -16,7 +16,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ..schema import Arg
-from ._torch import resolve_process_group
+from . import torch_private as t
 
 KEY = "process_groups"
 """Key in GraphBody.meta."""
@@ -26,7 +26,7 @@ def of_graph(gm: GraphModule) -> Arg:
     """The groups by name; None for a graph without collectives, or where none of its names is known to this process."""
     found: dict[str, Arg] = {}
     for name in sorted(set(_names(gm))):
-        group = resolve_process_group(name)
+        group = _known(name)
         if group is not None:
             found[name] = _told(group)
     return {"dict": [[name, told] for name, told in found.items()]} if found else None
@@ -38,6 +38,16 @@ def _names(gm: GraphModule) -> Iterator[str]:
             for node in part.graph.nodes:
                 if node.op == "call_function" and "c10d" in str(node.target):
                     yield from (value for value in (*node.args, *node.kwargs.values()) if isinstance(value, str))
+
+
+def _known(name: str) -> Any:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    try:
+        return t.resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        return None
 
 
 def _told(group: Any) -> Arg:

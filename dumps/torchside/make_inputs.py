@@ -31,12 +31,13 @@ from ..schema import (
     Value,
 )
 from ..tensors import TensorSink
+from ..walk import plain
 from ..wording import counted
 from . import opaque, sparse, synth
-from ._torch import FakeTensor, disable_current_modes
+from . import torch_private as t
 from .storages import StorageReader, StorageWriter
 from .symbols import SymbolWriter, is_symbolic
-from .values import ValueWriter, dtype_of, is_plain_tensor, plain
+from .values import ValueWriter, dtype_of, is_plain_tensor
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
 _MODULE_STAGES = ("dynamo", "pre_grad")
@@ -138,7 +139,7 @@ def observe(
         raise UsageError("cannot observe the inputs", why)
     values = ValueWriter(SymbolWriter())
     storages = StorageWriter(values, sink)
-    with torch.no_grad(), disable_current_modes():
+    with torch.no_grad(), t.modes_off():
         for value in inputs:
             values.count(value)
         items = [_observe_one(name, value, policy, values, storages) for name, value in zip(names, inputs, strict=True)]
@@ -170,7 +171,7 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         return item
     item.value = values.tensor(value, whole_storage=value.layout is torch.strided)
     is_parameter = isinstance(value, torch.nn.Parameter)
-    readable = not isinstance(value, FakeTensor) and not value.is_meta and value.layout is torch.strided
+    readable = not isinstance(value, t.FakeTensor) and not value.is_meta and value.layout is torch.strided
     if policy != "meta" and readable:
         item.statistics = statistics(value)
         if policy in WHOLE or not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_quantized):

@@ -18,8 +18,9 @@ from torch.fx.node import map_aggregate
 
 from ..errors import GraphdbgError, RefusedError, UnreadableError
 from ..schema import Arg, NodeRecord
+from ..walk import contents
 from . import descriptors, targets
-from ._torch import node_source, pytree_keys, shapes, tensor_metadata
+from . import torch_private as t
 from .allowlist import words
 from .arguments import ArgumentReader, ArgumentWriter
 
@@ -38,6 +39,9 @@ KEPT = words(
     """
 )
 """Keys with a plain value (numbers, text, dtypes, SymInts, fake values, and lists and dicts of them)."""
+
+_KEYS = ("SequenceKey", "MappingKey", "GetAttrKey", "ConvertIntKey", "CallMethodKey", "InnerTensorKey", "DivideByKey")
+"""The kinds of keys that lead to an unbacked symbol inside a value."""
 
 HANDLED = words(
     """
@@ -200,9 +204,7 @@ class MetaReader:
             except GraphdbgError:  # it only names kernels, so an op that is not registered here is no reason to refuse
                 meta["graphdbg_original_aten"] = record.original_aten
         if record.from_node:
-            chain = node_source([_one_line(name, where) for name in record.from_node])
-            if chain:
-                meta["from_node"] = chain
+            meta.update(_from_node([_one_line(name, where) for name in record.from_node]))
         if record.module >= 0:
             key = STACK_KEYS[record.meta.get("module_of") == "forward"]
             lines = [line.partition(": ") for line in self._string(record.module, where).split("\n")]
@@ -220,8 +222,8 @@ class MetaReader:
         """Sets meta["tensor_meta"], as tracing does for every node whose value is one tensor."""
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
-            with shapes._suppress_guards(self.arguments.reader.symbols.env):
-                node.meta["tensor_meta"] = tensor_metadata(value)
+            with t.suppress_guards(self.arguments.reader.symbols.env):
+                node.meta["tensor_meta"] = t.tensor_metadata(value)
 
     def _restore(self, meta: dict[str, Any], key: str, value: Arg, where: str) -> None:
         if value is None:
@@ -250,7 +252,7 @@ class MetaReader:
             meta[key] = self.arguments.decode(value, where)
 
     def _bindings(self, value: Arg, where: str) -> dict[Any, Any]:
-        kinds = pytree_keys()
+        kinds = {name: kind for name in _KEYS if (kind := t.optional(name)) is not None}
         found: dict[Any, Any] = {}
         for name, keys in _pairs(value, where):
             symbol = self.arguments.reader.symbols.by_name.get(name)
@@ -285,9 +287,7 @@ class MetaReader:
 
 def _has_values(value: Arg) -> bool:
     """Whether encoded metadata holds fake values."""
-    if isinstance(value, list):
-        return any(_has_values(item) for item in value)
-    return isinstance(value, dict) and ("value" in value or any(_has_values(item) for item in value.values()))
+    return any(True for _ in contents(value, "value"))
 
 
 def _is_harmless(kind: str, name: str) -> bool:
@@ -304,6 +304,18 @@ def _chain(sources: Any) -> list[str]:
         names.append(str(source.name))
         sources = getattr(source, "from_node", None)
     return names
+
+
+def _from_node(chain: list[str]) -> dict[str, Any]:
+    """meta["from_node"] of names, nearest first; NodeSource's constructor wants live nodes."""
+    make = t.optional("NodeSource._from_dict")
+    if make is None or not chain:
+        return {}
+    entry: dict[str, Any] | None = None
+    for name in reversed(chain):
+        entry = {"name": name, "target": "", "graph_id": 0, "pass_name": "", "action": "create",
+                 "from_node": [entry] if entry else []}  # fmt: skip
+    return {"from_node": [make(entry)]}
 
 
 def _callable_name(value: Any) -> str:

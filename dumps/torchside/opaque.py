@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..schema import GraphBody, InputRecord, NodeRecord, OpaqueValue
-from ..sidecar import references
-from ._torch import fake_script_object
+from ..walk import references
+from . import torch_private as t
 
 TRACED = "torch._library.fake_class_registry.FakeScriptObject"
 """What such an input is while a graph is traced."""
@@ -55,7 +55,7 @@ def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
 
 def traced() -> Any:
     """What stands for such an input while a graph is compiled."""
-    return fake_script_object(StandIn(TRACED))
+    return t.FakeScriptObject(object(), StandIn.__name__, StandIn(TRACED))
 
 
 def real(item: InputRecord | None) -> StandIn:

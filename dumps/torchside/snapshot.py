@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..schema import InputRecord, StoredTensor, TensorValue
-from ._torch import storage_key
+from . import torch_private as t
 from .symbols import SymbolWriter
 from .values import ValueWriter, dtype_name, is_plain_tensor, quantizer
 
@@ -28,7 +28,7 @@ _DEVICES: dict[torch.device, str] = {}
 
 def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRecord], list[torch.UntypedStorage]]:
     """One record per input; a stored tensor's storage is named "#<place in the list of storages>"."""
-    keys = [storage_key(value) if _has_bytes(value) else None for value in inputs]
+    keys = [t.storage_key(value) if _has_bytes(value) else None for value in inputs]
     seen: set[int] = set()
     shared = {key for key in keys if key is not None and (key in seen or seen.add(key))}
     places: dict[int, int] = {}

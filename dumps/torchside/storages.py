@@ -19,14 +19,7 @@ from ..errors import EnvironmentLackError, UnreadableError
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
 from . import sparse
-from ._torch import (
-    FakeTensor,
-    disable_current_modes,
-    neg_view,
-    per_channel_quantized,
-    per_tensor_quantized,
-    storage_key,
-)
+from . import torch_private as t
 from .values import ValueWriter, device_of, dtype_of
 
 _INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}
@@ -50,17 +43,17 @@ class StorageWriter:
         )
 
     def _put(self, tensor: torch.Tensor) -> str:
-        if self.sink is None or isinstance(tensor, FakeTensor) or tensor.is_meta:
+        if self.sink is None or isinstance(tensor, t.FakeTensor) or tensor.is_meta:
             return ""
         if tensor.layout is not torch.strided:
             if not sparse.packable(tensor):
                 return ""
-            with disable_current_modes():
+            with t.modes_off():
                 bytes_of = sparse.packed(tensor).untyped_storage()
                 return self.sink.put(storage_bytes(bytes_of)) if self.sink.accepts(bytes_of.nbytes()) else ""
-        key = storage_key(tensor)
+        key = t.storage_key(tensor)
         if key not in self._names:
-            with disable_current_modes():
+            with t.modes_off():
                 storage = tensor.untyped_storage()
                 accepted = self.sink.accepts(storage.nbytes())
                 self._names[key] = self.sink.put(storage_bytes(storage)) if accepted else ""
@@ -154,19 +147,20 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
         return requantized(tensor, value, where)
     if value.conj:
         tensor = torch.conj(tensor)
-    return neg_view(tensor) if value.neg else tensor
+    return t.neg_view(tensor) if value.neg else tensor
 
 
 def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:
     """A quantised tensor from its integers and the recorded quantizer."""
     q = value.quantizer
-    if per_tensor_quantized is None or per_channel_quantized is None:
+    whole, by_channel = t.optional("per_tensor_quantized"), t.optional("per_channel_quantized")
+    if whole is None or by_channel is None:
         raise EnvironmentLackError(where, "this torch has no quantised tensors")
     try:
         if "axis" in q:
             scales = torch.tensor(q["scale"], dtype=torch.float64)
             points = torch.tensor(q["zero_point"], dtype=torch.int64)
-            return per_channel_quantized(tensor, scales, points, q["axis"])
-        return per_tensor_quantized(tensor, q["scale"], q["zero_point"])
+            return by_channel(tensor, scales, points, q["axis"])
+        return whole(tensor, q["scale"], q["zero_point"])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         raise UnreadableError(where, f"its quantizer makes no sense ({error})") from error

@@ -20,26 +20,19 @@ import torch
 from ..errors import RefusedError, UnreadableError
 from ..schema import Arg, Dim, GraphRecord, GuardRecord, SymbolRecord, SymValue
 from . import sympy_text
-from ._torch import (
-    CapturedTraceback,
-    ConstantSource,
-    RuntimeAssert,
-    ShapeEnv,
-    ShapeGuard,
-    SymNode,
-    ValueRanges,
-    backed_hints,
-    int_oo,
-    original_assumptions,
-    raw_expr,
-    shapes,
-)
+from . import torch_private as t
 
 SYMBOL = re.compile(r"[a-z]{1,8}[0-9]{1,20}", re.ASCII)
 _SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ASSUMPTIONS = ("integer", "positive", "nonnegative", "real", "even", "odd", "zero")
 _COUNTERS = ("unbacked_symint_counter", "unbacked_symfloat_counter")
 _FLAGS = ("frozen", "runtime_asserts_frozen")
+
+
+def _hints(env: Any) -> dict[Any, Any]:
+    """Symbol -> hint of a ShapeEnv: `backed_var_to_val` since 2.13, `var_to_val` before."""
+    found = getattr(env, "backed_var_to_val", None)
+    return env.var_to_val if found is None else found
 
 
 def is_symbolic(value: object) -> bool:
@@ -86,7 +79,7 @@ class SymbolWriter:
         """A symbolic scalar with the number it had. Inductor names inputs by the symbol they were made with."""
         kind = "int" if isinstance(value, torch.SymInt) else "float" if isinstance(value, torch.SymFloat) else "bool"
         self.adopt(value.node.shape_env)
-        expr = raw_expr(value)
+        expr = getattr(value.node, "_expr", value.node.expr)  # as it was made, before replacements
         return SymValue(kind=kind, expr=self.text(expr), hint=self.hint(expr))
 
     def use(self, symbol: Any) -> str:
@@ -98,7 +91,7 @@ class SymbolWriter:
         """The number that an expression had while tracing; None if it depends on data."""
         if self.env is None:
             return None
-        hints = backed_hints(self.env)
+        hints = _hints(self.env)
         if any(symbol not in hints for symbol in expr.free_symbols):
             return None
         return _number(expr.xreplace({symbol: hints[symbol] for symbol in expr.free_symbols}))
@@ -134,10 +127,10 @@ class SymbolWriter:
 
     def _symbol(self, symbol: Any) -> SymbolRecord:
         env = self.env
-        hints = backed_hints(env)
+        hints = _hints(env)
         span = env.var_to_range.get(symbol)
         sources = env.var_to_sources.get(symbol, [])
-        made_with = original_assumptions(symbol)
+        made_with = dict(getattr(symbol, "_assumptions_orig", None) or {})  # what it was created with
         renamed = getattr(env, "unbacked_renamings", {}).get(symbol)
         return SymbolRecord(
             name=symbol.name,
@@ -161,7 +154,7 @@ class Symbols:
 
     def __init__(self, record: GraphRecord, where: str) -> None:
         self.where = where
-        self.env = ShapeEnv(**_settings(record.shape_env))
+        self.env = t.ShapeEnv(**_settings(record.shape_env))
         self.by_name: dict[str, Any] = {}
         self._exprs: dict[str, Any] = {}
         self._ints: dict[str, Any] = {}
@@ -193,13 +186,13 @@ class Symbols:
         expr = self.expr(text)
         if kind == "int":
             if expr.is_Integer:
-                return torch.SymInt(SymNode(expr, self.env, int, int(expr)))
+                return torch.SymInt(t.SymNode(expr, self.env, int, int(expr)))
             return self.env.create_symintnode(expr, hint=None)
         if kind == "float":
             if expr.is_Float:
-                return torch.SymFloat(SymNode(expr, self.env, float, float(expr)))
+                return torch.SymFloat(t.SymNode(expr, self.env, float, float(expr)))
             return self.env.create_symfloatnode(expr, hint=None)
-        return torch.SymBool(SymNode(expr, self.env, bool, None))
+        return torch.SymBool(t.SymNode(expr, self.env, bool, None))
 
     def _declare(self, item: SymbolRecord) -> None:
         if not SYMBOL.fullmatch(item.name) or item.name in self.by_name:
@@ -212,18 +205,18 @@ class Symbols:
         is_float = item.name.startswith("z")
         env.var_to_range[symbol] = _span(item, is_float)
         place = env._get_sloc()
-        env.var_to_range_sloc[symbol] = shapes.ValueRangesSLoc(place, place)
+        env.var_to_range_sloc[symbol] = t.ValueRangesSLoc(place, place)
         if item.backed and item.hint is not None:
             number = sympy.Float(item.hint) if is_float else sympy.Integer(item.hint)
-            backed_hints(env)[symbol] = number
-            source = ConstantSource(source_name=item.source or item.name)
+            _hints(env)[symbol] = number
+            source = t.ConstantSource(source_name=item.source or item.name)
             env.var_to_sources[symbol] = [source]
             env.source_to_var[item.source or item.name] = symbol
             env.symbol_guard_counter[symbol] = 0
             if env.duck_shape:
                 env.val_to_var.setdefault(item.hint, symbol)
         else:
-            env.var_to_stack[symbol] = CapturedTraceback.extract(skip=1)
+            env.var_to_stack[symbol] = t.CapturedTraceback.extract(skip=1)
             if item.order >= 0 and hasattr(env, "unbacked_alloc_order"):
                 env.unbacked_alloc_order[symbol] = item.order
         if hasattr(env, "unique_ids"):
@@ -249,11 +242,11 @@ class Symbols:
             return
         if guard.kind == "guard":
             place = dataclasses.replace(env._get_sloc(), maybe_user_loc=guard.message or None)
-            env.guards.append(ShapeGuard(expr, place, size_oblivious=guard.size_oblivious))
+            env.guards.append(t.ShapeGuard(expr, place, size_oblivious=guard.size_oblivious))
         else:
-            stack = CapturedTraceback.extract(skip=1)
+            stack = t.CapturedTraceback.extract(skip=1)
             key = self.by_name.get(guard.symbol)
-            env.deferred_runtime_asserts.setdefault(key, []).append(RuntimeAssert(expr, guard.message, stack))
+            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, guard.message, stack))
             env.num_deferred_runtime_asserts += 1
         env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
 
@@ -303,7 +296,7 @@ def _environment(env: Any) -> dict[str, Arg]:
 
 
 def _settings(saved: dict[str, Arg]) -> dict[str, Any]:
-    known = inspect.signature(ShapeEnv._init).parameters
+    known = inspect.signature(t.ShapeEnv._init).parameters
     return {name: value for name, value in saved.items() if name in known and isinstance(value, bool)}
 
 
@@ -323,14 +316,14 @@ def _number(value: Any) -> int | float | bool | None:
 
 
 def _bound(value: Any) -> int | float | None:
-    if value in (int_oo, -int_oo, sympy.oo, -sympy.oo):
+    if value in (t.int_oo, -t.int_oo, sympy.oo, -sympy.oo):
         return None
     return _number(value)
 
 
 def _span(item: SymbolRecord, is_float: bool) -> Any:
-    infinity = sympy.oo if is_float else int_oo
+    infinity = sympy.oo if is_float else t.int_oo
     make = sympy.Float if is_float else sympy.Integer
     lower = -infinity if item.lower is None else make(item.lower)
     upper = infinity if item.upper is None else make(item.upper)
-    return ValueRanges(lower, upper)
+    return t.ValueRanges(lower, upper)

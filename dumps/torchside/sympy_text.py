@@ -18,12 +18,12 @@ import sympy
 
 from .. import expr as expressions
 from ..errors import GraphdbgError, RefusedError
-from ._torch import int_oo, sympy_functions
+from . import torch_private as t
 
 MAX_POWER = 4096
 
 _CONSTANTS = {
-    "oo": sympy.oo, "zoo": sympy.zoo, "nan": sympy.nan, "int_oo": int_oo, "pi": sympy.pi, "E": sympy.E,
+    "oo": sympy.oo, "zoo": sympy.zoo, "nan": sympy.nan, "int_oo": t.int_oo, "pi": sympy.pi, "E": sympy.E,
 }  # fmt: skip
 
 _FROM_SYMPY = ("Abs", "Add", "And", "Eq", "Ge", "Gt", "Le", "Lt", "Mul", "Ne", "Not", "Or", "Xor", "ceiling", "floor", "log",
@@ -101,7 +101,7 @@ def _build(tree: expressions.Expr, symbols: Mapping[str, Any]) -> Any:
             raise RefusedError("refused a power", f"its exponent is larger than {MAX_POWER}")
         if tree.function == "Pow":
             return args[0] ** exponent
-    builder = _BUILDERS.get(tree.function) or getattr(sympy_functions, tree.function, None)
+    builder = _BUILDERS.get(tree.function) or getattr(t.sympy_functions, tree.function, None)
     if builder is None or tree.function not in expressions.ARITY:
         raise RefusedError(f"refused the function {tree.function!r}", "this torch has no such shape function")
     return builder(*args)

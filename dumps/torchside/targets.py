@@ -26,7 +26,7 @@ import torch.overrides
 
 from ..errors import EnvironmentLackError, RefusedError
 from . import allowlist
-from ._torch import HigherOrderOperator, OpOverload, OpOverloadPacket, higher_order_ops, op_schemas
+from . import torch_private as t
 
 OPAQUE = "opaque:"
 _OF_A_CAPTURE = (f"{OPAQUE}torch._dynamo.compiled_autograd.", f"{OPAQUE}torch._dynamo.external_utils.")
@@ -44,11 +44,11 @@ def is_identifier(text: str) -> bool:
 
 def name_of(function: Any) -> str:
     """The saved name of a call_function target; "opaque:module.name" for one that could not be loaded again."""
-    if isinstance(function, OpOverload):
+    if isinstance(function, t.OpOverload):
         name = f"{function.namespace}.{function._schema.name.split('::')[-1]}.{function._overloadname}"
-    elif isinstance(function, HigherOrderOperator):
+    elif isinstance(function, t.HigherOrderOperator):
         name = f"higher_order.{function.name()}"
-    elif isinstance(function, OpOverloadPacket):
+    elif isinstance(function, t.OpOverloadPacket):
         name = function._qualified_op_name.replace("::", ".")
     else:
         try:
@@ -105,11 +105,11 @@ def denial(qualified_name: str, schema: Any = None) -> str | None:
 
 def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any]:
     qualified = f"{parts[0]}::{parts[1]}"
-    schemas = op_schemas(qualified)
+    schemas = t.op_schemas(qualified)
     if not schemas and parts[0] in allowlist.OP_HOMES:
         for home in allowlist.OP_HOMES[parts[0]]:
             _home(home)
-        schemas = op_schemas(qualified)
+        schemas = t.op_schemas(qualified)
     why = denial(qualified) or next((reason for schema in schemas if (reason := denial(qualified, schema))), None)
     if why is not None:
         raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
@@ -119,7 +119,7 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
         fix = f"name the module that registers {qualified} with --import MODULE, or import it first in Python"
         raise EnvironmentLackError(where, f"the op {name!r} is not registered in this process", fix)
     packet = getattr(getattr(torch.ops, parts[0]), parts[1])
-    if not isinstance(packet, OpOverloadPacket):
+    if not isinstance(packet, t.OpOverloadPacket):
         raise RefusedError(where, f"the target {name!r} is not a registered op")
     if len(parts) == 2:
         return packet
@@ -135,7 +135,7 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
     if short in allowlist.TRITON_HIGHER_ORDER:
         why = f"the target {name!r} runs the user's own Triton kernel, whose source is in the dump"
         raise RefusedError(where, why, "source from a dump is executed only with --trust")
-    operators = higher_order_ops()
+    operators = t.higher_order_ops
     if short in allowlist.DENIED_HIGHER_ORDER:
         raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: it calls back into Python")
     found = operators.get(short)
@@ -242,7 +242,7 @@ def _is_op(home: str, short: str) -> bool:
     if short in allowlist.DENIED_FUNCTIONS:
         return False
     prefix = {"torch._C._nested": "", "torch": "", "torch._C._nn": ""}.get(home, "")
-    schemas = op_schemas(f"aten::{prefix}{short}")
+    schemas = t.op_schemas(f"aten::{prefix}{short}")
     return bool(schemas) and all(denial(f"aten::{prefix}{short}", schema) is None for schema in schemas)
 
 

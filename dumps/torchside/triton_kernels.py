@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import linecache
 import sys
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +24,7 @@ from .. import trust
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import NodeRecord, TritonKernel
 from . import allowlist
-from ._torch import add_triton_constants, add_triton_kernel, higher_order_ops, triton_constants, triton_kernel
+from . import torch_private as t
 from .triton_program import Program, decorators_of
 
 CONSTANTS = "triton_constants"
@@ -44,9 +45,20 @@ def is_call(target: str) -> bool:
     return target.removeprefix("higher_order.") in allowlist.TRITON_HIGHER_ORDER and target.startswith("higher_order.")
 
 
+def _from_table(getter: str, index: Any) -> Any:
+    """What torch's table has for a wrapper node's index; None where it has nothing."""
+    try:
+        return getattr(t.kernel_side_table, getter)(index)
+    except (AssertionError, KeyError, TypeError):
+        return None
+
+
+_kernel_at, _constants_at = partial(_from_table, "get_kernel"), partial(_from_table, "get_constant_args")
+
+
 def name_of_kernel(index: Any) -> str:
     """The name of a kernel in torch's table, through its autotuner."""
-    kernel = triton_kernel(index)
+    kernel = _kernel_at(index)
     while kernel is not None and not hasattr(kernel, "src") and hasattr(kernel, "fn"):
         kernel = kernel.fn
     return getattr(getattr(kernel, "fn", None), "__name__", "") or "kernel"
@@ -55,13 +67,13 @@ def name_of_kernel(index: Any) -> str:
 def _record_of(index: Any) -> TritonKernel | None:
     """What a kernel in torch's table was loaded from."""
     kernel, record = _records.get(index, (None, None))
-    return record if kernel is not None and triton_kernel(index) is kernel else None
+    return record if kernel is not None and _kernel_at(index) is kernel else None
 
 
 def _texts_of(index: Any) -> dict[str, str] | None:
     """The expressions that constants in torch's table were made from."""
     held, texts = _texts.get(index, (None, None))
-    return texts if held is not None and triton_constants(index) is held else None
+    return texts if held is not None and _constants_at(index) is held else None
 
 
 class KernelWriter:
@@ -83,13 +95,13 @@ class KernelWriter:
             self._found[index] = (known_kernel, program)
             self._places.append(index)
             if known_kernel is None:
-                self._names[index] = program.kernel(triton_kernel(index))
+                self._names[index] = program.kernel(_kernel_at(index))
         record.kwargs["kernel_idx"] = self._places.index(index)
         given: Any = node.kwargs.get("constant_args_idx")
         known = _texts_of(given)
         program = self._found[index][1]
         texts = known if known is not None else {
-            name: program.expression(value) for name, value in (triton_constants(given) or {}).items()
+            name: program.expression(value) for name, value in (_constants_at(given) or {}).items()
         }
         record.kwargs["constant_args_idx"] = 0
         record.meta[CONSTANTS] = {"dict": [[name, text] for name, text in texts.items()]}
@@ -99,7 +111,7 @@ class KernelWriter:
         return [known or self._made(index, program) for index, (known, program) in self._found.items()]
 
     def _made(self, index: int, program: Program) -> TritonKernel:
-        decorators, file = decorators_of(triton_kernel(index))
+        decorators, file = decorators_of(_kernel_at(index))
         name = self._names[index]
         text = program.text() if f"def {name}(" in program.text() else ""
         missing, dropped = (list(dict.fromkeys(told)) for told in (program.missing, program.dropped))
@@ -115,7 +127,7 @@ class KernelReader:
 
     def target(self, name: str) -> Any:
         """The operator of a call."""
-        found = higher_order_ops().get(name.removeprefix("higher_order."))
+        found = t.higher_order_ops.get(name.removeprefix("higher_order."))
         if found is None:
             fix = "load the dump with the torch that wrote it"
             raise EnvironmentLackError(self.where, f"this torch has no operator {name!r}", fix)
@@ -139,7 +151,7 @@ class KernelReader:
             why = f"the kernel {kernel.name} could not be saved whole; it lacks {'; '.join(kernel.missing)}"
             raise RefusedError(where, why, "define that beside the kernel as a constant, a dtype or a function under triton.jit")
         found, module = _kernel(kernel, where)
-        index = add_triton_kernel(found)
+        index = t.kernel_side_table.add_kernel(found)
         _records[index] = found, kernel
         return {**given, "kernel_idx": index, "constant_args_idx": self._constants(record, index, module, where)}
 
@@ -156,7 +168,7 @@ class KernelReader:
             except Exception as error:
                 why = f"a constant of its kernel cannot be made ({type(error).__name__}: {error})"
                 raise UnreadableError(where, why) from error
-            _known[key] = add_triton_constants(values)
+            _known[key] = t.kernel_side_table.add_constant_args(values)
             _texts[_known[key]] = values, texts
         return _known[key]
 

@@ -18,10 +18,11 @@ import torch
 
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import ConstValue, Dim, OpaqueValue, SequenceValue, SymValue, TensorValue, Value
-from ._torch import FakeTensor, FakeTensorMode, is_wrapped, neg_view, shapes, storage_key
+from ..walk import plain
+from . import torch_private as t
 from .symbols import Symbols, SymbolWriter, is_symbolic
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
 
 
@@ -30,7 +31,7 @@ def is_plain_tensor(value: object) -> bool:
     if not isinstance(value, torch.Tensor):
         return False
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, FakeTensor):
+    if kind in _PLAIN or isinstance(value, t.FakeTensor):
         return True
     return kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__  # pyright: ignore
 
@@ -75,8 +76,8 @@ class ValueWriter:
     def count(self, value: object) -> None:
         """Takes note of the storages of a value."""
         if is_plain_tensor(value):
-            if value.layout is torch.strided and not is_wrapped(value):  # pyright: ignore
-                self._seen[storage_key(value)] += 1  # pyright: ignore
+            if value.layout is torch.strided and not t.is_wrapped(value):  # pyright: ignore
+                self._seen[t.storage_key(value)] += 1  # pyright: ignore
                 mode = getattr(value, "fake_mode", None)
                 if mode is not None and mode.shape_env is not None:
                     self.symbols.adopt(mode.shape_env)
@@ -112,10 +113,10 @@ class ValueWriter:
             record.layout = str(tensor.layout).removeprefix("torch.")
             return record
         record.stride = [dim(stride) for stride in tensor.stride()]
-        if is_wrapped(tensor):
+        if t.is_wrapped(tensor):
             return record
         record.offset = dim(tensor.storage_offset())
-        key = storage_key(tensor)
+        key = t.storage_key(tensor)
         if self._seen[key] > 1:
             record.storage = self._groups.setdefault(key, len(self._groups))
         if tensor.is_conj():
@@ -142,7 +143,7 @@ class ValueWriter:
 
 def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
     """qscheme, scale, zero_point and axis of a quantised tensor; of a fake one, nothing."""
-    if isinstance(tensor, FakeTensor):
+    if isinstance(tensor, t.FakeTensor):
         return {}
     scheme = tensor.qscheme()
     name = str(scheme).removeprefix("torch.")
@@ -161,7 +162,7 @@ class ValueReader:
 
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
-        self.mode = FakeTensorMode(shape_env=symbols.env, allow_non_fake_inputs=False)
+        self.mode = t.FakeTensorMode(shape_env=symbols.env, allow_non_fake_inputs=False)
         self._storages: dict[int, Any] = {}
 
     def value(self, record: Value, where: str) -> Any:
@@ -183,10 +184,10 @@ class ValueReader:
         if record.quantizer:
             raise EnvironmentLackError(where, "torch cannot trace quantised tensors", "take its module() and inputs()")
         size = [self.symbols.dim(dim) for dim in record.shape]
-        with torch.no_grad(), shapes._suppress_guards(self.symbols.env):
+        with torch.no_grad(), t.suppress_guards(self.symbols.env):
             try:
                 elem = self._meta(record, dtype, size, where)
-                fake = FakeTensor(self.mode, elem, device)
+                fake = t.FakeTensor(self.mode, elem, device)
             except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
                 first = str(error).splitlines()[0] if str(error) else type(error).__name__
                 raise EnvironmentLackError(where, f"this torch cannot make such a tensor ({first})") from error
@@ -223,12 +224,5 @@ def _lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
     if record.conj:
         tensor = torch.conj(tensor)
     if record.neg:
-        tensor = neg_view(tensor)
+        tensor = t.neg_view(tensor)
     return tensor
-
-
-def plain(value: Any) -> Any:
-    """The value of a ConstValue: JSON's own, or a float that JSON lacks."""
-    if isinstance(value, dict):
-        return float(value["float"])
-    return value

@@ -8,6 +8,7 @@ Prints nothing. Every text from a dump is made harmless for a terminal.
 
 from __future__ import annotations
 
+from ..amounts import size_text
 from ..tables import plain
 from ..wording import counted
 from . import frequent, wording
@@ -155,7 +156,7 @@ class _Writer(Page):
         self._shapes(item)
 
     def _part(self, part: Part) -> None:
-        size = f"{counted(part.parameters, 'parameter')}, {part.size_bytes / 2**20:.1f} MiB"
+        size = f"{counted(part.parameters, 'parameter')}, {size_text(part.size_bytes)}"
         first = f": {wording.short(part.names[0])}{' ...' * (part.parameters > 1)}" if part.names else ""
         self.add(9, f"DDP part {part.number} of {part.of} ({size}{first})", limit=2)
         self.add(11, ", ".join(part.graphs) or "no graph")

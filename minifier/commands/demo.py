@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from itertools import count
 from pathlib import Path
 
 import click
 
+from ...dumps.atomic import free_path
+from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 
@@ -22,7 +23,7 @@ from ...dumps.wording import counted
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where the model trains."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool) -> int:
     """Record a training run with a planted compiler bug; find, shrink and report it.
 
@@ -34,7 +35,7 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
     from ...dumps.errors import UsageError
     from .. import demo as play
 
-    folder = Path(output) if output else _free_folder()
+    folder = Path(output) if output else free_path("demo-run", bare=False)
     if folder.exists():
         raise UsageError(f"cannot write into {folder}", "it exists already", "choose another folder with -o")
     shown = play.Demo(folder, say, layers, device)
@@ -62,8 +63,3 @@ OWN = (
     "graphdbg report small",
 )
 """What the reader would type next."""
-
-
-def _free_folder() -> Path:
-    """demo-run-N with the first N that is free."""
-    return next(path for path in (Path(f"demo-run-{number}") for number in count(1)) if not path.exists())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ...dumps.atomic import free_path
+from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
+from ...toolkit.commands.options import import_option, search_here, seed_option
 from ...toolkit.recorder.summary import shown_path
 from ...toolkit.trusting import TRUST, trust_option, with_trust
 from ..control import STEPS, known_step
@@ -27,8 +29,8 @@ from .amounts import SECONDS, SIZE
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+    from ...toolkit.isolation import ForkServer
     from ..minified import Minified
-    from ..report.starter import Starter
 
 
 def checked_steps(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -45,22 +47,20 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 @click.option("--match", metavar="REGEX", help="The failure's text must match this, in place of its signature.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True,
               help="Queries at the same time; a search asks mostly one after the other, hence 1.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")
+@seed_option
+@import_option()
 @trust_option
 @click.option("--hangs", type=SECONDS, is_flag=False, flag_value=HANG_LIMIT_S, metavar="[S]",
               help=f"It fails where it has not ended after S seconds (default {HANG_LIMIT_S:g}).")
-@click.option("--slower-than", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="It fails where compile and first run take longer, from an empty code cache, one query at a time; what "
-                   "is near S is measured three times, and the best counts.")
+@seconds_option("--slower-than",
+                help="It fails where compile and first run take longer, from an empty code cache, one query at a time; what "
+                     "is near S is measured three times, and the best counts.")
 @click.option("--memory-over", type=SIZE, metavar="SIZE",
               help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
                    "CUDA what torch allocates there. Like 500MB, 2G, 2e9.")
-@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="What a query may take. Default: 600 s at first, then ten times what the original took.")
+@seconds_option("--time-limit", help="What a query may take. Default: 600 s at first, then ten times what the original took.")
 @click.option("--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j.")
-@click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop after this many seconds.")
+@seconds_option("--max-time", help="Stop after this many seconds.")
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
 @click.option("--without", multiple=True, metavar="STEP", callback=checked_steps,
               help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.")
@@ -70,8 +70,7 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
                    "one). Needs pip install 'graphdbg[ray]', and graphdbg on every machine of the cluster.")
 @click.option("--python", is_flag=True,
               help="Also write OUT/program.py: a plain torch.compile program, where it is seen to fail the same way.")
-@click.option("--json", "as_json", is_flag=True,
-              help="Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
+@json_option("Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
 def minify(
     graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], python: bool, **asked: Any
 ) -> None:
@@ -108,18 +107,17 @@ def minify(
     if graph is None:
         raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
     options = options.checked()
-    if options.imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
+    search_here(options.imports)
     saved, found = _graph(graph, options)
-    folder = Path(out) if out else _free_folder(saved.stage)
+    folder = Path(out) if out else free_path(f"minified-{saved.stage}", first=2)
     where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left
-    with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as starter:
-        code = _run(saved, folder, options, where | {"life": life, "python": python}, as_json, starter)
+    with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as bare:
+        code = _run(saved, folder, options, where | {"life": life, "python": python}, as_json, bare)
     raise SystemExit(code)
 
 
-def _beginning(saved: SavedGraph, options: Options) -> AbstractContextManager[Starter | None]:
+def _beginning(saved: SavedGraph, options: Options) -> AbstractContextManager[ForkServer | None]:
     """The processes that will run repro.py; they import torch while the search goes on."""
     from ..report.trying import beginning
 
@@ -148,7 +146,7 @@ def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
 
 
 def _run(
-    saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, starter: Starter | None
+    saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, bare: ForkServer | None
 ) -> int:
     from ..failing import unlike_the_record
     from ..found import Interrupted
@@ -180,7 +178,10 @@ def _run(
         result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
     if not code:
         life.tell(Stepped("report", result.queries))
-    report = {} if code else _report(result, out, options, starter, python=python)
+    report = {} if code else _report(result, out, options, bare, python=python)
+    tried = shlex.join(["python", report["repro"]]) if report.get("repro") else ""
+    reported = shlex.join(["graphdbg", "report", str(out)])
+    result.record = result.record.then(again, reported) if code else result.record.then(tried)
     life.write(summary(result, report))
     if as_json:
         emit(summary(result, report), as_json=True)
@@ -189,12 +190,12 @@ def _run(
         say(line)
     if code:
         say(f"interrupted; the best case so far is kept. Go on with: {again}")
-        say(f"or write a repro of it with: {shlex.join(['graphdbg', 'report', str(out)])}")
+        say(f"or write a repro of it with: {reported}")
     emit(str(result.path), as_json=False)
     return code
 
 
-def _report(result: Minified, out: Path, options: Options, starter: Starter | None, *, python: bool) -> dict[str, Any]:
+def _report(result: Minified, out: Path, options: Options, bare: ForkServer | None, *, python: bool) -> dict[str, Any]:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.errors import GraphdbgError
     from ...dumps.store import load_graph
@@ -209,17 +210,10 @@ def _report(result: Minified, out: Path, options: Options, starter: Starter | No
     try:
         report = emit_report(
             load_graph(result.path), out, signature=result.signature, rung=options.rung,
-            original=result.original[0], imports=options.imports, starter=starter, trusted=True, python=python,
+            original=result.original[0], imports=options.imports, bare=bare, trusted=True, python=python,
         )  # fmt: skip
     except GraphdbgError as error:
         say(f"no report was written: {error}")
         return {}
     told = {"python": str(report.python) if report.python else None, "python_reason": report.python_reason} if python else {}
     return {"repro": str(report.repro) if report.repro else None, "issue": str(report.issue), "report_rate": report.rate} | told
-
-
-def _free_folder(stage: str) -> Path:
-    number = 1
-    while (folder := Path(f"minified-{stage}" + (f"-{number}" if number > 1 else ""))).exists():
-        number += 1
-    return folder

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ...dumps.atomic import free_path
+from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
+from ...toolkit.commands.options import import_option, seed_option
 from ...toolkit.trusting import trust_option
 
 if TYPE_CHECKING:
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 @click.argument("graph", metavar="RUN/ID|OUT")
 @click.option("-o", "--output", metavar="DIR", help="New folder to write into. Default: graphdbg-report-N.")
 @click.option("--rung", help="The rung that fails. Default: what minify found, else inductor.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored.")
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")
+@seed_option
+@import_option()
 @trust_option
 @click.option("--preview", "only_look", is_flag=True,
               help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
               help="Of a report that is there: run its repro.py three times in fresh processes.")
 @click.option("--python", is_flag=True,
               help="Also write program.py: a plain torch.compile program, where it is seen to fail the same way.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def report(
     graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, again: bool,
     python: bool, as_json: bool,
@@ -48,10 +48,8 @@ def report(
 
     if only_look or again:
         return _written(Path(graph), again, as_json)
-    if imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     saved = _resolve(graph)
-    out = Path(output) if output else _free_folder()
+    out = Path(output) if output else free_path("graphdbg-report", bare=False)
     _refuse_existing(out)
     known = casefile.read(saved.path)
     if known and known.signature and known.check.startswith("cmd:"):
@@ -104,7 +102,8 @@ def _written(folder: Path, again: bool, as_json: bool) -> int:
         return 1 if found.leaks else 0
     if not found.repro:
         raise UsageError(f"there is no {REPRO} in {folder}", "issue.md says why", "write the report anew into another folder")
-    from ..report.verify import toolchain_seed, verify
+    from ...toolkit.isolation.cache import toolchain_seed
+    from ..report.verify import verify
 
     done = verify(folder / REPRO, seed=toolchain_seed())
     codes = [trial.code for trial in done.trials]
@@ -127,10 +126,10 @@ def _judge(saved: SavedGraph, rung: str, seed: int, imports: tuple[str, ...]) ->
 
     outcome = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
     signature = outcome.signature
-    skipped = outcome.verdict.startswith("skipped, because ")
+    skipped = outcome.record.skipped
     if outcome.ok and not skipped:
         return None
-    if signature is None or signature.kind in ("error", "nondeterministic"):
+    if signature is None or signature.undecided:
         why = signature.text() if signature else f"{rung} is {outcome.verdict}" if skipped else outcome.verdict
         raise EnvironmentLackError(f"cannot judge {saved.id} under {rung}", why, "look at it with graphdbg replay")
     return signature
@@ -141,8 +140,3 @@ def _refuse_existing(out: Path) -> None:
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
-
-
-def _free_folder() -> Path:
-    """graphdbg-report-N with the first N that is free."""
-    return next(path for path in (Path(f"graphdbg-report-{number}") for number in count(1)) if not path.exists())

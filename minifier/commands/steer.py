@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ..control import OF_STEPS, STEPS, WHATS
@@ -18,7 +19,7 @@ WAIT_S = 10.0
 @click.argument("out", metavar="OUT")
 @click.argument("what", metavar="[ORDER]", type=click.Choice(WHATS), required=False)
 @click.argument("target", metavar="[STEP|N]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print what became of it as JSON.")
+@json_option("Print what became of it as JSON.")
 def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None:
     """Change what a minification does while it runs, in any terminal. Without an order: say how it stands.
 

@@ -1,6 +1,6 @@
-"""This side of an executor: queries go to its workers, everything else to this process's own fork server.
+"""This side of an executor: queries go to its workers, everything else to this process's own fork server (`home`).
 
-It has the face of a fork server (`submit`, `call`, `kill`), so that whoever asks need not know where a query runs. A worker that
+It has the face of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A worker that
 dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An executor that is broken
 for good, as a process pool with a dead process is, is asked no more: what is left is asked here.
 
@@ -28,7 +28,7 @@ from ...dumps.compressed import stored
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.store import load_graph
 from ...toolkit.isolation import Answer as Reply
-from ...toolkit.isolation import ForkServer, folders
+from ...toolkit.isolation import Asked, ForkServer, folders
 from ...toolkit.isolation.protocol import Failure
 from . import worker
 from .parcels import Sender
@@ -39,12 +39,12 @@ MOST_SENT = 10_000
 """Rounds of sending after which a worker that still lacks something is given up."""
 
 
-class Errand:
+class Errand(Asked):
     """A query on its way to a worker."""
 
     def __init__(self, servers: Elsewhere, order: Order) -> None:
         self.servers, self.order = servers, order
-        self.here: Any = None
+        self.here: Asked | None = None
         """Its pending query at this process's own server, where the executor is broken."""
         self._future: Future[bytes] | None = None
 
@@ -53,11 +53,11 @@ class Errand:
         self._send({})
         return self
 
-    def result(self) -> Reply:
-        """Waits for the answer. Raises GraphdbgError where a worker cannot ask at all."""
+    def answer(self, timeout_s: float | None = None) -> Reply:
+        """Waits for the answer, however long. Raises GraphdbgError where a worker cannot ask at all."""
         for _ in range(MOST_SENT):
             if self.here is not None:
-                return self.here.result()
+                return self.here.answer(timeout_s)
             answer = self._answer()
             if not isinstance(answer, Lacks):
                 return answer
@@ -69,7 +69,7 @@ class Errand:
     def kill(self) -> None:
         """Ends it soon."""
         if self.here is not None:
-            self.servers.home.kill(self.here)
+            self.here.kill()
         elif self._future is None or not self._future.cancel():
             self.servers.stop(self.order.number)
 
@@ -157,21 +157,6 @@ class Elsewhere:
         """The same query for a worker in another process: with its folders by content."""
         self._far = True
         return replace(order, trees=self.trees(order.payload))
-
-    def call(
-        self,
-        function: str,
-        payload: dict[str, Any],
-        limit_s: float = 600.0,
-        *,
-        stage_limits: Mapping[str, float] | None = None,
-    ) -> Reply:
-        """As `ForkServer.call`, here: for what writes files, or is asked once."""
-        return self.home.call(function, payload, limit_s, stage_limits=stage_limits)
-
-    def kill(self, pending: Errand) -> None:
-        """Ends a query soon."""
-        pending.kill()
 
     def part(self, name: str) -> bytes | Part:
         """What travels of that name."""

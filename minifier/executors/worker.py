@@ -22,7 +22,8 @@ from typing import Any, Protocol
 import msgspec
 
 from ...toolkit.isolation import Answer as Reply
-from ...toolkit.isolation import ForkServer, Pending, default_memory_bytes, folders
+from ...toolkit.isolation import Asked, ForkServer, default_memory_bytes, folders, fork_server
+from ...toolkit.isolation import ask as ask_server
 from .parcels import Store
 
 LOOK_S = 0.2
@@ -149,14 +150,14 @@ class Host:
         self._held = folders.hold(self.root)
         self.store = Store(self.root)
         self._near = self.client.is_dir()
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, Asked] = {}
         self._stopped: set[int] = set()
         self._asked = time.monotonic()
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
-        self.server = ForkServer(
-            self.root / "cache",  # one for all workers of this machine: what one has compiled, others need not
+        self.server = fork_server(
+            settings.warm, settings.preload, threads=1,
             memory_bytes=settings.memory_bytes or default_memory_bytes(settings.jobs),
-            warm=settings.warm, preload=settings.preload,
+            cache_dir=self.root / "cache",  # one for all workers of this machine: what one has compiled, others need not
         )  # fmt: skip
         atexit.register(leave, order.token)
         threading.Thread(target=self._watch, name="graphdbg-host", daemon=True).start()
@@ -169,9 +170,9 @@ class Host:
     def stop(self, number: int) -> None:
         """Ends a query, also one that is still to come."""
         self._stopped.add(number)
-        pending = self._pending.get(number)
-        if pending is not None:
-            self.server.kill(pending)
+        asked = self._pending.get(number)
+        if asked is not None:
+            asked.kill()
 
     def close(self) -> None:
         """Ends the server; the last one of this machine removes the folder."""
@@ -193,21 +194,21 @@ def _asked(
     server: ForkServer,
     order: Order,
     payload: dict[str, Any],
-    under_way: dict[int, Pending],
+    under_way: dict[int, Asked],
     stopped: Container[int] = (),
 ) -> Reply:
     """A query and its answer; it is ended where the client leaves word in its folder."""
-    pending = server.submit(order.function, payload, order.limit_s, stage_limits=order.stage_limits)
-    under_way[order.number] = pending
+    asked = ask_server(order.function, payload, order.limit_s, server=server, stage_limits=order.stage_limits)
+    under_way[order.number] = asked
     if order.number in stopped:
-        server.kill(pending)
+        asked.kill()
     word = Path(order.client) / f"stop-{order.number}"
     try:
         while True:
             try:
-                return pending.result(LOOK_S)
+                return asked.answer(LOOK_S)
             except TimeoutError:
                 if word.exists():
-                    server.kill(pending)
+                    asked.kill()
     finally:
         del under_way[order.number]

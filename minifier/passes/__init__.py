@@ -2,32 +2,17 @@
 """Passes over the small case's other axes, one per file. A pass proposes edits and can apply one; the engine decides.
 
 An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass knows
-nothing of search order, caches, isolation or time. To add one: its file, and its name in NAMES (the order in which they run).
+nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add one: its file,
+and its name in NAMES (the order in which they run).
 
->>> PASSES["dims"].propose(Case(gm, inputs))
+>>> PASSES["dims"].propose(Live(gm, inputs))
 [['dims 8 2', 'dims 768 2'], ['dims 2 1']]
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-from ...toolkit.spec import ReplaySpec
-
-if TYPE_CHECKING:
-    from torch import fx
-
-
-@dataclass
-class Case:
-    """A graph and its inputs. Passes return new ones and leave these alone."""
-
-    gm: fx.GraphModule
-    inputs: list[Any]
-    spec: ReplaySpec = field(default_factory=ReplaySpec)
-    """How it enters the compiler, and with what settings."""
+from typing import Any
 
 
 def _passes() -> dict[str, ModuleType]:

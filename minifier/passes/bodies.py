@@ -19,11 +19,11 @@ from typing import Any
 
 from torch import fx
 
-from ...toolkit._torch import tree_leaves
+from ...toolkit import torch_private as t
 from ...toolkit.atoms import COMPUTE, target_text
+from ...toolkit.case import Live
 from ...toolkit.copying import attribute, copy_graph
 from ...toolkit.inlining import inlinable, inlined
-from . import Case
 from .forms import forms
 from .symbolic import bodies, renewed
 
@@ -38,7 +38,7 @@ MOST_CALLS = 1000
 """A loop that takes longer is taken for one that never ends."""
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """A round that inlines, where there are several operators that can be, and one of nodes to go from the bodies."""
     paths = bodies(case.gm)
     if not paths:
@@ -61,7 +61,7 @@ def propose(case: Case) -> list[list[str]]:
     return [*rounds, *(edits for edits in (together, alone) if edits)]
 
 
-def _bypassing(case: Case, path: str, name: str, known: dict[str, list[Any]]) -> tuple[str, Case]:
+def _bypassing(case: Live, path: str, name: str, known: dict[str, list[Any]]) -> tuple[str, Live]:
     """The edit that puts an argument of a node in its place, and the case with it; "" and the same case where none can be."""
     for argument in _arguments(case.gm, path, name):
         edit = f"bodies {path} {name} {argument}"
@@ -75,7 +75,7 @@ def _bypassing(case: Case, path: str, name: str, known: dict[str, list[Any]]) ->
     return "", case
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one node fewer in a body, or with the operators inlined. A node that went with another is no matter."""
     if edit == "bodies inline":
         return _inlined(case)
@@ -92,14 +92,14 @@ def apply(case: Case, edit: str) -> Case:
         body.graph.erase_node(nodes[name])
         body.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or node.is_impure())
         body.recompile()
-    return Case(gm, case.inputs, case.spec)  # no value outside of the body has another form now
+    return Live(gm, case.inputs, case.spec)  # no value outside of the body has another form now
 
 
-def _inlined(case: Case) -> Case:
+def _inlined(case: Live) -> Live:
     return renewed(case, inlined(case.gm, case.inputs), case.inputs)
 
 
-def _valid(case: Case, changed: Case) -> bool:
+def _valid(case: Live, changed: Live) -> bool:
     known, found = bounded_forms(case), bounded_forms(changed)
     return known is not None and found is not None and known.get("output") == found.get("output")
 
@@ -124,7 +124,7 @@ def _arguments(gm: fx.GraphModule, path: str, name: str) -> list[str]:
 def _returns_input(gm: fx.GraphModule, path: str) -> bool:
     """Whether a body returns an input, a view of one, or one value twice."""
     body: Any = attribute(gm, path)
-    returned = [one for one in tree_leaves(body.graph.output_node().args[0]) if isinstance(one, fx.Node)]
+    returned = [one for one in t.tree_leaves(body.graph.output_node().args[0]) if isinstance(one, fx.Node)]
     return any(_seen(node).op == "placeholder" for node in returned) or len(set(returned)) < len(returned)
 
 
@@ -167,7 +167,7 @@ def _bounded(gm: fx.GraphModule) -> Generator[None]:
             handle.remove()
 
 
-def bounded_forms(case: Case) -> dict[str, list[Any]] | None:
+def bounded_forms(case: Live) -> dict[str, list[Any]] | None:
     """What eager gives at each node, as `forms`; None, too, where a loop does not end any more."""
     with _bounded(case.gm):
         return forms(case)

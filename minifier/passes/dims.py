@@ -17,11 +17,11 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...toolkit._torch import is_fake
+from ...toolkit import torch_private as t
 from ...toolkit.carried import fake_of, is_symbolic
+from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs, copy_graph
 from ...toolkit.kernel_calls import is_tied
-from . import Case
 from .symbolic import renewed
 
 SMALL = (2, 1)
@@ -34,7 +34,7 @@ _SIZE_METHODS = frozenset({
 })  # fmt: skip
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """Rounds of "dims FROM TO": to 2, to 1, halves; those that eager takes alone, or all of them where it takes all."""
     if is_tied(case.gm):
         return []
@@ -52,7 +52,7 @@ def propose(case: Case) -> list[list[str]]:
     return rounds
 
 
-def _with_windows(case: Case, sizes: list[int]) -> list[list[str]]:
+def _with_windows(case: Live, sizes: list[int]) -> list[list[str]]:
     """The same rounds for the sizes of windows too; smallest first, so that a halved size is not halved again."""
     windows = {size for node in case.gm.graph.nodes for size in _window_sizes(node) if size > 1}
     if not windows:
@@ -76,18 +76,18 @@ def _window_sizes(node: fx.Node) -> list[int]:
     return [size for one in found for size in (one if isinstance(one, (list, tuple)) else [one]) if type(size) is int]
 
 
-def _sizes(case: Case) -> list[int]:
+def _sizes(case: Live) -> list[int]:
     """The distinct sizes of inputs above 1, largest first, without those that are products of others."""
     found = _all_sizes(case)
     plain = [size for size in found if not any(size % other == 0 and size // other in found for other in found if other < size)]
     return sorted(plain, reverse=True)[:MOST_SIZES]
 
 
-def _all_sizes(case: Case) -> set[int]:
+def _all_sizes(case: Live) -> set[int]:
     return {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape if size > 1}
 
 
-def _valid(case: Case, edits: list[str]) -> bool:
+def _valid(case: Live, edits: list[str]) -> bool:
     try:
         for edit in edits:
             case = apply(case, edit)
@@ -98,7 +98,7 @@ def _valid(case: Case, edits: list[str]) -> bool:
     return True
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one size replaced everywhere. Inputs are cut, not made anew; indices wrap round."""
     _, old_text, new_text, *more = edit.split(" ")
     old, new, windows = int(old_text), int(new_text), WINDOWS in more
@@ -135,7 +135,7 @@ def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tens
     for dim, size in enumerate(shape):
         small = small.narrow(dim, 0, min(size, small.shape[dim]))
     whole = not small.is_floating_point() and not small.is_complex() and small.dtype is not torch.bool
-    if whole and small.numel() and not is_fake(small):
+    if whole and small.numel() and not isinstance(small, t.FakeTensor):
         most = int(small.max())
         if new <= most < old:
             small = small % new
@@ -145,7 +145,7 @@ def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tens
         strides[dim] = 0 if value.stride(dim) == 0 and value.shape[dim] > 1 else step
         step *= shape[dim] if strides[dim] else 1
     out = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
-    if not is_fake(small):
+    if not isinstance(small, t.FakeTensor):
         out.copy_(small)
     return out.requires_grad_(value.requires_grad)
 

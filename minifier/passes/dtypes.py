@@ -18,10 +18,10 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...toolkit._torch import tree_leaves
+from ...toolkit import torch_private as t
 from ...toolkit.carried import target_name
+from ...toolkit.case import Live
 from ...toolkit.copying import attribute, clone_inputs, copy_graph, set_attribute
-from . import Case
 from .symbolic import renewed
 
 PLAIN = {
@@ -38,7 +38,7 @@ METHODS = {
 _MODES = ("_enter_autocast", "_exit_autocast", "wrap_with_autocast")
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """A round to the plain dtype of each kind, and one without complex numbers."""
     present = {str(dtype).removeprefix("torch.") for dtype in _dtypes(case.gm, case.inputs)}
     rounds: list[list[str]] = []
@@ -50,7 +50,7 @@ def propose(case: Case) -> list[list[str]]:
     return rounds
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one dtype replaced everywhere; what memory is shared stays."""
     _, old_name, new_name = edit.split(" ")
     old, new = getattr(torch, old_name), getattr(torch, new_name)
@@ -75,7 +75,7 @@ def _dtypes(gm: fx.GraphModule, inputs: list[Any]) -> Iterator[torch.dtype]:
             yield from (value.dtype for value in (*module.parameters(), *module.buffers()))
         elif node.op == "call_method" and node.target in METHODS:
             yield getattr(torch, METHODS[node.target])
-        yield from (value for value in tree_leaves((node.args, node.kwargs)) if isinstance(value, torch.dtype))
+        yield from (value for value in t.tree_leaves((node.args, node.kwargs)) if isinstance(value, torch.dtype))
 
 
 def _converted(tensor: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Tensor:
@@ -142,7 +142,7 @@ def _tensor(value: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Te
     return made
 
 
-def _valid(case: Case, edits: list[str]) -> bool:
+def _valid(case: Live, edits: list[str]) -> bool:
     """Whether eager takes the case with the edits, and gives results of the same shapes."""
     try:
         changed = case
@@ -153,7 +153,7 @@ def _valid(case: Case, edits: list[str]) -> bool:
         return False
 
 
-def _shapes(case: Case) -> list[Any]:
+def _shapes(case: Live) -> list[Any]:
     with torch.no_grad():
         found = fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
-    return [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in tree_leaves(found)]
+    return [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in t.tree_leaves(found)]

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...toolkit._torch import tree_leaves
+from ...toolkit import torch_private as t
+from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
 from ...toolkit.eager import GraphRunError, run_graph
-from . import Case
 
 
-def forms(case: Case) -> dict[str, list[Any]] | None:
+def forms(case: Live) -> dict[str, list[Any]] | None:
     """The form of every node's value, the outputs' under "output"; None where eager does not run."""
     found: dict[str, list[Any]] = {}
 
     def look(node: fx.Node, value: Any) -> Any:
-        found[node.name] = [_form(one) for one in tree_leaves(value)]
+        found[node.name] = [_form(one) for one in t.tree_leaves(value)]
         return value
 
     try:

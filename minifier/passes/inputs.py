@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.subspec import candidate_spec
-from . import Case
 
 if TYPE_CHECKING:
     from torch import fx
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """Each input that is like an earlier one, to be replaced by it. Inputs that share memory with another stay as they are."""
     first: dict[Hashable, str] = {}
     memory = [_memory(value) for value in case.inputs]
@@ -39,7 +39,7 @@ def propose(case: Case) -> list[list[str]]:
     return [edits] if edits else []
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one input fewer: its users take the other one."""
     _, gone, into = edit.split(" ")
     gm = copy_graph(case.gm)
@@ -52,7 +52,7 @@ def apply(case: Case, edit: str) -> Case:
     gm.graph.erase_node(nodes[at])
     gm.recompile()
     inputs = [value for position, value in enumerate(case.inputs) if position != at]
-    return Case(gm, inputs, candidate_spec(case.spec, names, gm))
+    return Live(gm, inputs, candidate_spec(case.spec, names, gm))
 
 
 def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:

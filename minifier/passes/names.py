@@ -17,10 +17,10 @@ from typing import Any
 from torch import fx
 
 from ...toolkit.carried import fake_of, is_symbolic, target_name
+from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.spec import FULL_STAGES
 from ...toolkit.subspec import candidate_spec
-from . import Case
 
 LETTERS = "xyzwvuabcd"
 RENAMED = "renamed inputs"
@@ -29,7 +29,7 @@ _ORDERED = (*FULL_STAGES, "inference")
 """Stages whose inputs may stand in any order."""
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """One edit, unless all names and the order are canonical."""
     canonical = _canonical(case)
     order = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
@@ -37,12 +37,12 @@ def propose(case: Case) -> list[list[str]]:
     return [] if same else [["names canonical"]]
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with canonical names; raises ValueError for any other edit."""
     if edit != "names canonical":
         raise ValueError(f"there is no edit {edit!r}")
     source = copy_graph(case.gm)
-    same = Case(source, case.inputs, case.spec)
+    same = Live(source, case.inputs, case.spec)
     canonical, order = _canonical(same), _order(same)
     before = [node for node in source.graph.nodes if node.op == "placeholder"]
     graph = fx.Graph()
@@ -59,10 +59,10 @@ def apply(case: Case, edit: str) -> Case:
         gm.shape_env = env  # type: ignore[assignment]
     inputs = dict(zip(before, case.inputs, strict=True))
     spec = candidate_spec(case.spec, [made[node].name for node in before], gm)
-    return Case(gm, [inputs[node] for node in order], spec)
+    return Live(gm, [inputs[node] for node in order], spec)
 
 
-def _order(case: Case) -> list[fx.Node]:
+def _order(case: Live) -> list[fx.Node]:
     """Inputs in the order in which they are read, numbers first."""
     nodes = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
     if case.spec.stage not in _ORDERED:
@@ -72,7 +72,7 @@ def _order(case: Case) -> list[fx.Node]:
     return sorted(nodes, key=lambda node: (not is_symbolic(fake_of(node)), places.get(node, len(places))))
 
 
-def _canonical(case: Case) -> dict[fx.Node, str]:
+def _canonical(case: Live) -> dict[fx.Node, str]:
     """What each node is to be called, where that is not left as it is."""
     nodes = list(case.gm.graph.nodes)
     kept = [node for node in nodes if not _may_change(case, node)]
@@ -93,7 +93,7 @@ def _canonical(case: Case) -> dict[fx.Node, str]:
     return found
 
 
-def _may_change(case: Case, node: fx.Node) -> bool:
+def _may_change(case: Live, node: fx.Node) -> bool:
     if node.op == "placeholder":
         return case.spec.stage in _ORDERED and not is_symbolic(fake_of(node)) and "rng" not in node.name
     return node.op in ("call_function", "call_method") and _plain(node).isidentifier()

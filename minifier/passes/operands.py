@@ -19,9 +19,9 @@ from typing import Any
 from torch import fx
 
 from ...toolkit.carried import bound_by, fake_of, is_symbolic, target_name
+from ...toolkit.case import Live
 from ...toolkit.copying import attribute, copy_graph
 from ...toolkit.subspec import candidate_spec
-from . import Case
 from .bodies import bounded_forms
 
 
@@ -58,7 +58,7 @@ SHAPES = {
 """Operator -> what may go. Operators whose graphs were paired with others (flex attention, autograd functions) are left alone."""
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """All that may go, in one round: the results from the last to the first, so that the others keep their numbers."""
     edits = [edit for call in _calls(case.gm) for edit in call.edits(case)]
     if not edits or (known := bounded_forms(case)) is None:
@@ -74,7 +74,7 @@ def propose(case: Case) -> list[list[str]]:
     return [fine] if fine else []
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case without one operand or result; inputs that nothing reads any more go, but for those that bind a symbol."""
     _, name, what, which = edit.split(" ")
     gm = copy_graph(case.gm)
@@ -95,7 +95,7 @@ def apply(case: Case, edit: str) -> Case:
     left = {node.name for node in gm.graph.nodes}
     inputs = [value for one, value in zip(names, case.inputs, strict=True) if one in left]
     spec = candidate_spec(case.spec, names, gm) if len(inputs) < len(names) else case.spec
-    return Case(gm, inputs, spec)  # no value that stays has another form now
+    return Live(gm, inputs, spec)  # no value that stays has another form now
 
 
 @dataclass
@@ -107,7 +107,7 @@ class _Call:
     graphs: list[fx.GraphModule]
     calls: list[fx.Node]
 
-    def edits(self, case: Case) -> Iterator[str]:
+    def edits(self, case: Live) -> Iterator[str]:
         """What nobody reads."""
         node = self.node
         for place, (inner, operand) in enumerate(zip(self.placeholders(0), self.operands(), strict=True)):
@@ -176,7 +176,7 @@ class _Call:
 
     def drop_result(self, place: int) -> None:
         """Raises ValueError where that result is read, or the only one."""
-        if f"operands {self.node.name} returns {place}" not in self.edits(Case(self.graphs[0], [])):
+        if f"operands {self.node.name} returns {place}" not in self.edits(Live(self.graphs[0], [])):
             raise ValueError(f"result {place} of {self.node.name} is needed")
         for number, graph in enumerate(self.graphs):
             returned, output = self.returned(number), graph.graph.output_node()

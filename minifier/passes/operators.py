@@ -18,9 +18,9 @@ import torch
 from torch import fx
 
 from ...toolkit.carried import target_name
+from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.subspec import candidate_spec
-from . import Case
 from .forms import forms
 
 MOST_NODES = 10
@@ -53,7 +53,7 @@ _KEPT = ("dim", "axis", "keepdim")
 """Keyword arguments of reductions that the simplest of them has, too."""
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """A round of operators, one of optional arguments, one for each plain number."""
     graph = case.gm.graph
     if len(graph.nodes) > MOST_NODES:
@@ -73,7 +73,7 @@ def propose(case: Case) -> list[list[str]]:
     return [edits for edits in valid if edits]
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one operator or argument replaced; inputs that nothing reads any more go."""
     _, name, what, text = edit.split(" ")
     gm = copy_graph(case.gm)
@@ -93,7 +93,7 @@ def apply(case: Case, edit: str) -> Case:
     left = {one.name for one in gm.graph.nodes}
     inputs = [value for one, value in zip(names, case.inputs, strict=True) if one in left]
     spec = candidate_spec(case.spec, names, gm) if len(inputs) < len(names) else case.spec
-    return Case(gm, inputs, spec)  # every value has the form that it had
+    return Live(gm, inputs, spec)  # every value has the form that it had
 
 
 def _name(node: fx.Node) -> str:
@@ -211,7 +211,7 @@ def _drop(gm: fx.GraphModule, nodes: list[fx.Node]) -> None:
             _drop(gm, before)
 
 
-def _alike(case: Case, edit: str, known: dict[str, Any]) -> bool:
+def _alike(case: Live, edit: str, known: dict[str, Any]) -> bool:
     """Whether eager takes the edit, and every value keeps its form."""
     try:
         found = forms(apply(case, edit))

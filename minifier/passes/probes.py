@@ -17,10 +17,10 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
+from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.eager import GraphRunError, run_graph
 from ...toolkit.subspec import candidate_spec
-from . import Case
 from .dims import _resize_arguments
 from .operators import _drop
 from .probing import rows
@@ -30,7 +30,7 @@ SMALL_NUMBER = 4
 """Up to this a number in the arguments of a plain function may be a dimension, or anything else."""
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """A row "names" with the canonical names (old, new, old, new, ...); then a row per probe: how soon it is worth a query
     ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in braces, value,
     value tried.
@@ -38,7 +38,7 @@ def propose(case: Case) -> list[list[str]]:
     return rows(case, apply)
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one part changed. Raises ValueError where there is no such part."""
     _, what, *words = edit.split(" ")
     return {
@@ -46,7 +46,7 @@ def apply(case: Case, edit: str) -> Case:
     }[what](case, *words)  # fmt: skip
 
 
-def _size(case: Case, old_text: str, new_text: str, places: str) -> Case:
+def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
     """Dimensions of inputs ("0.1": input 0, dimension 1) get another size; of more than one, size arguments of it too."""
     old, new = int(old_text), int(new_text)
     wanted = [tuple(map(int, place.split("."))) for place in places.split(",")]
@@ -96,7 +96,7 @@ def _node(gm: fx.GraphModule, name: str) -> fx.Node:
     return node
 
 
-def _constant(case: Case, name: str, place: str, text: str) -> Case:
+def _constant(case: Live, name: str, place: str, text: str) -> Live:
     """The `place`-th number of a node's arguments (in order, keywords last) becomes another."""
     gm = copy_graph(case.gm)
     node, count = _node(gm, name), -1
@@ -113,7 +113,7 @@ def _constant(case: Case, name: str, place: str, text: str) -> Case:
     return renewed(case, gm, case.inputs)
 
 
-def _operator(case: Case, name: str, other: str, *sources: str) -> Case:
+def _operator(case: Live, name: str, other: str, *sources: str) -> Live:
     """Another operator in a node's place: of those inputs of the node, or ("same") of the arguments that it has."""
     gm = copy_graph(case.gm)
     node = _node(gm, name)
@@ -133,7 +133,7 @@ def _operator(case: Case, name: str, other: str, *sources: str) -> Case:
     return _without_unread(case, gm, list(case.inputs), _inputs(gm), read)
 
 
-def _cut(case: Case, name: str) -> Case:
+def _cut(case: Live, name: str) -> Live:
     """A node's value becomes an input; one that only the outputs read goes, and what it read is returned instead."""
     gm = copy_graph(case.gm)
     node, names = _node(gm, name), _inputs(gm)
@@ -161,7 +161,7 @@ def _cut(case: Case, name: str) -> Case:
     return _without_unread(case, gm, inputs, names, read)
 
 
-def _value(case: Case, name: str) -> torch.Tensor:
+def _value(case: Live, name: str) -> torch.Tensor:
     """What eager gives at a node."""
     found: list[Any] = []
 
@@ -179,21 +179,21 @@ def _value(case: Case, name: str) -> torch.Tensor:
     return found[0]
 
 
-def _without_unread(case: Case, gm: fx.GraphModule, inputs: list[Any], names: list[str], read: list[fx.Node]) -> Case:
+def _without_unread(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str], read: list[fx.Node]) -> Live:
     """What was read and is not any more goes. Every value that is left has the form that it had."""
     _drop(gm, read)
     gm.graph.lint()
     gm.recompile()
     left = set(_inputs(gm))
     spec = case.spec if left == set(_inputs(case.gm)) else candidate_spec(case.spec, names, gm)
-    return Case(gm, [value for name, value in zip(names, inputs, strict=True) if name in left], spec)
+    return Live(gm, [value for name, value in zip(names, inputs, strict=True) if name in left], spec)
 
 
 def _inputs(gm: fx.GraphModule) -> list[str]:
     return [node.name for node in gm.graph.nodes if node.op == "placeholder"]
 
 
-def _fill(case: Case, position: str, kind: str) -> Case:
+def _fill(case: Live, position: str, kind: str) -> Live:
     """Another value in the whole of one input; shape, strides, dtype and device stay."""
     place = int(position)
     old = case.inputs[place]
@@ -209,10 +209,10 @@ def _fill(case: Case, position: str, kind: str) -> Case:
     new.copy_(made.to(old.dtype))
     inputs = list(case.inputs)
     inputs[place] = new.requires_grad_(old.requires_grad)
-    return Case(case.gm, inputs, case.spec)
+    return Live(case.gm, inputs, case.spec)
 
 
-def _transposed(case: Case, position: str) -> Case:
+def _transposed(case: Live, position: str) -> Live:
     """One input in the opposite order of dimensions in memory."""
     inputs, place = list(case.inputs), int(position)
     old = inputs[place]

@@ -23,10 +23,11 @@ from torch.fx.node import map_aggregate
 
 from ...toolkit.atoms import COMPUTE
 from ...toolkit.carried import fake_of, is_symbolic, target_name
+from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
 from ...toolkit.kernel_calls import is_tied
 from ...toolkit.values import shares_memory
-from . import PASSES, Case, dtypes, names, operators, strides, switches, symbols
+from . import PASSES, dtypes, names, operators, strides, switches, symbols
 from .forms import forms
 from .values import KINDS as FILLS
 
@@ -47,7 +48,7 @@ FOLDED = (-1, 0, 1, 2)
 LIKE = {"sum": "amax", "mean": "sum", "amax": "amin", "amin": "amax", "prod": "sum", "eq": "lt", "lt": "eq", "cumsum": "cumprod"}
 """An operator that takes the same arguments."""
 
-Apply = Callable[[Case, str], Case]
+Apply = Callable[[Live, str], Live]
 
 
 @dataclass
@@ -64,7 +65,7 @@ class _Part:
     """Whether it is only worth asking where a part that holds it is no answer."""
 
 
-def rows(case: Case, apply: Apply) -> list[list[str]]:
+def rows(case: Live, apply: Apply) -> list[list[str]]:
     """See `probes.propose`."""
     asked = _Asking(case, apply)
     parts = [
@@ -85,7 +86,7 @@ def rows(case: Case, apply: Apply) -> list[list[str]]:
     return [["names", *_renamed(case)], *(row for _, row in sorted(found, key=lambda one: one[0]))]
 
 
-def _renamed(case: Case) -> list[str]:
+def _renamed(case: Live) -> list[str]:
     """Each node's name and its canonical one, in turn."""
     other = names.apply(case, "names canonical").gm
     pairs = dict(other.meta[names.RENAMED])
@@ -97,7 +98,7 @@ def _renamed(case: Case) -> list[str]:
 class _Asking:
     """What is known of one case."""
 
-    def __init__(self, case: Case, apply: Apply) -> None:
+    def __init__(self, case: Live, apply: Apply) -> None:
         self.case, self.apply = case, apply
         self.runs = True
         self.runs = self.takes("")
@@ -125,7 +126,7 @@ class _Asking:
             return False
         return True
 
-    def applied(self, edit: str) -> Case:
+    def applied(self, edit: str) -> Live:
         """The case with an edit of ours or of another pass."""
         name = edit.partition(" ")[0]
         return self.apply(self.case, edit) if name == "probes" else PASSES[name].apply(self.case, edit)

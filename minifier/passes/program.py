@@ -19,12 +19,12 @@ import torch
 from torch import fx
 
 from ...toolkit.carried import bound_by, fake_of, symbols_in, target_name
+from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs, copy_graph
 from ...toolkit.eager import GraphRunError, run_graph
 from ...toolkit.plain_calls import is_same, plain_of, rewrite
 from ...toolkit.spec import FULL_STAGES, ReplaySpec, is_opaque
 from ...toolkit.surroundings import in_force
-from . import Case
 from .symbolic import renewed
 
 STAGE = "dynamo"
@@ -39,7 +39,7 @@ BOUND = (
 """Calls that belong to the stage that they were recorded at (how their names begin)."""
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """One edit that does both, then entering from the top alone."""
     inner = case.spec.stage != STAGE
     if inner and not _may_enter(case):
@@ -49,7 +49,7 @@ def propose(case: Case) -> list[list[str]]:
     return [*rounds, ["program enter"]] if inner else rounds
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case at Dynamo's stage; with "torch" the named nodes call functions of torch. Raises ValueError where one cannot."""
     _, how, *names = edit.split(" ")
     if how not in ("torch", "enter"):
@@ -65,27 +65,27 @@ def apply(case: Case, edit: str) -> Case:
             raise ValueError(f"there is no node {name} with a plain form")
         rewrite(nodes[name], plain)
     gm.recompile()
-    return Case(gm, entered.inputs, entered.spec)
+    return Live(gm, entered.inputs, entered.spec)
 
 
-def _entered(case: Case) -> Case:
+def _entered(case: Live) -> Live:
     """The graph as Dynamo hands it to a backend: flat outputs, no gradients but those that it computes itself."""
     spec = _spec(case)
     gm = copy_graph(case.gm)
     for node in gm.graph.nodes:
         node.meta = {key: value for key, value in node.meta.items() if key in KEPT_META}
     if case.spec.stage in FULL_STAGES:
-        return Case(gm, case.inputs, spec)
+        return Live(gm, case.inputs, spec)
     output = gm.graph.output_node()
     returned = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
     output.args = (tuple(one for one in returned if one is not None),)
     gm.recompile()
     inputs = [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in case.inputs]
     with in_force(spec):
-        return renewed(Case(case.gm, inputs, spec), gm, inputs)
+        return renewed(Live(case.gm, inputs, spec), gm, inputs)
 
 
-def _spec(case: Case) -> ReplaySpec:
+def _spec(case: Live) -> ReplaySpec:
     """Grad mode and autocast of an inner stage are in its graph already."""
     if case.spec.stage in FULL_STAGES:
         return msgspec.structs.replace(case.spec, stage=STAGE, compile_kwargs={})
@@ -96,7 +96,7 @@ def _spec(case: Case) -> ReplaySpec:
     return msgspec.structs.replace(case.spec, stage=STAGE, compile_kwargs={}, ambient=ambient)
 
 
-def _may_enter(case: Case) -> bool:
+def _may_enter(case: Live) -> bool:
     """Whether from the top it would be the same program."""
     kwargs = case.spec.compile_kwargs
     if is_opaque(kwargs) or (case.spec.training_joint and kwargs["num_fwd_outputs"]):
@@ -112,7 +112,7 @@ def _name(node: fx.Node) -> str:
     return str(node.target) if hasattr(node.target, "_schema") else target_name(node)
 
 
-def _spelled(case: Case) -> list[str]:
+def _spelled(case: Live) -> list[str]:
     """The nodes whose call has a plain form that gives the same aten calls, by the values that they have here."""
     wanted = [node for node in case.gm.graph.nodes if plain_of(node) is not None][:MOST]
     if not wanted:

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
 from ...toolkit.kernel_calls import is_tied
-from . import Case
 from .forms import forms
 from .symbolic import renewed
 
@@ -25,7 +25,7 @@ MOST = 3
 """The highest rank that is tried."""
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """To vectors, then to the ranks above, as far as eager takes it."""
     ranks = [rank for rank in range(1, MOST + 1) if any(_lower(value, rank) for value in case.inputs)]
     if case.spec.dynamic or not ranks or is_tied(case.gm) or (known := forms(case)) is None:
@@ -33,7 +33,7 @@ def propose(case: Case) -> list[list[str]]:
     return [[f"ranks {rank}"] for rank in ranks if _valid(case, rank, known)]
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with inputs of at most so many dimensions, where those that go have size 1."""
     rank = int(edit.split(" ")[1])
     inputs = clone_inputs(case.inputs)
@@ -51,7 +51,7 @@ def _lower(value: Any, rank: int) -> int:
     return max(0, min(front, value.dim() - rank))
 
 
-def _valid(case: Case, rank: int, known: dict[str, Any]) -> bool:
+def _valid(case: Live, rank: int, known: dict[str, Any]) -> bool:
     """Whether eager gives as many elements of the same dtypes everywhere."""
     try:
         found = forms(apply(case, f"ranks {rank}"))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import torch
 
+from ...toolkit.case import Live
 from ...toolkit.kernel_calls import is_tied
-from . import Case
 from .symbolic import renewed
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """All strided inputs that are not contiguous from offset 0 on, or share memory with an earlier one."""
     if is_tied(case.gm):
         return []
@@ -29,7 +29,7 @@ def propose(case: Case) -> list[list[str]]:
     return [found] if found else []
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one input contiguous. Fake values, which know the old strides, are made anew."""
     index = int(edit.split(" ")[1])
     old = case.inputs[index]

@@ -18,11 +18,12 @@ from torch import fx
 
 from ...dumps.schema import Ambient
 from ...toolkit.carried import fake_of, is_symbolic, symbols_in, target_name
+from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.inlining import inlinable, inlined
 from ...toolkit.spec import FULL_STAGES
 from ...toolkit.surroundings import in_force
-from . import Case, symbols
+from . import symbols
 from .symbolic import renewed, without_fakes
 
 SLOW = ("max_autotune", "triton.cudagraphs", "coordinate_descent_tuning", "epilogue_fusion_first", "benchmark_")
@@ -39,7 +40,7 @@ STATE = ("deterministic", "deterministic_warn_only", "matmul_precision", "cudnn_
 """Global state that can go back to what it is in a fresh process."""
 
 
-def early(case: Case) -> list[str]:
+def early(case: Live) -> list[str]:
     """The switches worth a query on the whole graph: every later query is cheaper without them."""
     found: list[str] = []
     if case.spec.dynamic:
@@ -49,7 +50,7 @@ def early(case: Case) -> list[str]:
     return found + [f"switches config inductor {name}" for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)]
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh process,
     then one by one.
     """
@@ -68,7 +69,7 @@ def propose(case: Case) -> list[list[str]]:
     return [*rounds, singly] if singly else rounds
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one switch off."""
     _, what, *names = edit.split(" ")
     spec, gm, inputs = case.spec, case.gm, case.inputs
@@ -96,14 +97,14 @@ def apply(case: Case, edit: str) -> Case:
         spec = msgspec.structs.replace(spec, config={**spec.config, room: kept})
     else:
         spec = msgspec.structs.replace(spec, config={})
-    return Case(gm, inputs, spec)
+    return Live(gm, inputs, spec)
 
 
 def _ambient(spec: Any, **changed: Any) -> Any:
     return msgspec.structs.replace(spec, ambient=msgspec.structs.replace(spec.ambient, **changed))
 
 
-def _trains(case: Case) -> bool:
+def _trains(case: Live) -> bool:
     ambient = case.spec.ambient
     wants = any(isinstance(one, torch.Tensor) and one.requires_grad for one in (*case.inputs, *case.gm.parameters()))
     return case.spec.stage in FULL_STAGES and ambient.grad and not ambient.inference_mode and wants
@@ -131,13 +132,13 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
     return [node for node in gm.graph.nodes if node.op == "placeholder"]
 
 
-def _under(case: Case, spec: Any, gm: fx.GraphModule) -> Case:
+def _under(case: Live, spec: Any, gm: fx.GraphModule) -> Live:
     """The case in another state, in which its values may have other dtypes."""
     with in_force(spec):
-        return renewed(Case(case.gm, case.inputs, spec), gm, case.inputs)
+        return renewed(Live(case.gm, case.inputs, spec), gm, case.inputs)
 
 
-def _autocast_edits(case: Case) -> Iterator[str]:
+def _autocast_edits(case: Live) -> Iterator[str]:
     """What makes autocast plainer where it stays."""
     autocast = case.spec.ambient.autocast if case.spec.stage in FULL_STAGES else {}
     there = {one.device.type for one in case.inputs if isinstance(one, torch.Tensor)}

@@ -5,7 +5,7 @@ Symbols keep their names, ranges and the guards that still hold. One whose numbe
 becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run anything on real values.
 
 >>> renewed(case, changed, inputs, static={"s77"})
-Case(...)
+Live(...)
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, compute_unbacked_bin
 
 from ...dumps.schema import GraphBody, GraphRecord
 from ...dumps.torchside.symbols import Symbols, SymbolWriter
+from ...toolkit import torch_private as t
 from ...toolkit.carried import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
+from ...toolkit.case import Live
 from ...toolkit.copying import attribute
 from ...toolkit.spec import FULL_STAGES
 from ...toolkit.subspec import candidate_spec
-from .. import _torch
-from . import Case
 
 
 def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:
@@ -42,7 +42,7 @@ def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:
     return module
 
 
-def symbols_of(case: Case) -> list[str]:
+def symbols_of(case: Live) -> list[str]:
     """The symbols that the case's inputs bind; none where some number is known only as the graph runs."""
     if not case.spec.dynamic:
         return []
@@ -52,19 +52,27 @@ def symbols_of(case: Case) -> list[str]:
     return sorted(bound, key=lambda name: (len(name), name))
 
 
-def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collection[str] = ()) -> Case:
+def fake_mode(shape_env: ShapeEnv, *, static: bool = False) -> Any:
+    """A mode whose tensors have no values, whose sizes may be symbols of `shape_env`.
+
+    `static`: tensors that are made from real ones have no symbols; loops among operators need a ShapeEnv all the same.
+    """
+    return t.FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env, static_shapes=static)
+
+
+def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collection[str] = ()) -> Live:
     """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were one of
     them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
     """
     if not symbols_of(case):
         out = without_fakes(gm)
         if bodies(out):
-            with (mode := _torch.fake_mode(env := ShapeEnv(), static=True)):
+            with (mode := fake_mode(env := ShapeEnv(), static=True)):
                 fakes = [mode.from_tensor(one) if isinstance(one, torch.Tensor) else one for one in inputs]
                 Renewing(out, _key(case), env).run(*fakes, enable_io_processing=False)
             if case.spec.dynamic:  # numbers that are known only as it runs
                 out.shape_env = env  # type: ignore[assignment]
-        return Case(out, inputs, case.spec)
+        return Live(out, inputs, case.spec)
     old = {node.name: fake_of(node) for node in _placeholders(case.gm)}
     out = without_fakes(gm)
     nodes = _placeholders(out)
@@ -80,13 +88,13 @@ def renewed(case: Case, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     left = [value for _, value in kept]
     spec = candidate_spec(case.spec, names, out) if len(left) < len(inputs) else case.spec
     if not again.symbols:
-        return Case(out, left, msgspec.structs.replace(spec, dynamic=False))
-    mode = _torch.fake_mode(again.env)
+        return Live(out, left, msgspec.structs.replace(spec, dynamic=False))
+    mode = fake_mode(again.env)
     with mode:
         fakes = [again.like(old.get(node.name), value) for node, value in kept]
         Renewing(out, _key(case), again.env).run(*fakes, enable_io_processing=False)
     out.shape_env = again.env  # type: ignore[assignment]
-    return Case(out, left, spec)
+    return Live(out, left, spec)
 
 
 def bodies(gm: fx.GraphModule, prefix: str = "") -> list[str]:
@@ -220,7 +228,7 @@ def _holds(expr: Any, hints: dict[Any, Any], gone: Collection[str]) -> bool:
     return bool(value == True or value == 0)  # noqa: E712  a relation that is true, or what is divisible
 
 
-def _key(case: Case) -> str:
+def _key(case: Live) -> str:
     """Where a stage keeps fake values."""
     return "example_value" if case.spec.stage in FULL_STAGES else "val"
 

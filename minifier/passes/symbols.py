@@ -7,17 +7,17 @@ those whose number the failure does not need to be open. The dimensions that sta
 
 from __future__ import annotations
 
-from . import Case
+from ...toolkit.case import Live
 from .symbolic import renewed, symbols_of
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """Every symbol that an input binds, unless some number of the graph is known only as it runs."""
     found = [f"symbols {name}" for name in symbols_of(case)]
     return [found] if found else []
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one symbol at its number; without the last one it is compiled for its sizes."""
     name = edit.split(" ")[1]
     if name not in symbols_of(case):

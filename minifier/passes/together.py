@@ -9,13 +9,14 @@ Proposes the other passes' edits and applies none itself. Most failures of a ker
 
 from __future__ import annotations
 
-from . import NAMES, PASSES, Case
+from ...toolkit.case import Live
+from . import NAMES, PASSES
 
 AXES = ("dims", "values", "strides")
 """What is changed together. Switches are not: they change how the case is run."""
 
 
-def together(case: Case) -> tuple[list[str], list[str]]:
+def together(case: Live) -> tuple[list[str], list[str]]:
     """The edits (none where nothing can be plainer), and the passes that still have something to propose after them."""
     edits: list[str] = []
     for name in AXES:
@@ -29,7 +30,7 @@ def together(case: Case) -> tuple[list[str], list[str]]:
     return edits, [name for name in NAMES if PASSES[name].propose(case)]
 
 
-def _plainest(name: str, case: Case) -> list[str]:
+def _plainest(name: str, case: Live) -> list[str]:
     """The round of a pass after which it would propose least: the one to size 1, the one of ones, all strides."""
     rounds: list[list[str]] = PASSES[name].propose(case)
     if name != "dims":

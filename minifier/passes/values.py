@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import torch
 
+from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
 from ...toolkit.values import shares_memory
-from . import Case
 
 SEED = 0
 
@@ -44,7 +44,7 @@ KINDS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 FLOATS, WHOLE, BOOLEANS = ("ones", "randn", "top"), ("zeros", "count"), ("ones", "zeros")
 
 
-def propose(case: Case) -> list[list[str]]:
+def propose(case: Live) -> list[list[str]]:
     """One round per kind of value, plainest first; an input is asked again only while it still holds recorded values."""
     kinds = {position: _kinds(value) for position, value in enumerate(case.inputs)}
     rounds = [
@@ -65,7 +65,7 @@ def _kinds(value: object) -> tuple[str, ...]:
     return () if bool(plain) else BOOLEANS if value.dtype is torch.bool else WHOLE
 
 
-def apply(case: Case, edit: str) -> Case:
+def apply(case: Live, edit: str) -> Live:
     """The case with one input's values replaced; shape, strides, dtype, device, and what memory is shared, stay."""
     _, position, kind = edit.split(" ")
     index = int(position)
@@ -74,9 +74,9 @@ def apply(case: Case, edit: str) -> Case:
         inputs = clone_inputs(case.inputs)
         with torch.no_grad():
             inputs[index].copy_(KINDS[kind](old, index).to(old.dtype))
-        return Case(case.gm, inputs, case.spec)
+        return Live(case.gm, inputs, case.spec)
     new = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
     new.copy_(KINDS[kind](old, index).to(old.dtype))
     inputs = list(case.inputs)
     inputs[index] = new.requires_grad_(old.requires_grad)
-    return Case(case.gm, inputs, case.spec)
+    return Live(case.gm, inputs, case.spec)

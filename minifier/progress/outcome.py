@@ -15,12 +15,13 @@ from typing import Any, cast
 
 import msgspec
 
+from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
+from ...toolkit.verdict_words import without
 from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case
-from ..results import ALSO, PASSES, WITHOUT
-from .model import byte_text
+from ..results import ALSO, PASSES
 from .story import OtherSeen, Story
 
 NEAREST = "the nearest case that passes: "
@@ -48,10 +49,10 @@ class Outcome:
 
     def sentences(self) -> list[str]:
         """For people, one per line."""
-        size = f"{counted(self.nodes, 'node')}, {byte_text(self.input_bytes)} of inputs"
+        size = f"{counted(self.nodes, 'node')}, {size_text(self.input_bytes)} of inputs"
         shown, times = self.verified
         nodes, inputs = self.original
-        lines = [f"{counted(nodes, 'node')}, {byte_text(inputs)} of inputs -> {size}" if nodes else size]
+        lines = [f"{counted(nodes, 'node')}, {size_text(inputs)} of inputs -> {size}" if nodes else size]
         lines += [f"fails with: {self.signature}"] if self.signature else []
         lines += [f"verified: {shown} of {counted(times, 'fresh process')} failed the same way" if times else "not verified"]
         lines += [f"stopped early: {self.stopped}"] if self.stopped else []
@@ -99,8 +100,7 @@ def _from_event(found: Outcome, done: dict[str, Any]) -> None:
     found.verified = int(verified[0]), int(verified[1])
     found.signature, found.stopped = str(done.get("signature") or ""), str(done.get("stopped") or "")
     for part in cast("list[dict[str, Any]]", done.get("parts") or []):
-        words = WITHOUT.get(str(part.get("verdict")))
-        if words:
+        if words := without(str(part.get("verdict"))):
             found.needed.append(f"without {part.get('name')} it {words}")
     found.needed = needs_sentences(done.get("needs") or []) or found.needed
     found.nearest, found.rate = str(done.get("difference") or ""), str(done.get("report_rate") or "")

@@ -1,18 +1,21 @@
 """Progress as lines, where nobody watches a terminal: first words at once, improvements, and a sign of life every ten seconds.
 
->>> with PlainLines(say, State()) as lines: lines.take(event)
+>>> with PlainLines(say, Story()) as lines: lines.take(event)
 query 4: 40 of 53 nodes, 4896 bytes of 6048 bytes of inputs (looking for the place)
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 
+from ...dumps.amounts import clock_text, size_text
 from ...dumps.wording import counted
 from ..events import Asked, Happening, Started, Steered
-from .model import State, byte_text, span
+from .story import Story
+from .telling import doing, queries_text, size
 
 QUIET_S = 9.5
 """After so long without a line there is one."""
@@ -21,8 +24,8 @@ QUIET_S = 9.5
 class PlainLines:
     """Writes lines while the block runs; `say` is the way out."""
 
-    def __init__(self, say: Callable[[str], None], state: State, quiet_s: float = QUIET_S) -> None:
-        self._say, self.state, self._quiet_s = say, state, quiet_s
+    def __init__(self, say: Callable[[str], None], story: Story, quiet_s: float = QUIET_S) -> None:
+        self._say, self.story, self._quiet_s = say, story, quiet_s
         self._lock = threading.Lock()
         self._said = threading.Event()
         self._ended = threading.Event()
@@ -45,7 +48,7 @@ class PlainLines:
 
     def take(self, event: Happening) -> None:
         """Takes in one event; says it where it is worth a line."""
-        self.state.take(event)
+        self.story.take({**event.to_json(), "time": time.time()})
         if isinstance(event, Started):
             known = f"; {counted(event.known, 'answer is', 'answers are')} known from before" if event.known else ""
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
@@ -53,8 +56,8 @@ class PlainLines:
             self.say(event.sentence)
         elif isinstance(event, Asked) and event.improved:
             self.say(
-                f"query {event.queries}: {event.answer.nodes} of {counted(self.state.nodes, 'node')}, "
-                f"{byte_text(event.answer.input_bytes)} of inputs ({self.state.doing()})"
+                f"query {event.queries}: {event.answer.nodes} of {counted(self.story.original[0], 'node')}, "
+                f"{size_text(event.answer.input_bytes)} of inputs ({doing(self.story)})"
             )
 
     def _live_on(self) -> None:
@@ -62,7 +65,9 @@ class PlainLines:
             if self._said.wait(self._quiet_s):
                 self._said.clear()
                 continue
-            state = self.state
-            left = f", about {span(max(1.0, state.left_s()))} left" if state.recent and state.step != "sanity" else ""
+            story, now = self.story, time.time()
+            known = story.pace_s() and story.step != "sanity"
+            left = f", about {clock_text(max(1.0, story.left_s(now)))} left" if known else ""
+            asked = queries_text(story.asked, story.verdicts)
             with self._lock:
-                self._say(f"after {span(state.seconds())}: {state.doing()}; {state.counts()}; best: {state.size()}{left}")
+                self._say(f"after {clock_text(story.seconds(now))}: {doing(story)}; {asked}; best: {size(story)}{left}")

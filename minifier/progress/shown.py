@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from ...dumps.output import emit, say, terminal
 from ..events import Follow, Happening
-from .model import State
 from .plain import PlainLines
+from .story import Story
 
 
 @contextmanager
@@ -26,10 +26,10 @@ def following(as_json: bool) -> Generator[tuple[Follow, Callable[[str], None]]]:
         return
     console = terminal()
     if console is None:
-        with PlainLines(say, State()) as lines:
+        with PlainLines(say, Story()) as lines:
             yield lines.take, lines.say
         return
     from .live import LiveView
 
-    with LiveView(console, State()) as view:
+    with LiveView(console, Story()) as view:
         yield view.take, view.say

@@ -1,7 +1,7 @@
 """A minification as screens show it, from the lines of its events.jsonl: points, steps, history, other failures, the query now.
 
 Takes plain data (docs/minify-events.md), so that a process that never imports torch can follow one in another process, and leaves
-out what it does not know. Must not read files or decide anything; `tailing` reads, `model` counts for the process that minifies.
+out what it does not know. The process that minifies follows itself in the same way. Must not read files or decide anything.
 
 >>> story = Story()
 >>> story.take({"event": "query", "queries": 1, "purpose": "sanity", "verdict": "same", "nodes": 53})
@@ -31,10 +31,6 @@ AXES, VERIFY = 8, 3
 """Queries that the other axes and the verification usually take, for the guess of what is left."""
 SAID = 500
 """Sentences that are kept."""
-VERDICTS = {
-    "same": "failed the same way", "pass": "passed", "other": "failed in another way", "invalid": "could not be judged",
-    "timeout": "ran out of time", "infra": "got no answer",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -281,7 +277,7 @@ class Story:
     def _steer(self, what: str, step: str) -> None:
         verb, _, rest = what.partition(" ")
         step = step or rest
-        if verb in ("pause", "resume"):
+        if verb in ("pause", "resume", "cancel"):
             self.paused = verb == "pause"
         elif verb in ("disable", "enable", "raise") and step in self.steps:
             self.steps[step].mark = {"disable": "disabled", "enable": "", "raise": "raised"}[verb]
@@ -302,8 +298,12 @@ class Story:
         """Seconds of a query, of late."""
         return sum(self._recent) / len(self._recent) if self._recent else 0.0
 
-    def left_s(self, now: float) -> float:
-        """A guess of the seconds that are left: a search halves what is left, then come the other axes and the verification."""
+    def seconds(self, now: float) -> float:
+        """Since the start."""
+        return now - self.began if self.began else 0.0
+
+    def queries_left(self) -> float:
+        """A guess: a search halves what is left, then come the other axes and the verification."""
         if self.step == "verification":
             left = float(max(0, VERIFY - self.asked["verification"]))
         elif self.step in ("together", "outputs", "needs", *PASS_NAMES) and self.step != "switches":
@@ -312,11 +312,19 @@ class Story:
             left = 2.0 + AXES + VERIFY
         else:
             left = 2 * log2(max(2, (self.best or self.original)[0])) + AXES + VERIFY
-        most, queries = self.options.get("max_time"), self.options.get("max_queries")
-        if isinstance(queries, int):
-            left = min(left, max(0, queries - len(self.queries)))
-        seconds = left * self.pace_s() / max(1, int(self.options.get("jobs") or 1))
-        return min(seconds, max(0.0, most - (now - self.began))) if isinstance(most, (int, float)) and self.began else seconds
+        most = self.options.get("max_queries")
+        return min(left, max(0, most - len(self.queries))) if isinstance(most, int) else left
+
+    def left_s(self, now: float) -> float:
+        """A guess of the seconds that are left, never past --max-time."""
+        most, seconds = self.max_time_s, self.queries_left() * self.pace_s() / max(1, int(self.options.get("jobs") or 1))
+        return seconds if most is None or not self.began else min(seconds, max(0.0, most - self.seconds(now)))
+
+    @property
+    def max_time_s(self) -> float | None:
+        """What --max-time says."""
+        most = self.options.get("max_time")
+        return most if isinstance(most, (int, float)) else None
 
 
 def _number(value: Any) -> float:

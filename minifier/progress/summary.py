@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dumps.amounts import size_text
 from ...dumps.wording import counted
 from ..minified import Minified
 from ..needs import sentences as needs_sentences
 from ..results import needed
-from .model import byte_text, queries_text
+from .telling import queries_text
 
 
 def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
         ],
         "passes": str(result.passing) if result.passing else None, "difference": result.difference or None,
         "parts": result.parts, "needs": result.needs, "unneeded": result.unneeded, "neighbour": result.neighbour or None,
+        "record": result.record.plain(),
         **report,
     }  # fmt: skip
 
@@ -38,8 +40,8 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     (nodes, size), (shown, times) = result.original, result.verified
     lines = [
-        f"{counted(nodes, 'node')}, {byte_text(size)} of inputs -> "
-        f"{counted(result.nodes, 'node')}, {byte_text(result.input_bytes)} of inputs",
+        f"{counted(nodes, 'node')}, {size_text(size)} of inputs -> "
+        f"{counted(result.nodes, 'node')}, {size_text(result.input_bytes)} of inputs",
         queries_text(result.asked, result.verdicts),
     ]
     if times:

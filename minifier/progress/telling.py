@@ -6,9 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ...dumps.amounts import clock_text, size_text
 from ...dumps.wording import counted
+from ...toolkit.verdict_words import QUERIES
 from ..control import STEPS
-from .model import byte_text, queries_text, span
+from ..events import PURPOSES
+from ..events import words as step_words
 from .story import UNTOLD, Improvement, OtherSeen, StepCount, Story
 from .watched import Watched
 
@@ -51,16 +56,14 @@ def facts(watched: Watched, now: float) -> list[str]:
     going: list[str] = []
     if running and flight is not None and not story.paused:
         more = f", {len(story.flying) - 1} more beside it" if len(story.flying) > 1 else ""
-        since = f" for {span(max(0.0, now - flight.since))}" if flight.since else ""
+        since = f" for {clock_text(max(0.0, now - flight.since))}" if flight.since else ""
         going.append(f"query {flight.number} runs{since}{more}")
     if running and (idle := story.idle()) >= QUIET:
         going.append(f"nothing smaller for {counted(idle, 'query')}")
     if going:
         lines.append("; ".join(going))
     if story.original[0]:
-        size = story.best or story.original
-        inputs = f"{byte_text(size[1])} of {byte_text(story.original[1])} of inputs"
-        lines.append(f"best: {size[0]} of {counted(story.original[0], 'node')}, {inputs}")
+        lines.append(f"best: {_size(story, story.best or story.original)}")
     if story.signature:
         lines.append(f"failure: {story.signature}")
     if story.queries:
@@ -69,16 +72,50 @@ def facts(watched: Watched, now: float) -> list[str]:
     return [*lines, time] if time else lines
 
 
+def doing(story: Story) -> str:
+    """The current step in plain words."""
+    step = step_words(story.step or "sanity")
+    return f"paused: {step}" if story.paused else step
+
+
+def size(story: Story) -> str:
+    """The best case so far against the original."""
+    nodes, inputs = story.original
+    if story.best is None:
+        return f"{counted(nodes, 'node')}, {size_text(inputs)} of inputs, as recorded" if nodes else "nothing yet"
+    return _size(story, story.best)
+
+
+def _size(story: Story, best: tuple[int, int]) -> str:
+    nodes, inputs = story.original
+    return f"{best[0]} of {counted(nodes, 'node')}, {size_text(best[1])} of {size_text(inputs)} of inputs"
+
+
+def queries_text(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
+    """"14 queries: 2 sanity, 9 search (7 failed the same way, 2 passed), 3 verification"."""
+    total = sum(asked.values())
+    parts: list[str] = []
+    for purpose in PURPOSES:
+        if not asked.get(purpose):
+            continue
+        text = f"{asked[purpose]} {purpose}"
+        if purpose == "search":
+            told = [f"{verdicts[said]} {words.was}" for said, words in QUERIES.items() if verdicts.get(said)]
+            text += f" ({', '.join(told)})" if told else ""
+        parts.append(text)
+    return counted(total, "query") + (f": {', '.join(parts)}" if parts else "")
+
+
 def _time(watched: Watched, now: float) -> str:
     story = watched.story
     running = watched.state == "running"
     known = (now if running else story.last) - story.began
     spent = known if story.began else sum(query.seconds for query in story.queries)
-    parts = [f"{span(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
+    parts = [f"{clock_text(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
     if story.pace_s():
         parts.append(f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end")
     if running and story.pace_s() and story.step != "sanity":
-        parts.append(f"about {span(max(1.0, story.left_s(now)))} left")
+        parts.append(f"about {clock_text(max(1.0, story.left_s(now)))} left")
     if story.known:
         parts.append(counted(story.known, "answer was", "answers were") + " known from before")
     return ", ".join(parts) if story.queries or story.began else ""
@@ -120,8 +157,8 @@ def steerable(step: StepCount) -> bool:
 
 
 def history_line(item: Improvement, story: Story) -> str:
-    """`3: query 12   8 nodes  49.3 kB   windows`."""
-    size = f"{counted(item.nodes, 'node', form='>7'):<13}  {byte_text(item.input_bytes):>12}"
+    """`3: query 12   8 nodes  49.3 KiB   windows`."""
+    size = f"{counted(item.nodes, 'node', form='>7'):<13}  {size_text(item.input_bytes):>12}"
     turned = f"  (from {item.after})" if item.after is not None and item.after != item.number - 1 else ""
     last = next((other for other in reversed(story.history) if other.case == story.best_case), None)
     best = "  best" if last is item and item.number else ""

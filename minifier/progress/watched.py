@@ -11,14 +11,13 @@ True
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import FILE as PROCESS_FILE
 from ...dumps.process import Liveness, ProcessRecord, liveness
 from ...dumps.reading import read_record
@@ -26,8 +25,6 @@ from ..events import EXPLAINING
 from .story import UNTOLD, Story
 
 EVENTS_FILE, JOURNAL_FILE, CONTROL_FILE = "events.jsonl", "journal.jsonl", "control.jsonl"
-BITE_BYTES = 256 * 1024
-"""So much is read at once."""
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]
 """dead: its process is gone and did not say how it ended; elsewhere: on another host, to be watched only; unknown: an old OUT
@@ -67,8 +64,7 @@ class Watched:
         """Whole lines that are no JSON objects."""
         self.wishes: dict[str, str] = {}
         """What was asked for by `graphdbg steer`, by anybody, and not acted on yet: id -> words."""
-        self._events = _Reader()
-        self._control = _Reader()
+        self._open()
 
     def read(self) -> bool:
         """Looks and takes in; whether there was anything. Call it again at once where `more`."""
@@ -77,15 +73,16 @@ class Watched:
     def look(self) -> Bite:
         """What came since, a bite of it. Waits for nothing but the disk."""
         if not self.out.is_dir():
-            self.close()
+            self._open()
             return Bite(there=False)
         path = self.out / EVENTS_FILE
         old = not path.exists() and (self.out / JOURNAL_FILE).exists()
-        lines, fresh, damage = self._events.read(self.out / JOURNAL_FILE if old else path)
-        wishes, _, _ = self._control.read(self.out / CONTROL_FILE)
+        self._events.path = self.out / JOURNAL_FILE if old else path
+        (lines, damage), (wishes, _) = _read(self._events), _read(self._control)
         process, alive = _process(self.out)
         return Bite(
-            True, old, fresh, self._events.more, tuple(lines), damage, tuple(wishes), process, alive, (self.out / "case").is_dir()
+            True, old, self._events.fresh, self._events.more, tuple(lines), damage, tuple(wishes), process, alive,
+            (self.out / "case").is_dir(),
         )
 
     def take(self, bite: Bite) -> bool:
@@ -107,10 +104,10 @@ class Watched:
         self.state = self._state(bite)
         return bool(bite.lines or bite.wishes) or self.state != before
 
-    def close(self) -> None:
-        """Lets go of the files."""
-        self._events.close()
-        self._control.close()
+    def _open(self) -> None:
+        """Will read from the start."""
+        self._events = Tail(self.out / EVENTS_FILE, bite=BITE_BYTES)
+        self._control = Tail(self.out / CONTROL_FILE, bite=BITE_BYTES)
 
     def _state(self, bite: Bite) -> State:
         ended = self.story.done is not None or bool(self.story.ended)
@@ -122,54 +119,14 @@ class Watched:
         return "ended" if ended else states[bite.alive]
 
 
-class _Reader:
-    """Whole lines of a growing file, a bite at a time; another file of the same name is read from its start."""
-
-    def __init__(self) -> None:
-        self._descriptor = -1
-        self._file: tuple[int, int] = (0, 0)
-        self._rest = b""
-        self._offset = 0
-
-    def read(self, path: Path) -> tuple[list[dict[str, Any]], bool, int]:
-        """The objects that came, whether the file is another one, and how many lines were no objects."""
-        try:
-            found = path.stat()
-            fresh = self._descriptor < 0 or (found.st_dev, found.st_ino) != self._file or found.st_size < self._offset
-            if fresh:
-                self.close()
-                self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-                self._file = found.st_dev, found.st_ino
-            data = os.read(self._descriptor, BITE_BYTES)
-        except OSError:
-            return [], False, 0
-        self._offset += len(data)
-        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
-        lines = [line for line in whole.split(b"\n") if line]
-        objects = [line for line in map(_decoded, lines) if line is not None]
-        return objects, fresh, len(lines) - len(objects)
-
-    @property
-    def more(self) -> bool:
-        """Whether the file is known to be longer than what was read."""
-        try:
-            return self._descriptor >= 0 and os.fstat(self._descriptor).st_size > self._offset
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        """Lets go of the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor, self._rest, self._offset = -1, b"", 0
-
-
-def _decoded(line: bytes) -> dict[str, Any] | None:
+def _read(tail: Tail) -> tuple[list[dict[str, Any]], int]:
+    """The objects that came, and how many lines were no objects."""
     try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", event) if isinstance(event, dict) else None
+        whole = [line for line in tail.read() if line]
+    except OSError:
+        return [], 0
+    found = list(objects(whole))
+    return found, len(whole) - len(found)
 
 
 def _process(out: Path) -> tuple[ProcessRecord | None, Liveness]:

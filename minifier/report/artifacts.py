@@ -8,22 +8,24 @@ The same contents give the same bytes (fixed order, dates and permissions). Tens
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from ...dumps.amounts import size_text
 from ...dumps.atomic import temporary_beside
 from ...dumps.compressed import stored
-from ...dumps.errors import UsageError
+from ...dumps.errors import RefusedError, UsageError
+from ...dumps.graph_folder import PROGRAM_FILE, stored_names
 from ...dumps.reading import read_bytes
 from ...dumps.redact import Redactor
-from ...dumps.schema import GraphBody, GraphRecord, InputsRecord
 from ...dumps.store import SavedGraph
 
 MAX_TENSOR_BYTES = 64 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
-_CASE_TEXTS = ("graph.json", "graph.py", "inputs.json", "case.json")
+_CASE_TEXTS = ("graph.json", PROGRAM_FILE, "inputs.json", "case.json")
 
 
 def gather(saved: SavedGraph, files: Mapping[str, bytes], redactor: Redactor) -> tuple[dict[str, bytes], list[str]]:
@@ -34,13 +36,16 @@ def gather(saved: SavedGraph, files: Mapping[str, bytes], redactor: Redactor) ->
         path = saved.path / name
         if stored(path) is not None:
             members[f"case/{name}"] = _redacted(read_bytes(path), redactor)
+    if f"case/{PROGRAM_FILE}" not in members:  # a run whose process has not ended
+        with suppress(RefusedError):
+            members[f"case/{PROGRAM_FILE}"] = redactor.text(saved.program()).encode()
     room = MAX_TENSOR_BYTES
-    for name in sorted(set(_storages(saved.record, saved.inputs_record))):
+    for name in sorted({name for name in stored_names(saved.record, saved.inputs_record) if name}):
         size = saved.tensors.size_bytes(name)
         if not size:
             notes.append(f"tensor {name} is missing from {saved.tensors_dir.name}/")
         elif size > room:
-            notes.append(f"tensor {name} ({size / 1e6:.0f} MB) was left out of artifacts.zip for its size")
+            notes.append(f"tensor {name} ({size_text(size)}) was left out of artifacts.zip for its size")
         else:
             room -= size
             members[f"case/tensors/{name}"] = (saved.tensors_dir / name).read_bytes()
@@ -98,20 +103,3 @@ class _Line(msgspec.Struct):
 
 def _redacted(data: bytes, redactor: Redactor) -> bytes:
     return redactor.text(data.decode(errors="replace")).encode()
-
-
-def _storages(record: GraphRecord, inputs: InputsRecord | None) -> Iterator[str]:
-    yield from _body_storages(record.graph)
-    for item in [*record.inputs, *(inputs.inputs if inputs else [])]:
-        if item.stored and item.stored.storage:
-            yield item.stored.storage
-
-
-def _body_storages(body: GraphBody) -> Iterator[str]:
-    for tensor in body.attrs.values():
-        if tensor.storage:
-            yield tensor.storage
-    for module in body.modules.values():
-        yield from (tensor.storage for tensor in module.state.values() if tensor.storage)
-    for subgraph in body.subgraphs.values():
-        yield from _body_storages(subgraph)

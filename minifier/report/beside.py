@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from math import prod
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.program.case import GRAD_STAGES
+from ...dumps.program.function import Program, program_of
+from ...dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
 from ...toolkit.spec import FULL_STAGES
-from .case import GRAD_STAGES
-from .program import Program, program_of
-from .values import SMALL_ELEMENTS, Slot, slots_of, source_of
 
 CONTEXT = 3
 STORED = "stored["
@@ -55,7 +55,7 @@ def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
         program = program_of(record)
         text = program.source.splitlines()
     except GraphdbgError:
-        program, text = None, (saved.path / "graph.py").read_text(encoding="utf-8").splitlines()
+        program, text = None, saved.program().splitlines()
     return [*found, *dynamic, *_inputs(saved, program, exact), *text]
 
 

@@ -20,21 +20,25 @@ from typing import Any
 from ... import __version__
 from ...dumps import trust
 from ...dumps.atomic import write_file
+from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.errors import EnvironmentLackError, RefusedError, UsageError
 from ...dumps.output import say
+from ...dumps.program.case import Case
+from ...dumps.program.repro import RUNG, flaky_sentence
+from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
+from ...dumps.walk import bodies
 from ...dumps.wording import counted
+from ...toolkit.isolation import ForkServer
+from ...toolkit.signature import Signature
 from ...toolkit.trusting import TRUST, without_trust
-from . import artifacts, casefile, environment, issue, layers, on_gpu, plain_program, until_shown
-from .case import Case, Failure
+from ...toolkit.verdict import OK, Verdict, judged
+from ...toolkit.verdict_words import happens
+from . import artifacts, casefile, environment, issue, layers, plain_program
 from .custom_ops import custom_targets, refuse_others
-from .program import CannotExpressError
-from .repro import SENTENCES, Script
-from .starter import Starter
 from .trying import Found, lay_down, plain_of, search
-from .values import ITEM_SIZES
 from .verify import UNSURE
 
 TIMES = 3
@@ -53,6 +57,7 @@ class Report:
     inputs: str = ""
     shown: int = 0
     times: int = 0
+    record: Verdict = OK
     layer: str = ""
     nodes: int = 0
     original_nodes: int | None = None
@@ -74,21 +79,21 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """For --json: paths as text, and the rate in words."""
         plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        return plain | {"rate": self.rate, "verified": self.verified}
+        return plain | {"rate": self.rate, "verified": self.verified, "record": self.record.plain()}
 
 
 def emit_report(
     saved: SavedGraph,
     out: Path,
     *,
-    signature: Failure,
+    signature: Signature,
     rung: str = "inductor",
     original: SavedGraph | int | None = None,
     with_artifacts: bool = False,
     imports: Sequence[str] = (),
     times: int = TIMES,
     narrate: Callable[[str], None] = say,
-    starter: Starter | None = None,
+    bare: ForkServer | None = None,
     trusted: bool = False,
     python: bool = False,
 ) -> Report:
@@ -96,7 +101,7 @@ def emit_report(
 
     `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from. `imports`
     are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few more when the
-    plainest program does not fail. `starter`: processes that were started before (see `starter`). `trusted`: the graph was just
+    plainest program does not fail. `bare`: a server of programs that was started before. `trusted`: the graph was just
     written by us, so that its targets are known to be on the allow-list. `python`: OUT/program.py too, a plain program, where it
     fails the same way. Raises UsageError when a file exists.
     """
@@ -116,13 +121,15 @@ def emit_report(
     before = node_count(original.record.graph) if isinstance(original, SavedGraph) else original
     report = Report(out, out / "issue.md", nodes=nodes, original_nodes=before)
     known = casefile.read(saved.path)
+    report.record = (known.record if known and known.rung == rung else None) or judged(signature, rung)
     case = Case(record, saved.inputs_record, _reader(saved), signature, rung, made=_made(nodes, before),
                 imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
-                only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None)
+                only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
+                torch=environment.package_version("torch") or "", happens=happens(signature.kind))
     found: Found | None = None
     try:
-        found = search(case, saved, times, redactor, narrate, starter)
-        if case.imports and _imports_them(found.script, case.imports):
+        found = search(case, saved, times, redactor, narrate, bare)
+        if found.script.case.imports:
             report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
     except (CannotExpressError, RefusedError) as error:
         report.notes.append(f"no repro.py: {error}")
@@ -131,7 +138,7 @@ def emit_report(
         report.layer = layers.sentence(found.layers, rung)
         narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
     if python:
-        _write_plain(report, case, found, saved, redactor, times, narrate, starter)
+        _write_plain(report, case, found, saved, redactor, times, narrate, bare)
     facts = _facts(case, report, found)
     facts.tell(known)
     write_file(report.issue, issue.render(facts, redactor).encode())
@@ -165,10 +172,6 @@ def _needs(saved: SavedGraph, imports: Sequence[str]) -> bool:
     return False
 
 
-def _imports_them(script: Script, imports: Sequence[str]) -> bool:
-    return f"    import {imports[0]}" in script.text
-
-
 def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
     report.repro = lay_down(found.script, report.out, redactor)
     report.sidecar = report.repro.with_suffix(".safetensors") if found.script.sidecar is not None else None
@@ -176,13 +179,11 @@ def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
     sizing = found.script.sizing
     report.notes += [sizing.sentence().rstrip(".")] if sizing is not None and sizing.marks else []
-    ops = found.script.case.ops if found.script.case is not None else None
-    report.notes += list(ops.told) if ops is not None and ops.stands_in else []
+    case = found.script.case
+    report.notes += list(case.ops.told) if case.ops is not None and case.ops.stands_in else []
     report.notes += [f"left out of repro.py: {note}" for note in found.script.notes]
-    rate = found.script.case.rate if found.script.case is not None else None
-    report.notes += [until_shown.sentence(rate).replace("This program", "repro.py")] if rate is not None and rate.flaky else []
-    on_interpreter = found.script.case is not None and found.script.case.rung == on_gpu.RUNG
-    if on_interpreter and all(trial.code == UNSURE for trial in found.runs.trials):
+    report.notes += [flaky_sentence(case.rate, "repro.py")] if case.rate is not None and case.rate.flaky else []
+    if case.rung == RUNG and all(trial.code == UNSURE for trial in found.runs.trials):
         report.notes.append("repro.py needs an NVIDIA GPU and there is none here: its kernels failed on Triton's interpreter, "
                             "the program itself was not seen to fail")  # fmt: skip
     elif not report.verified:
@@ -191,13 +192,13 @@ def _write_program(report: Report, found: Found, redactor: Redactor) -> None:
 
 def _write_plain(
     report: Report, case: Case, found: Found | None, saved: SavedGraph, redactor: Redactor, times: int,
-    narrate: Callable[[str], None], starter: Starter | None,
+    narrate: Callable[[str], None], bare: ForkServer | None,
 ) -> None:  # fmt: skip
     """program.py, where it fails as repro.py does; else the reason."""
     if found is None or not report.verified:
         report.python_reason = "no repro.py shows the failure every time, of which it would be the plain form"
     else:
-        made = plain_of(case, found, saved, report.out, redactor, times, narrate, starter)
+        made = plain_of(case, found, saved, report.out, redactor, times, narrate, bare)
         report.python, report.python_reason = made.path, made.reason
     if report.python:
         narrate(f"{plain_program.NAME} fails the same way in {times} of {counted(times, 'fresh process')}")
@@ -208,7 +209,7 @@ def _write_plain(
 def _facts(case: Case, report: Report, found: Found | None) -> issue.Facts:
     failure = case.failure
     program = report.repro.read_text(encoding="utf-8") if report.repro else ""
-    sentence = SENTENCES.get(failure.kind, "torch.compile fails")
+    sentence = case.happens
     telling = case.telling
     error = failure.error.rpartition(".")[2]
     head = ": ".join(part for part in (error, issue.one_line(telling, 300)) if part)
@@ -216,7 +217,7 @@ def _facts(case: Case, report: Report, found: Found | None) -> issue.Facts:
     ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
     return issue.Facts(
         title=f"[inductor] {sentence}: {ops}" + (f" ({error})" if error else ""),
-        kind=failure.kind,
+        record=report.record,
         symptom=f"{sentence}. {head}".rstrip(". ") + ".",
         layer=report.layer or case.rung,
         stage=case.recorded_at or case.record.stage,
@@ -257,7 +258,7 @@ def _made(nodes: int, before: int | None) -> str:
 
 def node_count(body: GraphBody) -> int:
     """All nodes, placeholders and output included, those of subgraphs too."""
-    return len(body.nodes) + sum(node_count(subgraph) for subgraph in body.subgraphs.values())
+    return sum(len(one.nodes) for one in bodies(body))
 
 
 def input_bytes(record: GraphRecord) -> int:
@@ -270,7 +271,7 @@ def input_bytes(record: GraphRecord) -> int:
         if not isinstance(value, TensorValue):
             return 0
         dims = [dim if isinstance(dim, int) else int(hints.get(dim, 0)) for dim in value.shape]
-        return prod(dims) * ITEM_SIZES.get(value.dtype, 1)
+        return prod(dims) * ITEM_BYTES.get(value.dtype, 1)
 
     placeholders = sum(size(node.value) for node in record.graph.nodes if node.op == "placeholder")
     return placeholders + sum(size(tensor.value) for tensor in record.graph.attrs.values())

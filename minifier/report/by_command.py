@@ -15,6 +15,7 @@ from ...dumps.errors import UsageError
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
 from ...toolkit.signature import Signature
+from ...toolkit.verdict import Verdict
 from . import casefile, environment, issue
 from .bundle import Report, input_bytes, node_count
 
@@ -59,14 +60,15 @@ def write_report(
     if (out / "case").resolve() != saved.path.resolve():
         shutil.copytree(saved.path, out / "case")
     known = casefile.read(saved.path)
+    ending = signature.detail or signature.kind
     report = Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
+    report.record = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
     report.nodes = node_count(saved.record.graph)
     report.original_nodes = known.original.nodes if known and known.original else None
-    ending = signature.detail or signature.kind
     text = PROGRAM.format(command=command, ending=ending)
     write_file(out / "repro.py", text.encode())
     facts = issue.Facts(
-        title=f"{issue.one_line(command, 60)}: {ending}", kind="command",
+        title=f"{issue.one_line(command, 60)}: {ending}", record=Verdict("fails", reason=report.record.reason),
         symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
         layer="as the command says", stage=saved.record.stage, entry="the command", nodes=report.nodes,
         original_nodes=report.original_nodes, input_bytes=input_bytes(saved.record), program=text, rate=report.rate,

@@ -17,6 +17,7 @@ import msgspec
 from ...dumps.errors import UnreadableError
 from ...dumps.reading import read_bytes
 from ...toolkit.signature import Signature
+from ...toolkit.verdict import Verdict
 from ..flaky import Rate
 
 NAME = "case.json"
@@ -32,13 +33,14 @@ class Original(msgspec.Struct):
 
 
 class CaseFile(msgspec.Struct, kw_only=True):
-    """The failure of a case (None: it passes), and where it came from; `original` None: not reduced.
+    """The failure of a case (None: it passes), the verdict on it, and where it came from; `original` None: not reduced.
 
     `told`: sentences about what it needs; `needs`, `unneeded`, `neighbour`: the same as data (see minified.Minified).
     `verified`: how many of how many runs of it failed.
     """
 
     signature: Signature | None = None
+    record: Verdict | None = None
     rung: str = "inductor"
     check: str = "auto"
     seed: int = 0

@@ -8,31 +8,22 @@ Must not import torch, and must not pass a stand-in for the operator: `Registere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
 from typing import Any, cast
 
 from ...dumps.errors import EnvironmentLackError
-from ...dumps.schema import Arg, GraphBody, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
+from ...dumps.program.case import Registered
+from ...dumps.program.stand_ins import HELPER, OpCall, results, stand_in
+from ...dumps.program.text import dotted
+from ...dumps.schema import Arg, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
 from ...dumps.torchside.allowlist import OP_HOMES
+from ...dumps.walk import bodies, contents, given, tag_of, used
 from .op_sources import source_of
-from .op_stubs import HELPER, OpCall, results, stand_in
-from .program import dotted
 
 _WORDS = """aten prim prims higher_order operator _operator math builtins torch quantized _quantized mkldnn mkldnn_prepacked
     onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch streams nnapi"""
 _WITH_TORCH = frozenset(_WORDS.split())
 """Namespaces whose operators `import torch` registers."""
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A block of the program, imports that it needs, sentences for the head, and whether it holds stand-ins."""
-
-    block: str
-    imports: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
-    stands_in: bool = False
 
 
 def registered(record: GraphRecord) -> Registered | None:
@@ -51,27 +42,40 @@ def registered(record: GraphRecord) -> Registered | None:
             imports |= set(source.imports)
             told.append(f"torch.ops.{name.replace('::', '.')} is registered below as the user's module does.")
             continue
-        made_up.append(stand_in(name, found, grad=record.stage in ("dynamo", "pre_grad")))
+        made_up.append(stand_in(name, found, schema=known_schema(name), grad=record.stage in ("dynamo", "pre_grad")))
         told.append(
             f"STAND-IN: torch.ops.{name.replace('::', '.')} could not be imported; what stands below has its recorded shapes, "
             "and other values."
         )
     if made_up:
-        blocks += [HELPER.strip(), *made_up]
+        blocks += [HELPER, *made_up]
     return Registered("\n\n\n".join(dict.fromkeys(blocks)), _merged(imports), tuple(told), bool(made_up))
+
+
+def known_schema(name: str) -> str:
+    """The schema of an operator that is registered in this process, without its name; else empty."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return ""
+    space, _, op = name.partition("::")
+    op, _, overload = op.partition(".")
+    packet: Any = getattr(getattr(cast("Any", torch).ops, space), op, None)
+    found: Any = getattr(packet, overload or "default", None)
+    return str(found._schema).partition("(")[1] + str(found._schema).partition("(")[2] if found is not None else ""
 
 
 def refuse_others(record: GraphRecord) -> None:
     """Raises what loading the graph would for each target but custom operators that are not registered here. Imports torch."""
     from ...dumps.torchside.targets import resolve
 
-    for body in _bodies(record.graph):
+    for body in bodies(record.graph):
         for node in body.nodes:
-            for target in [*([node.target] if node.op == "call_function" else []), *_functions([node.args, node.kwargs])]:
+            functions = list(contents(given(node), "function"))
+            for target in [*([node.target] if node.op == "call_function" else []), *functions]:
                 try:
-                    resolve(target, f"node {node.name}")
+                    resolve(str(target), f"node {node.name}")
                 except EnvironmentLackError:
-                    if not _custom(target):
+                    if not _custom(str(target)):
                         raise
 
 
@@ -88,14 +92,14 @@ def _merged(imports: set[str]) -> tuple[str, ...]:
 def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:
     """ "namespace::op[.overload]" -> its recorded calls, those of nested graphs too."""
     found: dict[str, list[OpCall]] = {}
-    for body in _bodies(record.graph):
+    for body in bodies(record.graph):
         values = {node.name: node.value for node in body.nodes}
-        used = {name for node in body.nodes for name in _names([node.args, list(node.kwargs.values())])}
+        arguments = used(body.nodes)
         for node in body.nodes:
             called = _called(node)
             if called is not None:
                 target, call = called
-                found.setdefault(_qualified(target), []).append(call(values, node.name in used))
+                found.setdefault(_qualified(target), []).append(call(values, node.name in arguments))
     return found
 
 
@@ -111,8 +115,8 @@ def _called(node: NodeRecord) -> Any:
 
         return node.target, plain
     if node.target == "higher_order.auto_functionalized_v2" and node.args:
-        function = cast("dict[str, Any]", node.args[0]).get("function", "") if isinstance(node.args[0], dict) else ""
-        if function and _custom(function):
+        tag, function = tag_of(node.args[0])
+        if tag == "function" and _custom(function):
 
             def inside(values: dict[str, Value | None], used: bool) -> OpCall:
                 return _functionalized(node, values)
@@ -148,32 +152,3 @@ def _qualified(target: str) -> str:
 def _custom(target: str) -> bool:
     root, _, rest = target.partition(".")
     return bool(rest) and not target.startswith("opaque:") and root not in _WITH_TORCH and root not in OP_HOMES
-
-
-def _bodies(body: GraphBody) -> Iterator[GraphBody]:
-    yield body
-    for inner in body.subgraphs.values():
-        yield from _bodies(inner)
-
-
-def _functions(arg: Any) -> Iterator[str]:
-    """The functions among the arguments of a node."""
-    items = cast("list[Any]", arg) if isinstance(arg, list) else []
-    for key, value in cast("dict[str, Any]", arg).items() if isinstance(arg, dict) else ():
-        if key == "function" and isinstance(value, str):
-            yield value
-        items.append(value)
-    for item in items:
-        yield from _functions(item)
-
-
-def _names(arg: Any) -> Iterator[str]:
-    if isinstance(arg, list):
-        for item in cast("list[Any]", arg):
-            yield from _names(item)
-    elif isinstance(arg, dict):
-        for tag, content in cast("dict[str, Any]", arg).items():
-            if tag == "node":
-                yield content
-            else:
-                yield from _names(content)

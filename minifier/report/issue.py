@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...dumps.amounts import size_text
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord
 from ...dumps.wording import counted
-from ..needs import NEEDED, UNKNOWN
+from ...toolkit import verdict_words
+from ...toolkit.verdict import Verdict
 from ..needs import facts as tried_words
 from .casefile import CaseFile
 
@@ -37,26 +39,13 @@ _WIDEST = 400
 MOST_ROWS = 12
 NEAREST = "the nearest case that passes: "
 
-EXPECTED = {
-    "crash": ("it compiles and runs, as in eager mode", "an exception"),
-    "accuracy": ("the result of eager mode, which agrees with a float64 run", "wrong numbers"),
-    "nan": ("finite numbers, as in eager mode", "NaN or infinity"),
-    "metadata": ("shape, dtype, device and strides as in eager mode", "different metadata"),
-    "missing_error": ("the exception that eager mode raises", "no exception"),
-    "hang": ("it ends, as in eager mode", "it does not end"),
-    "signal": ("it compiles and runs, as in eager mode", "the process is killed by a signal"),
-    "memory": ("it fits in memory, as in eager mode", "it needs too much memory"),
-    "slow": ("it compiles and runs sooner", "it takes too long"),
-    "command": ("the command passes (exit code 0)", "it fails"),
-}
-
 
 @dataclass
 class Facts:
     """Everything that the issue tells."""
 
     title: str
-    kind: str
+    record: Verdict
     symptom: str
     layer: str
     stage: str
@@ -111,12 +100,12 @@ def render(facts: Facts, redactor: Redactor) -> str:
 
 
 def _description(facts: Facts) -> str:
-    expected, got = EXPECTED.get(facts.kind, ("the behaviour of eager mode", facts.kind))
+    expected, got = verdict_words.expected(facts.record)
     size = f"{counted(facts.nodes, 'node')}, placeholders and output included"
     if facts.original_nodes is None:
         reduced = f"The graph is as recorded, not minimised: {size}. `graphdbg minify` makes it smaller."
     else:
-        reduced = f"Minimised from {facts.original_nodes} to {size}; the inputs take {_bytes(facts.input_bytes)}."
+        reduced = f"Minimised from {facts.original_nodes} to {size}; the inputs take {size_text(facts.input_bytes)}."
     shown = (
         "The program below shows it" if facts.verified else "**The program below does not show it reliably:** it did"
     )
@@ -145,7 +134,7 @@ def _explained(facts: Facts) -> list[str]:
     if rows:
         shown = rows[:MOST_ROWS]
         table = ["| left in the case | needed? | in its place, one change at a time |", "|---|---|---|"]
-        table += [f"| {_part(row)} | {_verdict(row)} | {_cell(tried_words(row))} |" for row in shown]
+        table += [f"| {_part(row)} | {verdict_words.needed(row['verdict'])} | {_cell(tried_words(row))} |" for row in shown]
         if len(rows) > len(shown):
             table.append(f"| {len(rows) - len(shown)} more | | see `case/case.json` |")
         parts.append("What each part is needed for:\n\n" + "\n".join(table))
@@ -165,10 +154,6 @@ def _explained(facts: Facts) -> list[str]:
 def _part(row: dict[str, Any]) -> str:
     name, value = _cell(str(row["name"])), _cell(one_line(str(row["value"]), 60))
     return f"`{name}` (`{value}`)" if row["what"] == "node" else f"`{name}` = `{value}`"
-
-
-def _verdict(row: dict[str, Any]) -> str:
-    return {NEEDED: "**needed**", UNKNOWN: "cannot tell"}.get(row["verdict"], "replaceable")
 
 
 def _cell(text: str) -> str:
@@ -232,7 +217,3 @@ def _fence(text: str) -> str:
     """A code fence that the text cannot close."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     return "`" * max(3, longest + 1)
-
-
-def _bytes(count: int) -> str:
-    return f"{count} bytes" if count < 10_000 else f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

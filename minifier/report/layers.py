@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .starter import Starter
+from ...toolkit.isolation import ForkServer
 from .verify import BUG, GONE, run_command
 
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
@@ -40,7 +40,7 @@ open(answer, "w").write(json.dumps(codes))
 
 
 def probe(program: Path, *, limit_s: float = 120.0, stop: threading.Event | None = None,
-          path: Sequence[str] = (), starter: Starter | None = None) -> dict[str, int]:
+          path: Sequence[str] = (), bare: ForkServer | None = None) -> dict[str, int]:
     """The exit code that `program` would have under each backend of BACKENDS; empty when the probe itself dies."""
     found: dict[str, int] = {}
 
@@ -51,7 +51,7 @@ def probe(program: Path, *, limit_s: float = 120.0, stop: threading.Event | None
 
     run_command(
         [sys.executable, "-c", _PROBE, str(program.resolve()), "answer", *BACKENDS], limit_s=limit_s, stop=stop, after=read,
-        path=path, starter=starter,
+        path=path, bare=bare,
     )
     return found
 

@@ -36,9 +36,9 @@ def source_of(name: str) -> Source | None:
     """The source of `namespace::op`; None where it was not registered here by `custom_op`, or cannot be cut out."""
     if "torch" not in sys.modules:
         return None
-    from .. import _torch
+    from ...toolkit import torch_private as t
 
-    function = _torch.custom_op_function(name)
+    function = getattr(t.custom_ops.get(name), "_init_fn", None)
     if function is None:
         return None
     try:

@@ -1,6 +1,6 @@
 """Which calls of a small graph can be written with functions of torch: each is checked with the values that it has in the graph.
 
-The table of forms and the check are `toolkit.plain_names` and `toolkit.plain_calls`: same bits, same strides, same aten calls
+The table of forms and the check are `torch_names` and `plain_calls`: same bits, same strides, same aten calls
 when traced. It is asked in a process of its own, since it runs the graph. Must not import torch before `spelled` is called.
 
 >>> ask(Path("out/case"), ())                                                          # doctest: +SKIP
@@ -46,14 +46,13 @@ def spelled(folder: str, imports: Sequence[str] = ()) -> set[str]:
     import torch
     from torch import fx
 
-    from ...dumps.store import load_graph
+    from ...toolkit.case import Case
     from ...toolkit.eager import GraphRunError, run_graph
     from ...toolkit.imports import import_modules
-    from ...toolkit.live_case import live_case
     from ...toolkit.plain_calls import is_same, plain_of
 
     import_modules(imports)
-    case = live_case(load_graph(Path(folder)), seed=0)
+    case = Case.at(folder).live()
     found: set[str] = set()
     values: dict[fx.Node, Any] = {}
 

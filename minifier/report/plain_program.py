@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.program.case import Case
+from ...dumps.program.endings import LEAST_S, limit_s, telling_part
+from ...dumps.program.plain import Ending, endings, program_text
+from ...dumps.program.repro import Script
+from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ...toolkit.trusting import with_trust
 from . import plain_names, verify
-from .case import Case
-from .checks import LEAST_S, limit_s, telling_part
-from .plain_text import Ending, endings, program_text
-from .program import CannotExpressError
-from .repro import Script
 
 NAME = "program.py"
 MOST_NODES = 16
@@ -50,7 +50,7 @@ def write(
     """Tries the plain forms of a failure that `script` was seen to show; `how`: of `verify.run_once`."""
     try:
         _refuse(case, script)
-        return _tried(script.case or case, script, saved, out, redactor, times, narrate, how)
+        return _tried(script.case, script, saved, out, redactor, times, narrate, how)
     except GraphdbgError as error:
         return PlainProgram(None, str(error))
 

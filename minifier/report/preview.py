@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...dumps.amounts import size_text
 from ...dumps.redact import Redactor
-from ...dumps.tables import size_text
 from ...dumps.wording import counted
 from .issue import PRIVACY, user_lines
 

@@ -18,16 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...dumps.program import sizes
+from ...dumps.program.case import Case
+from ...dumps.program.repro import Script
 from ...dumps.redact import Redactor
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
-from ...toolkit.isolation.cache import known_seed
-from . import dynamic, environment, layers, plain_program, verify
-from .case import Case
+from ...toolkit.isolation import ForkServer, programs
+from ...toolkit.isolation.cache import toolchain_seed
+from . import environment, layers, plain_program, verify
+from .candidates import candidates, fixed, marked
 from .memo import Memo, key_of
-from .repro import Script, candidates, fixed, marked
-from .starter import Starter
 
 
 @dataclass(frozen=True)
@@ -40,28 +42,28 @@ class Found:
 
 
 @contextlib.contextmanager
-def beginning(saved: SavedGraph) -> Generator[Starter | None]:
+def beginning(saved: SavedGraph) -> Generator[ForkServer | None]:
     """Starts, while something else goes on, the processes that `search` will need; None for a graph on a GPU."""
     values = [node.value for node in saved.record.graph.nodes if node.op == "placeholder"]
     if any(isinstance(value, TensorValue) and value.device != "cpu" for value in values):
         yield None
         return
-    with verify.starting(seed=known_seed()) as starter:
-        yield starter
+    with programs() as bare:
+        yield bare
 
 
 def search(
     case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None],
-    starter: Starter | None = None,
+    bare: ForkServer | None = None,
 ) -> Found:  # fmt: skip
     """Runs candidates, plainest first, until one shows the failure; of that one `times` runs are done.
 
-    `starter`: where programs begin; made here where none is given. Raises CannotExpressError where there is no program.
+    `bare`: where programs begin; made here where none is given. Raises CannotExpressError where there is no program.
     """
-    how: dict[str, Any] = {"seed": verify.toolchain_seed(), "path": homes_of(case.imports)}
+    how: dict[str, Any] = {"seed": toolchain_seed(), "path": homes_of(case.imports)}
     with contextlib.ExitStack() as stack:
-        begin = starter or stack.enter_context(beginning(saved))
-        return _search(case, saved, times, redactor, narrate, how | {"starter": begin})
+        begin = bare or stack.enter_context(beginning(saved))
+        return _search(case, saved, times, redactor, narrate, how | {"bare": begin})
 
 
 def _search(
@@ -105,7 +107,7 @@ def _narrowed(
         return tried
     for script in marked(found.script, needed=tried.runs.trials[0].code == verify.GONE):
         assert script.sizing is not None
-        narrate(f"running it with {dynamic.listing(script.sizing.marks)} dynamic, in a fresh process")
+        narrate(f"running it with {sizes.listing(script.sizing.marks)} dynamic, in a fresh process")
         tried = _trial(script, times, redactor, how)
         if tried.runs.trials[0].code == verify.BUG:
             return tried
@@ -114,13 +116,13 @@ def _narrowed(
 
 def plain_of(
     case: Case, found: Found, saved: SavedGraph, out: Path, redactor: Redactor, times: int, narrate: Callable[[str], None],
-    starter: Starter | None = None,
+    bare: ForkServer | None = None,
 ) -> plain_program.PlainProgram:  # fmt: skip
     """The plain form of the chosen program, written into `out` where it is seen to fail the same way."""
-    how: dict[str, Any] = {"seed": verify.toolchain_seed(), "path": homes_of(case.imports)}
+    how: dict[str, Any] = {"seed": toolchain_seed(), "path": homes_of(case.imports)}
     with contextlib.ExitStack() as stack:
-        begin = None if _needs_its_own_start(found.script) else starter or stack.enter_context(beginning(saved))
-        how["starter"] = begin
+        begin = None if _needs_its_own_start(found.script) else bare or stack.enter_context(beginning(saved))
+        how["bare"] = begin
         return plain_program.write(case, found.script, saved, out, redactor, times=times, narrate=narrate, how=how)
 
 
@@ -138,7 +140,7 @@ def _runs(
     All begin at once, as the cores allow: mostly the first program shows the failure.
     """
     if _needs_its_own_start(script):
-        how = how | {"starter": None}
+        how = how | {"bare": None}
     stop = threading.Event()
     ask = script.entry == "torch.compile" and not known.layers
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool, verify.ending(stop):
@@ -146,7 +148,7 @@ def _runs(
             pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(max(1, times - len(known.codes)))
         ]
         probing = (
-            pool.submit(layers.probe, program, stop=stop, path=how["path"], starter=how["starter"]) if ask else None
+            pool.submit(layers.probe, program, stop=stop, path=how["path"], bare=how["bare"]) if ask else None
         )
         first = runs[0].result()
         if first.code != verify.BUG:

@@ -26,8 +26,8 @@ from torch import fx  # noqa: E402
 from graphdbg.dumps.live import encode, save_graph  # noqa: E402
 from graphdbg.dumps.schema import Ambient  # noqa: E402
 from graphdbg.dumps.store import load_graph  # noqa: E402
-from graphdbg.toolkit.blame.localize import LOCALIZE_PRELOAD, localize  # noqa: E402
-from graphdbg.toolkit.isolation import ForkServer  # noqa: E402
+from graphdbg.toolkit.blame.localize import localize  # noqa: E402
+from graphdbg.toolkit.isolation import JUDGING, ForkServer  # noqa: E402
 
 
 class Case(NamedTuple):
@@ -114,7 +114,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         sys.path.append(temporary)
-        with ForkServer(arguments.cache, threads=2, preload=LOCALIZE_PRELOAD) as server:
+        with ForkServer(arguments.cache, threads=2, preload=JUDGING) as server:
             for number, case in enumerate(chosen):
                 path, imports, node, names = prepared(case, folder, number)
                 began = time.perf_counter()

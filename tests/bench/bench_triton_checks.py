@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from triton_graphs import Graph, graphs_of
 
-from graphdbg.toolkit import _torch
 from graphdbg.toolkit.copying import clone_inputs, copy_graph
+from graphdbg.toolkit.fakes import shared_fakes
+from graphdbg.toolkit.settings import no_caches, settings
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.surroundings import in_force
 from graphdbg.toolkit.triton.checking.run import CheckedRung
@@ -66,8 +67,8 @@ def measured(graph: Graph) -> dict[str, Any]:
     spec = ReplaySpec(graph.stage, compile_kwargs=graph.kwargs, dynamic=graph.dynamic)
     rung = CheckedRung(None, None, plain=False)
     gm = copy_graph(graph.gm)
-    with _torch.settings(spec.config), _torch.no_caches(), in_force(spec), rung.around(gm, spec), torch.no_grad():
-        compiled = super(CheckedRung, rung).build(gm, _torch.shared_fakes(gm, graph.inputs, spec.dynamic)[0], spec)
+    with settings(spec.config), no_caches(), in_force(spec), rung.around(gm, spec), torch.no_grad():
+        compiled = super(CheckedRung, rung).build(gm, shared_fakes(gm, graph.inputs, spec.dynamic)[0], spec)
         checking = rung.checking
         assert checking is not None and rung.known is not None
         rung.timed(compiled, graph.inputs, checking)

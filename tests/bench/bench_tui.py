@@ -196,12 +196,12 @@ def own_story(run: str, keys: int) -> tuple[Any, Any]:
                 await pressed("filter", letter, lambda: room.prompt.input.value)
             began = time.perf_counter()
             watch.painted.clear()
-            room._filter("op:mm users>0 shape:*,64")
-            await watch.until(lambda: room.filter_text.endswith("64"))
+            room.find._filter("op:mm users>0 shape:*,64")
+            await watch.until(lambda: room.rows.filter_text.endswith("64"))
             times.setdefault("settled", []).append(watch.at - began)
             await pressed("filter", "escape", lambda: room.prompt.is_open)
-            if room.selection.nodes is not None:
-                await watch.until(lambda: room.selection.nodes is None)
+            if room.rows.selection.nodes is not None:
+                await watch.until(lambda: room.rows.selection.nodes is None)
             await asyncio.sleep(0.1)
         found["times"], found["busy"] = times, busy
 

@@ -26,10 +26,12 @@ from torch import fx
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import open_run
-from graphdbg.toolkit import _torch, fidelity
+from graphdbg.toolkit import fidelity
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.copying import clone_inputs, copy_graph
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.execution import Attributes, Execution, changed_inputs, execute
+from graphdbg.toolkit.fidelity import watching_compiles
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.recorder import observe
 from graphdbg.toolkit.recorder.flight import Flight, Graph
@@ -239,7 +241,7 @@ def keep_compile(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, pa
     """Writes what Inductor makes of a live graph, in normal form."""
     watched = fidelity.Watched()
     outcome = judge(
-        gm, inputs, spec, "inductor", watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source)
+        Live(gm, inputs, spec), "inductor", watch=lambda: watching_compiles(watched.post_grad, watched.source)
     )
     live = {"graphs": watched.graphs, "code": watched.code, "verdict": outcome.verdict}
     path.write_bytes(msgspec.json.encode(live))

@@ -21,10 +21,10 @@ from capture_live import REFERENCES, named, results_of
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
+from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.fidelity import SAME
-from graphdbg.toolkit.isolation import ForkServer, default_memory_bytes
-from graphdbg.toolkit.live_case import live_case
-from graphdbg.toolkit.replay import PRELOAD, replay
+from graphdbg.toolkit.isolation import JUDGING, ForkServer, default_memory_bytes
+from graphdbg.toolkit.replay import replay
 from graphdbg.toolkit.spec import FULL_STAGES
 from graphdbg.toolkit.surroundings import in_force
 
@@ -33,7 +33,7 @@ API = "api"
 
 def eager_difference(saved: SavedGraph, reference: Path, server: ForkServer) -> str:
     """Why the loaded graph does not compute what the live one did; empty where every bit is the same."""
-    case = live_case(saved, seed=0) if saved.rank is None else None
+    case = Case(saved).live(seed=0) if saved.rank is None else None
     if case is None:
         saved.module(), saved.inputs()  # refuses what cannot be loaded
     told = reference.with_suffix(".txt")
@@ -119,13 +119,14 @@ def compiled_difference(
 
 def _against_live(saved: SavedGraph, live: dict[str, Any]) -> str:
     """A captured case has no recorded compile: it is compared with the compile of the live graph, in the same normal form."""
-    from graphdbg.toolkit import _torch, fidelity
+    from graphdbg.toolkit import fidelity
+    from graphdbg.toolkit.fidelity import watching_compiles
     from graphdbg.toolkit.judge import judge
 
-    case = live_case(saved, seed=0)
+    case = Case(saved).live(seed=0)
     watched = fidelity.Watched()
-    judge(case.gm, case.inputs, case.spec, "inductor", check="crash",
-          watch=lambda: _torch.watching_compiles(watched.post_grad, watched.source))  # fmt: skip
+    judge(case, "inductor", check="crash",
+          watch=lambda: watching_compiles(watched.post_grad, watched.source))  # fmt: skip
     for what, told in (("graphs", watched.graphs), ("code", watched.code)):
         lines = [[line for part in parts for line in part] for parts in (live[what], told)]
         if lines[0] != lines[1]:
@@ -174,7 +175,7 @@ def main(folder: Path, names: Sequence[str]) -> None:
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     with ForkServer(
         cache_dir=cache, threads=torch.get_num_threads(), memory_bytes=default_memory_bytes(), warm="inductor",
-        preload=PRELOAD,
+        preload=JUDGING,
     ) as server:  # fmt: skip
         for name, _, imported in (one.partition("=") for one in names):
             for cell in cells(name, folder / name, server, [imported] if imported else []):

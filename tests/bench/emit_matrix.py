@@ -27,8 +27,8 @@ from capture_programs import ROWS, Program
 from emitted import WORDS, Cell, graphs, judged, linted, recorded, small
 
 from graphdbg.dumps.store import SavedGraph
-from graphdbg.minifier.report import custom_ops, op_stubs
-from graphdbg.minifier.report.verify import starting, toolchain_seed
+from graphdbg.minifier.report import custom_ops
+from graphdbg.toolkit import isolation
 
 
 def table(cells: Sequence[Cell], programs: Sequence[Program]) -> Iterator[str]:
@@ -70,10 +70,10 @@ def main() -> None:
     options.add_argument("-j", type=int, default=2, dest="jobs", help="programs at a time")
     chosen = options.parse_args()
     if chosen.strange:
-        custom_ops.source_of, op_stubs._known_schema = lambda _: None, lambda _: ""
+        custom_ops.source_of, custom_ops.known_schema = lambda _: None, lambda _: ""
     programs = [one for one in ROWS if re.search(chosen.only, one.name)]
     stages = set(filter(None, chosen.stages.split(",")))
-    with tempfile.TemporaryDirectory(prefix="graphdbg-emit-runs-") as work, starting(seed=toolchain_seed()) as starter:
+    with tempfile.TemporaryDirectory(prefix="graphdbg-emit-runs-") as work, isolation.programs() as bare:
         found = recorded(programs, Path(work), chosen.runs)
         wanted = [
             (program, stage, saved)
@@ -83,7 +83,7 @@ def main() -> None:
 
         def made(program: Program, stage: str, saved: SavedGraph) -> Cell:
             keep = chosen.keep / f"{program.name}-{stage}" if chosen.keep else None
-            return _told(judged(Cell(program.name, stage), saved, starter, chosen.rung, keep))
+            return _told(judged(Cell(program.name, stage), saved, bare, chosen.rung, keep))
 
         with ThreadPoolExecutor(chosen.jobs) as pool:
             cells = list(pool.map(lambda one: made(*one), wanted))

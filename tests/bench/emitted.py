@@ -3,7 +3,7 @@
 A repro asks for an exception that nothing raises, so that one that works ends with 0 ("gone: it compiles and runs"), having run
 eagerly and compiled; one that cannot tell ends with 2. It runs in a process with torch alone.
 
->>> judged(Cell("cond", "dynamo"), saved, starter, "nop", None).word
+>>> judged(Cell("cond", "dynamo"), saved, bare, "nop", None).word
 'runs'
 """
 
@@ -21,12 +21,14 @@ from pathlib import Path
 from capture_programs import Program
 
 from graphdbg.dumps.errors import GraphdbgError
+from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.minifier.report.bundle import _reader
-from graphdbg.minifier.report.case import Case
-from graphdbg.minifier.report.repro import Script, candidates
-from graphdbg.minifier.report.starter import Starter
-from graphdbg.minifier.report.verify import run_once, toolchain_seed
+from graphdbg.minifier.report.candidates import candidates
+from graphdbg.minifier.report.verify import run_once
+from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.isolation.cache import toolchain_seed
 from graphdbg.toolkit.signature import Signature
 
 HERE = Path(__file__).parent
@@ -90,7 +92,7 @@ def graphs(folder: Path) -> Iterator[tuple[str, SavedGraph]]:
             yield saved.stage, saved
 
 
-def judged(cell: Cell, saved: SavedGraph, starter: Starter, rung: str, keep: Path | None) -> Cell:
+def judged(cell: Cell, saved: SavedGraph, bare: ForkServer, rung: str, keep: Path | None) -> Cell:
     """Writes the graph as a repro, plainest first, until one runs. `keep`: where it is left, and what it printed."""
     cell.nodes = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
     try:
@@ -98,7 +100,7 @@ def judged(cell: Cell, saved: SavedGraph, starter: Starter, rung: str, keep: Pat
         for number, script in enumerate(candidates(case)):
             if number > 3:
                 break
-            code, why = _run(script, starter, keep)
+            code, why = _run(script, bare, keep)
             cell.lines, cell.clean = len(script.text.splitlines()), clean(script.text)
             cell.sidecar = script.sidecar is not None
             if code == 0:
@@ -112,7 +114,7 @@ def judged(cell: Cell, saved: SavedGraph, starter: Starter, rung: str, keep: Pat
     return cell
 
 
-def _run(script: Script, starter: Starter, keep: Path | None) -> tuple[int | None, str]:
+def _run(script: Script, bare: ForkServer, keep: Path | None) -> tuple[int | None, str]:
     with tempfile.TemporaryDirectory(prefix="graphdbg-emit-") as scratch:
         folder = keep or Path(scratch)
         folder.mkdir(exist_ok=True, parents=True)
@@ -120,7 +122,7 @@ def _run(script: Script, starter: Starter, keep: Path | None) -> tuple[int | Non
         path.write_text(script.text)
         if script.sidecar is not None:
             path.with_suffix(".safetensors").write_bytes(script.sidecar)
-        trial = run_once(path, limit_s=240, starter=starter, seed=toolchain_seed())
+        trial = run_once(path, limit_s=240, bare=bare, seed=toolchain_seed())
         if keep:
             (folder / "output.txt").write_text(trial.output)
         found = [line for line in trial.output.splitlines() if line.startswith(("cannot tell", "gone", "BUG"))]

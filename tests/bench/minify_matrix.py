@@ -37,9 +37,8 @@ from graphdbg.minifier import isolated
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.oracle import PRELOAD
 from graphdbg.minifier.report.bundle import input_bytes, node_count
-from graphdbg.minifier.report.starter import Starter
-from graphdbg.minifier.report.verify import starting, toolchain_seed
-from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit import isolation
+from graphdbg.toolkit.isolation import ForkServer, ask
 
 FIRST, SECOND = ("dynamo",), ("forward", "inference", "compiled_autograd", "api")
 """Of each program one graph of the first stages, and one of the second, as far as it has them."""
@@ -48,7 +47,7 @@ class Bench:
     """What all minifications share: the fork server, the processes for repros, a folder that they find modules in."""
 
     server: ForkServer
-    starter: Starter
+    bare: ForkServer
     folder: Path
     rung: str
     seed: int = 0
@@ -76,7 +75,7 @@ class Bench:
             cell.after, cell.bytes_after, cell.queries = node_count(case.record.graph), input_bytes(case.record), found.queries
             cell.largest = max(_sizes(case.record.graph), default=0)
             cell.word = "broken"
-            judged(cell, case, self.starter, self.rung, out / "program")
+            judged(cell, case, self.bare, self.rung, out / "program")
             if found.verified != (1, 1):
                 cell.word, cell.why = "broken", f"the saved case failed {found.verified[0]} of {found.verified[1]} times"
         except GraphdbgError as error:
@@ -84,7 +83,7 @@ class Bench:
         except Exception as error:  # noqa: BLE001  a cell that says so
             cell.word, cell.why = "broken", f"the minifier fails: {type(error).__name__}: {error}"
         payload = {"case": str(saved.path), "imports": imports[:-1], "target": asdict(target), "out": str(out / "called")}
-        reply = self.server.call("planted_target:by_callable", payload, 300)
+        reply = ask("planted_target:by_callable", payload, 300, server=self.server).answer()
         value = reply.value or {}
         cell.called = f"{value['nodes']}, {value['input_bytes']} B" if value.get("holds") else _first_line(reply)
         return cell
@@ -129,10 +128,10 @@ def main() -> None:
         found = recorded(programs, Path(work), chosen.runs)
         wanted = [one for each in programs if each.name in found for one in chosen_graphs(each, found[each.name], chosen.stages)]
         sys.path.append(work)
-        with ForkServer(preload=PRELOAD) as server, starting(seed=toolchain_seed()) as starter, ThreadPoolExecutor(
+        with ForkServer(preload=PRELOAD) as server, isolation.programs() as bare, ThreadPoolExecutor(
             chosen.jobs
-        ) as pool, mock.patch.object(isolated, "ForkServer", lambda **_: nullcontext(server)):  # one for all of them
-            bench = Bench(server, starter, Path(work), chosen.rung, chosen.seed, chosen.keep, commit())
+        ) as pool, mock.patch.object(isolated, "fork_server", lambda **_: nullcontext(server)):  # one for all of them
+            bench = Bench(server, bare, Path(work), chosen.rung, chosen.seed, chosen.keep, commit())
 
             def made(program: Program, stage: str, saved: SavedGraph) -> Reduced:
                 return known.get((program.name, stage)) or _told(bench.reduced(program, stage, saved), chosen.cells)

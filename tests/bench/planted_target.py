@@ -29,8 +29,8 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.torchside.targets import name_of
 from graphdbg.minifier.passes.symbolic import Renewing, without_fakes
 from graphdbg.minifier.report.custom_ops import _custom
+from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.imports import import_modules
-from graphdbg.toolkit.live_case import live_case
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.surroundings import in_force
 
@@ -180,7 +180,7 @@ def by_callable(payload: dict[str, Any]) -> dict[str, Any]:
     """In a child: `graphdbg.minify` with a predicate, of a graph as it was recorded; the result as a case at `out`."""
     import_modules(payload["imports"])
     saved, target = load_graph(payload["case"]), Target(**payload["target"])
-    case = live_case(saved, seed=0)
+    case = Case(saved).live(seed=0)
     with in_force(case.spec):
         found = graphdbg.minify(case.gm, case.inputs, check=lambda module, _: target.held_by(module))
         module, inputs = found.module, found.inputs

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -120,6 +121,7 @@ def collected() -> Iterator[Codes]:
         module.__file__, module.call = path, raise_instead("call")
         return module
 
+    @functools.wraps(usual[2])
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         usual[2](self, *args, **kwargs)
         codes.kept.append({name: str(getattr(self, name, None)) for name in KEPT})

@@ -18,11 +18,12 @@ import torch
 from compile_models import MODELS
 from triton_graphs import Graph, graphs_of
 
-from graphdbg.toolkit import _torch
 from graphdbg.toolkit.compile_fx.entering import enter
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.showing.records import CompiledRow
-from graphdbg.toolkit.rungs._torch import patterns_without_device
+from graphdbg.toolkit.fakes import shared_fakes
+from graphdbg.toolkit.rungs.entries import patterns_without_device
+from graphdbg.toolkit.settings import no_caches
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.triton.emission import emitted_kernels, triton_sources
 from graphdbg.toolkit.triton.retarget import retargeted
@@ -44,9 +45,9 @@ class _Wrappers(Observer):
 def code_of(graph: Graph, target: str) -> tuple[list[str], list[CompiledRow]]:
     """(names of the Triton kernels that Inductor wrote, every compiled candidate)."""
     gm = copy.deepcopy(graph.gm)
-    fakes, mode = _torch.shared_fakes(gm, graph.inputs, False)
+    fakes, mode = shared_fakes(gm, graph.inputs, False)
     chip = target_of(target)
-    with tempfile.TemporaryDirectory() as folder, _torch.no_caches(), patterns_without_device(), pretending(chip):
+    with tempfile.TemporaryDirectory() as folder, no_caches(), patterns_without_device(), pretending(chip):
         made = retargeted(gm, fakes, mode)
         watch = _Wrappers()
         enter(made.gm, made.fakes, ReplaySpec(graph.stage), Pipeline([watch], until="codegen"))

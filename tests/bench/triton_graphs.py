@@ -19,8 +19,8 @@ from torch import fx
 from torch._inductor import compile_fx as path
 from torch.utils._pytree import tree_leaves
 
-from graphdbg.toolkit._torch import no_caches
-from graphdbg.toolkit.triton.replacing import replaced
+from graphdbg.toolkit.settings import no_caches
+from graphdbg.toolkit.torch_private import replaced
 
 SIZES = {"embedding_bag": 8}
 """Batch size of models that want another than four."""

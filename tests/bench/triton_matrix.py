@@ -22,6 +22,7 @@ import torch
 from triton_graphs import MODELS, Graph, graphs_of
 
 from graphdbg.dumps.schema import Ambient
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.copying import clone_inputs
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.judge import judge
@@ -103,7 +104,7 @@ def row(graph: Graph, way: str = "static") -> Row:
     rung = Counted()
     ambient = Ambient(autocast={"cpu": "bfloat16"} if way == "bfloat16" and graph.stage == "dynamo" else {})
     spec = ReplaySpec(graph.stage, graph.kwargs, ambient, dynamic=graph.dynamic)
-    outcome = judge(graph.gm, graph.inputs, spec, rung)
+    outcome = judge(Live(graph.gm, graph.inputs, spec), rung)
     errors = [one.rung for one in outcome.errors if one.rung is not None]
     count = getattr(rung, "count", Counting())
     return Row(graph, way, outcome.verdict, count, max(errors, default=None), outcome.seconds, eager_s)

@@ -33,12 +33,14 @@ from compile_models import MODELS
 from triton_graphs import Graph, graphs_of
 
 from graphdbg.dumps.output import emit
-from graphdbg.toolkit import _torch
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.copying import copy_graph
-from graphdbg.toolkit.live_case import LiveCase
+from graphdbg.toolkit.fakes import shared_fakes
+from graphdbg.toolkit.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import rung
+from graphdbg.toolkit.settings import no_caches
 from graphdbg.toolkit.spec import ReplaySpec
-from graphdbg.toolkit.triton import _torch as t
+from graphdbg.toolkit.triton import pretended as t
 from graphdbg.toolkit.triton.alone import bench, launched, restricted
 from graphdbg.toolkit.triton.emission import triton_sources
 from graphdbg.toolkit.triton.judged import Judged
@@ -70,8 +72,8 @@ def save(model: str, target: str, out: Path) -> None:
         began = time.perf_counter()
         error = ""
         try:
-            case = LiveCase(graph.gm, graph.inputs, ReplaySpec(graph.stage, graph.kwargs), [])
-            with _torch.watching_compiles(lambda gm: None, codes.append):
+            case = Live(graph.gm, graph.inputs, ReplaySpec(graph.stage, graph.kwargs), [])
+            with watching_compiles(lambda gm: None, codes.append):
                 saved_launches(case, folder / "launches", target, lambda kernel, call: True, graph=f"{model} {graph.stage}")
         except Exception:  # noqa: BLE001  the other graphs go on
             error = traceback.format_exc()
@@ -144,11 +146,11 @@ def first_difference(one: Sequence[str], other: Sequence[str]) -> str:
 def stock_sources(graph: Graph) -> dict[str, str]:
     """Kernel -> source, of stock Inductor's compile for the GPU here. Kernels are written, not compiled."""
     gm = copy_graph(graph.gm)
-    fakes, mode = _torch.shared_fakes(gm, graph.inputs, False)
+    fakes, mode = shared_fakes(gm, graph.inputs, False)
     codes: list[str] = []
-    with _torch.no_caches(), t.kernels_made_by(lambda name, source: None):
+    with no_caches(), t.kernels_made_by(lambda name, source: None):
         made = retargeted(gm, fakes, mode)
-        with _torch.watching_compiles(lambda gm: None, codes.append):
+        with watching_compiles(lambda gm: None, codes.append):
             rung("inductor").build(made.gm, made.fakes, ReplaySpec(graph.stage, graph.kwargs))
     return triton_sources("\n".join(codes))
 

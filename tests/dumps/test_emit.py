@@ -12,8 +12,9 @@ import torch
 from torch.fx import Graph, GraphModule
 
 import graphdbg
-from graphdbg.dumps import emit, live
+from graphdbg.dumps import live
 from graphdbg.dumps.errors import GraphdbgError
+from graphdbg.dumps.program import module
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord
 
 from .live_graphs import Block, caught, fresh, same
@@ -70,7 +71,7 @@ def test_what_has_no_form_in_a_program_is_named(tmp_path: Path) -> None:
     graph.output(graph.call_function(lambda y: y, (x,)))
     gm = GraphModule({}, graph)
     with pytest.raises(GraphdbgError, match="lambda"):
-        emit.program(live.encode(gm, id="0_0/forward", stage="forward"))
+        module.program(live.encode(gm, id="0_0/forward", stage="forward"))
     live.save_graph(gm, [torch.randn(2)], tmp_path / "case")  # the graph is saved nevertheless
     assert graphdbg.load_graph(tmp_path / "case").record.graph.nodes
 
@@ -108,7 +109,7 @@ def test_nothing_but_checked_names_reaches_the_program(node: NodeRecord) -> None
     end = NodeRecord(name="output", op="output", target="output", args=[1])
     record = GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody(nodes=[node, end]))
     with pytest.raises(GraphdbgError):
-        emit.program(record)
+        module.program(record)
 
 
 def test_texts_of_the_record_stay_texts() -> None:
@@ -120,6 +121,6 @@ def test_texts_of_the_record_stay_texts() -> None:
     )  # fmt: skip
     import ast
 
-    tree = ast.parse(emit.program(record))
+    tree = ast.parse(module.program(record))
     imported = {name.name for item in ast.walk(tree) if isinstance(item, ast.Import) for name in item.names}
     assert "os" not in imported

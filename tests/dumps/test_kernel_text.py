@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.dumps.emit import program
 from graphdbg.dumps.errors import RefusedError
-from graphdbg.dumps.kernel_text import FUNCTIONAL, MUTATION, call, definitions
-from graphdbg.dumps.python_text import Writer
+from graphdbg.dumps.program.kernels import FUNCTIONAL, MUTATION, call, definitions
+from graphdbg.dumps.program.module import program
+from graphdbg.dumps.program.text import Writer
 from graphdbg.dumps.schema import NodeRecord, TritonKernel
 
 HELPER = "@triton.jit\ndef square(x):\n    return x * x\n"

@@ -14,7 +14,7 @@ from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import ConstValue, OpaqueValue, SequenceValue, SymValue, TensorValue
 from graphdbg.dumps.store import load_graph
-from graphdbg.dumps.tables import Column, plain, render, size_text
+from graphdbg.dumps.tables import Column, plain, render
 
 from .graphs import STACK, chain, tensor_value
 
@@ -57,16 +57,6 @@ def test_the_user_line_is_outside_torch() -> None:
     assert sidecar.user_frame(STACK + library) == ("model.py:12", "return h.sin()")
     assert sidecar.user_frame(library) == ("linear.py:130", "return F.linear(input)")
     assert sidecar.user_frame('File "a.py", line 1, in f\nFile "b.py", line 2, in g\n') == ("b.py:2", "")
-
-
-def test_references_are_found_wherever_they_hide() -> None:
-    args = [
-        {"node": "a"},
-        {"tuple": [{"node": "b"}, [{"slice": [{"node": "c"}, None, 1]}]]},
-        {"dict": [["k", {"node": "d"}]]},
-    ]
-    assert list(sidecar.references(args)) == ["a", "b", "c", "d"]
-    assert list(sidecar.references({"opaque": ["node", "x"]})) == []
 
 
 def test_a_missing_sidecar_is_rebuilt_and_a_damaged_one_told(tmp_path: Path) -> None:
@@ -124,14 +114,3 @@ def test_escapes_of_a_dump_do_not_reach_the_terminal() -> None:
     assert plain("a\x1b[2Jb\nc") == "a\\x1b[2Jb c"
     assert "\x1b[2J" not in render([Column("name")], [("\x1b[2J",)], terminal=True)
     assert "[bold]" in render([Column("name")], [("[bold]x[/bold]",)], terminal=True)
-
-
-def test_sizes_for_people() -> None:
-    assert [size_text(n) for n in (None, 0, 1023, 1536, 3 * 2**20, 2**50)] == [
-        "?",
-        "0 B",
-        "1023 B",
-        "1.5 KiB",
-        "3.0 MiB",
-        "1024.0 TiB",
-    ]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.dumps.atomic import new_folder, write_file
-from graphdbg.dumps.errors import EnvironmentLackError, UnreadableError, UsageError
-from graphdbg.dumps.graph_folder import write_graph_folder
+from graphdbg.dumps.atomic import free_path, new_folder, write_file
+from graphdbg.dumps.errors import EnvironmentLackError, RefusedError, UnreadableError, UsageError
+from graphdbg.dumps.graph_folder import JOURNAL_FILE, write_graph_folder
+from graphdbg.dumps.journal import read
 from graphdbg.dumps.query import resolve, resolve_graph
 from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
 from graphdbg.dumps.store import Run, SavedGraph, load_graph, open_run
@@ -64,6 +65,36 @@ def test_inputs_code_and_amendments(tmp_path: Path) -> None:
         process.save_code(record.id, {"../../evil.py": ""})
     with pytest.raises(UsageError, match="save the graph first"):
         process.save_code("5_0/forward", {"a.py": ""})
+
+
+def test_a_program_is_written_late_and_told_before(tmp_path: Path) -> None:
+    run, process = new_run(tmp_path / "run")
+    record = chain(process.unique_id("0/0", "forward"))
+    path = process.save_graph(record) / "graph.py"
+    early = open_run(run.path).graph("0_0/forward").program()
+    assert early.startswith('"""Graph 0_0/forward') and not path.exists()
+    process.write_programs()
+    process.close()
+    assert open_run(run.path).graph("0_0/forward").program() == early == path.read_text()
+    process.amend(record)
+    assert not path.exists(), "it is another graph now"
+    run.unite(programs=False)
+    assert not path.exists()
+    run.unite()
+    assert path.read_text() == early
+
+
+def test_a_graph_without_a_program_is_noted(tmp_path: Path) -> None:
+    _, process = new_run(tmp_path / "run")
+    record = chain(process.unique_id("0/0", "forward"))
+    record.graph.nodes[-2].target = "opaque:a function"
+    process.save_graph(record)
+    process.write_programs()
+    notes = [event for event in read(process.path / JOURNAL_FILE).events if event.kind == "note"]
+    assert [event.graph for event in notes] == ["0_0/forward"]
+    assert "no graph.py: " in notes[0].fields["message"]
+    with pytest.raises(RefusedError):
+        open_run(tmp_path / "run").graph("0_0/forward").program()
 
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
@@ -245,3 +276,11 @@ def test_a_backward_has_the_number_of_its_forward(tmp_path: Path) -> None:
     backwards = [process.unique_id("0/0", "backward", like=forward) for forward in reversed(forwards)]
     assert backwards == ["0_0/backward.2", "0_0/backward.1", "0_0/backward"]
     assert process.unique_id("0/0", "backward", like="0_0/forward.1") == "0_0/backward.3"  # taken: the next that is free
+
+
+def test_the_first_name_that_is_free(tmp_path: Path) -> None:
+    stem = str(tmp_path / "case")
+    assert free_path(stem, ".svg").name == "case.svg" and free_path(stem, bare=False).name == "case-1"
+    for name in ("case.svg", "case", "case-2"):
+        (tmp_path / name).touch()
+    assert free_path(stem, ".svg").name == "case-1.svg" and free_path(stem, first=2).name == "case-3"

@@ -9,8 +9,8 @@ import random
 import pytest
 import torch
 
-from graphdbg.dumps import python_text
 from graphdbg.dumps.errors import GraphdbgError
+from graphdbg.dumps.program import text
 from graphdbg.dumps.torchside import allowlist, targets
 
 
@@ -92,4 +92,4 @@ def test_programs_call_the_same_functions() -> None:
         home = name.rpartition(".")[0]
         if home.startswith("torch."):
             targets._home(home)
-        assert eval(python_text.target(name, ""), scope) == function
+        assert eval(text.target(name, ""), scope) == function

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 ROOMS = ("dumps", "toolkit", "minifier", "tui")
@@ -26,7 +27,7 @@ _UNIT = re.compile(r"(?<![A-Za-z])(KiB|MiB|GiB|kB|MB|GB)(?![A-Za-z])")
 _PRIVATE_TEXT = re.compile(r"^torch(\.\w+)*\._[a-z]\w*(\.\w+)*$")
 _TASK = re.compile(r"^[A-Za-z_][\w.]*:\w+$")
 _PYTHON = re.compile(
-    r"(^|\n)\s*(import torch\b|class \w*.*\(torch\.nn\.Module\)|(async )?def \w*.*\(.*\).*:)|^[ {}]*def (forward|f)\("
+    r"(^|\n)\s*(import torch\b[^\n]*\n|class \w*.*\(torch\.nn\.Module\)|(async )?def \w*.*\(.*\).*:)|^[ {}]*def (forward|f)\("
 )
 _WORD = re.compile(r"@[A-Z][A-Z_]*(:[A-Z]+)?@")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -255,17 +256,36 @@ def servers(every: list[File]) -> Iterator[str]:
 
 
 def printers(every: list[File]) -> Iterator[str]:
-    """Printers of Python: modules that hold Python source in string constants outside docstrings: a line `import torch`, the head
-    of a function, or the head of a torch.nn.Module; with the number of such strings."""
+    """Printers of Python: modules that hold Python source in string constants outside docstrings: a line `import torch` and more,
+    the head of a function, or the head of a torch.nn.Module. The modules of one package `program` count as one. No printer: what
+    is looked for in a text (`in`, `partition`, ...), what is parsed at once, and a script of ours that a child runs with `-c`."""
     for file in every:
+        away = _not_printed(file)
         held = [text for text in file.texts() if _PYTHON.search(text.value) and not _is_regex(file, text)]
         held += [
             node for node in ast.walk(file.tree)
             if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant)
             and re.match(r"\s*(class |def )", str(node.values[0].value))
         ]  # fmt: skip
-        if held:
-            yield f"{file.name} ({len(held)})"
+        if any(id(node) not in away for node in held):
+            package, inside, _ = file.name.partition(".program.")
+            yield f"{package}.program" if inside else file.name
+
+
+def _not_printed(file: File) -> set[int]:
+    """Ids of texts that are looked for, parsed, or run with `-c`."""
+    nodes = list(ast.walk(file.tree))
+    looking = ("end_of", "find", "index", "partition", "rpartition", "split", "startswith", "endswith", "parse")
+    places: list[ast.AST] = [node for node in nodes if isinstance(node, ast.Compare)]
+    places += [argument for call in calls(file.tree, *looking) for argument in call.args]
+    lists = [node.elts for node in nodes if isinstance(node, ast.List)]
+    scripts = {
+        ast.unparse(script) for elements in lists for flag, script in pairwise(elements)
+        if isinstance(flag, ast.Constant) and flag.value == "-c"
+    }  # fmt: skip
+    named = scripts | {place.id for place in places if isinstance(place, ast.Name)}
+    places += [n.value for n in nodes if isinstance(n, ast.Assign) and {ast.unparse(t) for t in n.targets} & named]
+    return {id(inner) for place in places for inner in ast.walk(place)}
 
 
 def templates(every: list[File]) -> Iterator[str]:
@@ -449,7 +469,8 @@ def ages(every: list[File]) -> Iterator[str]:
 
 
 def private_names(every: list[File]) -> dict[str, set[str]]:
-    """Private torch names by the file that holds them: `from torch._x import y`, attributes `torch._x.y`, such strings."""
+    """Private torch names by the file that holds them: `from torch._x import y`, attributes `torch._x.y`, such strings, rows of a
+    table of them."""
     found: dict[str, set[str]] = defaultdict(set)
     for file in every:
         for node in ast.walk(file.tree):
@@ -460,6 +481,9 @@ def private_names(every: list[File]) -> dict[str, set[str]]:
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.Attribute):
                 names = [dotted(node) or ""]
+            elif isinstance(node, ast.Call) and _last(node.func) == "Row" and len(node.args) > 2:
+                module, words = (getattr(one, "value", "") for one in node.args[:2])
+                names = [f"{module}.{word.rpartition('=')[2]}" for word in str(words).split()]
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in file.prose:
                 names = [node.value] if _PRIVATE_TEXT.match(node.value) else []
             found[file.name] |= {name for name in names if _is_private(name)}

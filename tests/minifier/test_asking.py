@@ -24,7 +24,7 @@ class Coming:
     """A query on its way, answered when it is waited for."""
 
     def __init__(self, answer: Callable[[], Answer]) -> None:
-        self.result = answer
+        self.answer = answer
 
 
 class Server:

@@ -120,6 +120,19 @@ def test_journal_of_other_conditions_is_refused(tmp_path: Path) -> None:
         Journal(path, {}, resume=True)
 
 
+def test_an_answer_is_recalled_with_the_judges_record_where_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    record = {"verdict": "fails", "kind": "crash", "reason": "no such thing"}
+    journal = Journal(path, {})
+    journal.write("0-2", 0, Answer(Verdict.SAME, nodes=5, record=record))
+    journal.write("0-1", 0, Answer(Verdict.PASS, nodes=4))
+    journal.close()
+    assert "record" not in path.read_text().splitlines()[-1], "as in a journal from before there were any"
+    again = Journal(path, {}, resume=True)
+    kept = [again.recall(case, 0) for case in ("0-2", "0-1")]
+    assert [answer and answer.record for answer in kept] == [record, None]
+
+
 def test_candidates_travel_as_json() -> None:
     candidate = Candidate(frozenset([1, 2]), frozenset([3]), frozenset([7]), ("dims 8 2",))
     assert Candidate.from_json(json.loads(json.dumps(candidate.to_json()))) == candidate

@@ -133,7 +133,7 @@ def test_a_file_outside_of_its_folder_is_refused(tmp_path: Path) -> None:
 
 def test_threads_ask_this_process_own_server(home: ForkServer, case: Path) -> None:
     with ThreadPoolExecutor(2) as pool, Elsewhere(home, pool, BARE) as servers:
-        found = servers.submit(LOOK, {"case": str(case)}, 30.0).result().value
+        found = servers.submit(LOOK, {"case": str(case)}, 30.0).answer().value
     assert found["server"] == home.pid
     assert found["case"] == str(case)
 
@@ -146,10 +146,10 @@ def test_a_process_has_its_own_server_and_each_file_travels_once(
     (work / "value").write_text("7")
     pool = Counting(processes_pool)
     with Elsewhere(home, pool, BARE) as servers:
-        whole = servers.submit(LOOK, {"case": str(case), "work": str(work), "candidate": None}, 30.0).result().value
+        whole = servers.submit(LOOK, {"case": str(case), "work": str(work), "candidate": None}, 30.0).answer().value
         sent = list(pool.sent)
-        part = servers.submit(LOOK, {"case": str(case), "work": str(work), "candidate": {}}, 30.0).result().value
-        again = servers.submit(LOOK, {"case": str(case), "work": str(work), "candidate": {}}, 30.0).result().value
+        part = servers.submit(LOOK, {"case": str(case), "work": str(work), "candidate": {}}, 30.0).answer().value
+        again = servers.submit(LOOK, {"case": str(case), "work": str(work), "candidate": {}}, 30.0).answer().value
         assert whole["server"] != home.pid
         assert whole["case"] != str(case)
         assert set(whole["files"]) == set(case_files(case))
@@ -171,7 +171,7 @@ def asked(asking: Asking, payload: dict[str, Any]) -> tuple[threading.Thread, li
 
     def ask() -> None:
         try:
-            found.append(asking.call(LOOK, payload))
+            found.append(asking.ask(LOOK, payload))
         except Aborted as error:
             found.append(error)
 
@@ -213,7 +213,7 @@ def test_a_killed_worker_of_a_process_pool_costs_one_query(
         assert found[0].status == "done"
         assert bool(servers.broken) == (who == "worker")  # Python's own pool is broken by a dead process: asked here from now on
         assert (found[0].value["server"] == home.pid) == (who == "worker")
-        assert asking.call(LOOK, {"case": str(case)}).status == "done"
+        assert asking.ask(LOOK, {"case": str(case)}).status == "done"
         assert len(lines(started)) == 2
         assert len(asking.deaths()) == 1
 
@@ -228,7 +228,7 @@ def test_a_child_that_somebody_kills_is_asked_again_and_one_that_kills_itself_is
         def submit(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> Any:
             name = self.signals.pop(0)
             answer = Answer(1, "signal", signal=name) if name else Answer(1, "done", value={})
-            return type("Coming", (), {"result": lambda self: answer})()
+            return type("Coming", (), {"answer": lambda self: answer})()
 
     killed = Asking(Scripted("SIGKILL", ""), Options(), 60.0)  # type: ignore[arg-type]
     assert killed.probe({}).status == "done"
@@ -252,7 +252,7 @@ def test_what_is_aborted_in_another_process_ends_soon(
 
 def test_a_limit_of_time_holds_in_another_process(home: ForkServer, case: Path, processes_pool: ProcessPoolExecutor) -> None:
     with Elsewhere(home, processes_pool, BARE) as servers:
-        assert servers.submit(LOOK, {"case": str(case), "seconds": 50.0}, 1.0).result().status == "timeout"
+        assert servers.submit(LOOK, {"case": str(case), "seconds": 50.0}, 1.0).answer().status == "timeout"
 
 
 def test_a_check_of_ones_own_takes_no_executor() -> None:

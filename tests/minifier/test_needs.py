@@ -18,6 +18,7 @@ from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.needs import MOST, MOST_FLAKY, sentences, unneeded
 from graphdbg.minifier.problem import Answer, Candidate, Verdict
 from graphdbg.minifier.report.issue import Facts, render
+from graphdbg.toolkit import verdict
 from graphdbg.toolkit.signature import Signature
 
 HERE = Path(__file__).parent
@@ -218,7 +219,8 @@ def test_it_is_told_in_few_lines_and_in_the_issue(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert lines[0].startswith("needed: ") and "relu (aten.relu.default) [abs in its place, left out" in lines[0]
     assert "x.shape[0] = 8 [9, 7: passes; 16: fails the same way]" in lines[1]
-    facts = Facts("t", "crash", "s", "l", "forward", "e", 3, 9, 4, "", "", True, "", "", needs=result.needs)
+    failing = verdict.fails("crash", "inductor", "")
+    facts = Facts("t", failing, "s", "l", "forward", "e", 3, 9, 4, "", "", True, "", "", needs=result.needs)
     facts.unneeded = unneeded(["dims 8 4", "values 0 ones", "switches config inductor cpp.simdlen", "dtypes float16 float32"])
     facts.neighbour = {"path": "passes", "difference": "with x.shape[0] = 9", "diff": "--- a\n+++ b\n-x = 8\n+x = 9"}
     text = render(facts, Redactor())

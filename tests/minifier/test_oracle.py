@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from graphdbg.dumps.errors import RefusedError
+from graphdbg.dumps.errors import EnvironmentLackError, RefusedError
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.oracle import Oracle
 from graphdbg.minifier.problem import Candidate, Verdict
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import Failure
 from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdict import OK, judged, skipped
 
 WRONG = Signature("accuracy", "compare", size=0.5)
 ATOMS = {
@@ -29,7 +30,7 @@ class Coming:
     """A query on its way, answered when it is waited for."""
 
     def __init__(self, answer: Callable[[], Answer]) -> None:
-        self.result = answer
+        self.answer = answer
 
 
 class Server:
@@ -38,17 +39,19 @@ class Server:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.limits: list[float] = []
+        self.home = self
 
     def submit(self, function: str, payload: dict[str, Any], limit_s: float, **_: Any) -> Coming:
-        return Coming(lambda: self.call(function, payload, limit_s))
+        return Coming(lambda: self.answer(limit_s))
 
-    def call(self, function: str, payload: dict[str, Any], limit_s: float, **_: Any) -> Answer:
+    def answer(self, limit_s: float) -> Answer:
         self.limits.append(limit_s)
         return self.answers[0] if [one.status for one in self.answers] == ["lost"] else self.answers.pop(0)
 
 
 def done(signature: Signature | None, **more: Any) -> Answer:
-    value = {"signature": msgspec.to_builtins(signature), "nodes": 3, "input_bytes": 8, "verdict": "words", **more}
+    record = OK if signature is None else judged(signature)
+    value = {"signature": msgspec.to_builtins(signature), "nodes": 3, "input_bytes": 8, "record": record.plain(), **more}
     return Answer(0, "done", value=value, seconds=2.0)
 
 
@@ -116,3 +119,13 @@ def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
         oracle(refused).original()
     with pytest.raises(RefusedError):
         oracle(refused).prepare()
+
+
+def test_a_rung_that_cannot_run_here_is_told_as_what_is_missing() -> None:
+    record = skipped("Triton is not installed").plain()
+    seen = oracle(Answer(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, "record": record}), signature=None)
+    answer = seen.original()
+    assert (answer.verdict, answer.detail, answer.record) == (Verdict.INVALID, "skipped, because Triton is not installed", record)
+    refusal = seen.refusal([answer])
+    assert isinstance(refusal, EnvironmentLackError)
+    assert "inductor is skipped, because Triton is not installed" in str(refusal)

@@ -8,19 +8,20 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.passes import NAMES, PASSES, Case
+from graphdbg.minifier.passes import NAMES, PASSES
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 
-def case(f: Any, *inputs: Any) -> Case:
-    return Case(make_fx(f)(*inputs), list(inputs))
+def case(f: Any, *inputs: Any) -> Live:
+    return Live(make_fx(f)(*inputs), list(inputs))
 
 
-def shapes(case: Case) -> list[tuple[int, ...]]:
+def shapes(case: Live) -> list[tuple[int, ...]]:
     return [tuple(value.shape) for value in case.inputs]
 
 
-def applied(name: str, case: Case, edits: list[str]) -> Case:
+def applied(name: str, case: Live, edits: list[str]) -> Live:
     for edit in edits:
         case = PASSES[name].apply(case, edit)
     case.gm(*case.inputs)
@@ -97,7 +98,7 @@ def test_values_give_way_to_ones_or_seeded_numbers() -> None:
 
 def test_values_of_one_memory_stay_in_it() -> None:
     base = torch.arange(6.0)
-    shared = Case(case(lambda a, b: a + b, base, base).gm, [base, base[2:5]])
+    shared = Live(case(lambda a, b: a + b, base, base).gm, [base, base[2:5]])
     edits, *_ = PASSES["values"].propose(shared)
     made = applied("values", shared, edits)
     assert torch.equal(made.inputs[1], torch.ones(3))
@@ -114,7 +115,7 @@ def test_strides_part_inputs_of_one_memory() -> None:
     assert parted.inputs[0].data_ptr() != parted.inputs[1].data_ptr()
 
 
-def dynamo_case(**spec: Any) -> Case:
+def dynamo_case(**spec: Any) -> Live:
     """A training graph with symbols and modes, as Dynamo makes it."""
     seen: list[Any] = []
 
@@ -136,7 +137,7 @@ def dynamo_case(**spec: Any) -> Case:
         torch.randn(3, 4, requires_grad=True) if isinstance(node.meta["example_value"], torch.Tensor) else (3, 4)[i]
         for i, node in enumerate(node for node in seen[0].graph.nodes if node.op == "placeholder")
     ]
-    return Case(seen[0], inputs, ReplaySpec("dynamo", dynamic=True, **spec))
+    return Live(seen[0], inputs, ReplaySpec("dynamo", dynamic=True, **spec))
 
 
 def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
@@ -180,7 +181,7 @@ def test_several_axes_at_once_leave_nothing_to_propose() -> None:
         return [torch.relu(x @ w)]
 
     inputs = [torch.randn(4, 8), torch.randn(6, 8).t()]
-    given = Case(make_fx(f)(*inputs), inputs)
+    given = Live(make_fx(f)(*inputs), inputs)
     edits, left = together(given)
     assert [edit.split()[0] for edit in edits] == ["dims"] * 3 + ["values"] * 2
     assert left == ["operators", "inputs", "program", "names"]  # both are one number now
@@ -195,7 +196,7 @@ def test_what_is_plain_already_has_no_edits() -> None:
     from graphdbg.minifier.passes.together import together
 
     inputs = [torch.ones(1)]
-    given = Case(make_fx(lambda x: [x + 1])(*inputs), inputs)
+    given = Live(make_fx(lambda x: [x + 1])(*inputs), inputs)
     assert together(given) == ([], ["program", "names"]), "it is entered behind Dynamo, and make_fx says x_1"
     given = PASSES["program"].apply(given, PASSES["program"].propose(given)[0][0])
     assert together(given) == ([], ["names"])

@@ -24,17 +24,11 @@ from graphdbg.minifier.events import (
 )
 from graphdbg.minifier.problem import Answer, Verdict
 from graphdbg.minifier.progress.live import render
-from graphdbg.minifier.progress.model import State, byte_text, queries_text, span
 from graphdbg.minifier.progress.plain import PlainLines
+from graphdbg.minifier.progress.story import Story
+from graphdbg.minifier.progress.telling import doing, queries_text
 
 SAME, PASS, OTHER = Verdict.SAME, Verdict.PASS, Verdict.OTHER
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def events() -> list[Happening]:
@@ -58,38 +52,35 @@ def events() -> list[Happening]:
     ]
 
 
-def state(until: int | None = None) -> State:
-    clock = Clock()
-    seen = State(clock)
-    for event in events()[:until]:
-        clock.now += 2.0
-        seen.take(event)
+def story(until: int | None = None) -> Story:
+    seen = Story()
+    for place, event in enumerate(events()[:until]):
+        seen.take({**event.to_json(), "time": 100.0 + 2 * place})
     return seen
 
 
 def test_counts_add_up_in_plain_words() -> None:
-    assert state().counts() == (
+    assert queries_text(story().asked, story().verdicts) == (
         "7 queries: 2 sanity, 4 search (2 failed the same way, 1 passed, 1 failed in another way), 1 verification"
     )
     assert queries_text({"sanity": 1}, {}) == "1 query: 1 sanity"
-    assert (byte_text(999), byte_text(60_480), byte_text(3.2e9)) == ("999 bytes", "60.5 kB", "3.2 GB")
-    assert (span(8), span(125), span(3723)) == ("8 s", "2:05", "1:02:03")
 
 
 def test_the_guess_of_what_is_left_falls() -> None:
-    assert state(6).left_s() > state(11).left_s() > state(12).left_s() > 0
-    assert state(6).queries_left() < 60
+    left = [seen.left_s(seen.last) for seen in (story(6), story(11), story(12))]
+    assert left[0] > left[1] > left[2] > 0
+    assert story(6).queries_left() < 60
 
 
-def picture(seen: State, width: int) -> list[str]:
+def picture(seen: Story, width: int) -> list[str]:
     console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
-    console.print(render(seen, width))
+    console.print(render(seen, width, seen.last))
     return console.export_text().rstrip("\n").splitlines()
 
 
 def test_the_live_view_fits_and_shows_all() -> None:
     for width in (60, 80, 120):
-        lines = picture(state(), width)
+        lines = picture(story(), width)
         assert {len(line) for line in lines} == {width}
         text = "\n".join(lines)
         assert "myrun/0_0/forward -> small" in text
@@ -101,17 +92,17 @@ def test_the_live_view_fits_and_shows_all() -> None:
         bars = [line[9:] for line in lines if "█" in line]
         assert bars, "the nodes over the queries are drawn"
         assert bars[-1].startswith("███████")
-    assert "checking that it fails" in "\n".join(picture(State(), 80))
+    assert "checking that it fails" in "\n".join(picture(Story(), 80))
 
 
 def test_plain_lines_begin_at_once_and_never_fall_silent() -> None:
     said: list[str] = []
-    with PlainLines(said.append, State(), quiet_s=0.05) as lines:
+    with PlainLines(said.append, Story(), quiet_s=0.05) as lines:
         for event in events():
             lines.take(event)
         assert said[0] == "minifying myrun/0_0/forward into small: checking that it fails; 2 answers are known from before"
         assert said[1] == (
-            "query 4: 180 of 353 nodes, 18.0 kB of inputs (looking for the place: windows of neighbouring nodes)"
+            "query 4: 180 of 353 nodes, 17.6 KiB of inputs (looking for the place: windows of neighbouring nodes)"
         )
         before = len(said)
         deadline = time.monotonic() + 5
@@ -125,15 +116,15 @@ def test_plain_lines_begin_at_once_and_never_fall_silent() -> None:
 
 
 def test_orders_are_told_and_a_pause_shows() -> None:
-    seen = state()
-    seen.take(Steered("1", "pause", "applied", queries=6))
-    assert seen.doing() == "paused: checking the saved case in fresh processes"
+    seen = story()
+    seen.take(Steered("1", "pause", "applied", queries=6).to_json())
+    assert doing(seen) == "paused: checking the saved case in fresh processes"
     said: list[str] = []
     with PlainLines(said.append, seen) as lines:
         lines.take(Steered("2", "resume", "applied", queries=6))
         lines.take(Steered("3", "skip", "applied", step="windows", queries=7))
         lines.take(Steered("4", "restart", "refused", "the history has 0 (the original) to 2", number=9))
-    assert not seen.doing().startswith("paused")
+    assert not doing(seen).startswith("paused")
     assert said == [
         "resume: done, after 6 queries", "skip: done, after 7 queries (looking for the place: windows of neighbouring nodes)",
         "restart 9: refused, the history has 0 (the original) to 2",

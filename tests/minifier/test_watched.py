@@ -274,7 +274,7 @@ def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_pa
         "parts": [{"name": "relu", "verdict": "pass", "signature": ""}],
     })  # fmt: skip
     told = outcome_of(tmp_path, found.story).sentences()
-    assert told[0] == "50 nodes, 400 bytes of inputs -> 3 nodes, 4 bytes of inputs"
+    assert told[0] == "50 nodes, 400 B of inputs -> 3 nodes, 4 B of inputs"
     assert "verified: 3 of 3 fresh processes failed the same way" in told and "without relu it passes" in told
     assert "the nearest case that passes: without relu" in told and told[-1] == "note: a note"
 

@@ -11,7 +11,9 @@ import sys
 import time
 from typing import Any
 
-from graphdbg.toolkit.isolation.child import mark, tell
+from graphdbg.dumps.errors import UsageError
+from graphdbg.toolkit.isolation import child
+from graphdbg.toolkit.isolation.child import mark, report
 
 Payload = dict[str, Any]
 
@@ -19,6 +21,18 @@ Payload = dict[str, Any]
 def echo(payload: Payload) -> Payload:
     """Gives back what it got."""
     return payload
+
+
+def count(payload: Payload) -> str:
+    """Reports numbers, then ends as it is told."""
+    for number in range(payload["upto"]):
+        report({"number": number, "text": "x" * payload.get("width", 0)})
+    if payload["ends"] == "killed":
+        os.write(child._events_fd or 0, b'{"number": 1')  # torn
+        os.kill(os.getpid(), signal.SIGKILL)
+    if payload["ends"] == "refuses":
+        raise UsageError("no such thing", "it was never made", "make one")
+    return payload["ends"]
 
 
 def nap(payload: Payload) -> float:
@@ -146,7 +160,7 @@ def dwell(payload: Payload) -> None:
 
 def tell_and_die(_payload: Payload) -> None:
     """Says something and dies."""
-    tell({"nodes": 7})
+    report({"nodes": 7})
     os.abort()
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.outcome import Outcome
@@ -39,7 +40,7 @@ def dynamo_graph(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
 def of(function: Callable[..., Any], change: Callable[[list[Any], list[Any]], list[Any]], stage: str = "dynamo") -> Outcome:
     x = torch.arange(1.0, 13.0).reshape(3, 4)
     gm = dynamo_graph(function, x) if stage == "dynamo" else make_fx(function)(x)
-    return judge(gm, [x], ReplaySpec(stage), Planted(change))
+    return judge(Live(gm, [x], ReplaySpec(stage)), Planted(change))
 
 
 def as_is(out: list[Any], _: list[Any]) -> list[Any]:
@@ -84,12 +85,12 @@ def test_a_rounding_that_is_left_out_is_told() -> None:
     x = torch.randn(8, 9, generator=torch.Generator().manual_seed(0))
     gm = make_fx(rounds)(x)
     spec = ReplaySpec("inference")
-    assert judge(gm, [x], spec, Planted(as_is)).ok
-    found = judge(gm, [x], spec, Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1)]))
+    assert judge(Live(gm, [x], spec), Planted(as_is)).ok
+    found = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1)]))
     assert found.signature is not None
     assert (found.signature.kind, found.signature.detail) == ("accuracy", "rounding")
     assert found.verdict.startswith("a rounding is left out: output 0: the rounding through float16 is left out")
-    both = judge(gm, [x], spec, Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1) + 1]))
+    both = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1) + 1]))
     assert both.signature is not None
     assert both.signature.detail == ""
 
@@ -99,4 +100,4 @@ def test_half_precision_arithmetic_is_no_rounding_that_is_left_out() -> None:
         return [(x.half() * 3).float()]
 
     x = torch.randn(8, 9, generator=torch.Generator().manual_seed(0))
-    assert judge(make_fx(computed)(x), [x], ReplaySpec("inference"), Planted(lambda out, inputs: [inputs[0] * 3])).ok
+    assert judge(Live(make_fx(computed)(x), [x], ReplaySpec("inference")), Planted(lambda out, inputs: [inputs[0] * 3])).ok

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.rungs import _torch as rungs_torch
+from graphdbg.toolkit.rungs import entries
 
 SINGLE_USE = "inline_single_use_invoke_subgraph"
 
@@ -52,4 +52,4 @@ def test_gradients_go_through_a_region() -> None:
 def test_a_region_called_once_is_put_in_place_as_dynamo_does_before_a_backend() -> None:
     gm = caught(1)
     assert "invoke_subgraph" in names(gm)
-    assert "invoke_subgraph" not in names(rungs_torch.as_handed_to_backends(gm))
+    assert "invoke_subgraph" not in names(entries.as_handed_to_backends(gm))

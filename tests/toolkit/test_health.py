@@ -148,14 +148,22 @@ def test_without_a_renderer_a_dot_file_does(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_lost_hook_names_the_stage_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdbg.toolkit.recorder import _torch
+    from graphdbg.toolkit.torch_private import names
 
-    gone = _torch.HOOKS[0]._replace(attribute="OutputGraph.renamed")
-    monkeypatch.setattr(_torch, "HOOKS", (gone, *_torch.HOOKS[1:]))
+    gone = names.HOOKS[0]._replace(names="OutputGraph.renamed")
+    monkeypatch.setattr(names, "HOOKS", (gone, *names.HOOKS[1:]))
     row = recording.hooks()
     assert not row.ok
     assert not row.essential
-    assert f"{gone.name} (dynamo not recorded)" in row.found
+    assert f"{gone.whole()} (dynamo not recorded)" in row.found
+
+
+def test_a_lost_name_says_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recording.names().ok
+    monkeypatch.delattr("torch._inductor.lowering.make_fallback")
+    row = recording.names()
+    assert not row.ok
+    assert "1 of" in row.found and "torch._inductor.lowering.make_fallback (needed by bisect, localize)" in row.found
 
 
 def test_a_cache_folder_that_cannot_be_written_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

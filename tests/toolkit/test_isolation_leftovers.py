@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.toolkit.isolation import ForkServer, default_memory_bytes, folders, jobs, processes
-from graphdbg.toolkit.isolation.guard import guarded
+from graphdbg.toolkit.isolation import ForkServer, ask, bare, default_memory_bytes, folders, jobs, processes
 
 HERE = Path(__file__).parent
 SHARED = Path("/dev/shm")
@@ -56,7 +55,7 @@ def test_a_dead_child_leaves_no_orphan_and_no_shared_memory_of_torch(server: For
     foreign = SHARED / f"torch_{os.getpid()}_1_0"
     foreign.touch()
     try:
-        assert server.call("isolated_tasks:leave_orphan_and_die", payload, limit_s=30).signal == "SIGSEGV"
+        assert ask("isolated_tasks:leave_orphan_and_die", payload, limit_s=30, server=server).answer().signal == "SIGSEGV"
         assert gone(lambda: alive(int(pid_file.read_text())))
         assert [path for path in SHARED.glob("torch_*") if path.owner() == foreign.owner()] == [foreign]
     finally:
@@ -67,30 +66,30 @@ def test_an_orphan_waits_for_a_job_that_may_own_it(server: ForkServer, tmp_path:
     other = server.submit("isolated_tasks:nap", {"seconds": 1.5}, limit_s=30)
     time.sleep(0.3)
     pid_file = tmp_path / "pid"
-    server.call("isolated_tasks:leave_orphan_and_die", {"pid_file": str(pid_file)}, limit_s=30)
-    assert other.result(30).status == "done"
+    ask("isolated_tasks:leave_orphan_and_die", {"pid_file": str(pid_file)}, limit_s=30, server=server).answer()
+    assert other.answer(30).status == "done"
     assert gone(lambda: alive(int(pid_file.read_text())))
 
 
 def test_half_a_library_of_a_killed_compiler_goes(server: ForkServer, tmp_path: Path) -> None:
     said = tmp_path / "said"
-    answer = server.call("isolated_tasks:half_a_library", {"said": str(said)}, limit_s=1.5)
+    answer = ask("isolated_tasks:half_a_library", {"said": str(said)}, limit_s=1.5, server=server).answer()
     assert answer.status == "timeout"
     assert not Path(said.read_text()).exists()
 
 
 def test_a_stage_has_a_limit_of_its_own(server: ForkServer) -> None:
     payload = {"stages": [["compile", 2.0], ["run", 30.0]]}
-    answer = server.call("isolated_tasks:dwell", payload, limit_s=60, stage_limits={"run": 1.0})
+    answer = ask("isolated_tasks:dwell", payload, limit_s=60, stage_limits={"run": 1.0}, server=server).answer()
     assert (answer.status, answer.stage) == ("timeout", "run")
     assert answer.seconds < 20
-    answer = server.call("isolated_tasks:dwell", {"stages": [["a", 0.2], ["b", 0.4]]}, limit_s=60)
+    answer = ask("isolated_tasks:dwell", {"stages": [["a", 0.2], ["b", 0.4]]}, limit_s=60, server=server).answer()
     assert [stage for stage, _ in answer.marks] == ["a", "b"]
     assert answer.marks[1][1] - answer.marks[0][1] == pytest.approx(0.2, abs=0.15)
 
 
 def test_what_was_told_before_death_is_there(server: ForkServer) -> None:
-    answer = server.call("isolated_tasks:tell_and_die", {}, limit_s=30)
+    answer = ask("isolated_tasks:tell_and_die", {}, limit_s=30, server=server).answer()
     assert (answer.signal, answer.value, answer.told) == ("SIGABRT", None, {"nodes": 7})
 
 
@@ -98,7 +97,7 @@ def test_memory_is_limited_where_address_space_is_not(monkeypatch: pytest.Monkey
     """The server looks at resident memory; the child here has no limit of address space, as with a GPU about."""
     server = ForkServer(warm="nothing", memory_bytes=300 << 20, preload=["isolated_tasks:no_address_limit"])
     with server:
-        assert server.call("isolated_tasks:hog_slowly", {}, limit_s=60).status == "memory"
+        assert ask("isolated_tasks:hog_slowly", {}, limit_s=60, server=server).answer().status == "memory"
 
 
 def test_a_share_of_the_memory_for_each_job() -> None:
@@ -126,30 +125,27 @@ def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(tmp_path: Path,
     assert not held.exists()
 
 
-def test_the_guard_passes_on_how_a_command_ends_and_ends_what_it_leaves(tmp_path: Path) -> None:
-    ours, theirs = os.pipe()
+def test_a_command_that_a_child_becomes_ends_with_all_that_it_leaves(server: ForkServer, tmp_path: Path) -> None:
+    def run(*command: str) -> int | None:
+        about = {"argv": list(command), "environment": dict(os.environ), "cwd": str(tmp_path), "log": str(tmp_path / "log")}
+        return ask(bare.COMMAND, about, 30, server=server).answer().exit_code
 
-    def run(*command: str) -> int:
-        line = guarded(list(command), ours, str(tmp_path))
-        return subprocess.run(line, pass_fds=[ours], start_new_session=True, stderr=subprocess.DEVNULL).returncode
-
-    assert run("sh", "-c", "exit 3") == 3
+    assert run("sh", "-c", "echo said; exit 3") == 3
     assert run("sh", "-c", "kill -SEGV $$") == -signal.SIGSEGV
     assert run("no-such-program") == 127
+    assert (tmp_path / "log").read_text().splitlines() == ["said", "no-such-program: No such file or directory"]
     pid = tmp_path / "pid"
     assert run("sh", "-c", f"setsid sleep 1000 & echo $! > {pid}; sleep 0.3") == 0
-    assert not alive(int(pid.read_text()))
-    os.close(theirs)
-    os.close(ours)
+    assert gone(lambda: alive(int(pid.read_text())))
 
 
-def test_the_guard_ends_all_when_its_caller_is_killed(tmp_path: Path) -> None:
+def test_a_command_ends_when_its_caller_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
+    about = {"argv": ["sh", "-c", f"setsid sleep 1000 & echo $! > {pid}; sleep 1000"], "environment": dict(os.environ),
+             "cwd": str(tmp_path), "log": str(tmp_path / "log")}  # fmt: skip
     code = (
-        "import os, subprocess, sys\nfrom graphdbg.toolkit.isolation.guard import guarded\n"
-        "ours, theirs = os.pipe()\n"
-        f"line = guarded(['sh', '-c', 'setsid sleep 1000 & echo $! > {pid}; sleep 1000'], ours, {str(tmp_path)!r})\n"
-        "subprocess.run(line, pass_fds=[ours], start_new_session=True)"
+        "from graphdbg.toolkit.isolation import ask, fork_server\nfrom graphdbg.toolkit.isolation.bare import COMMAND\n"
+        f"with fork_server('nothing', ()) as server: ask(COMMAND, {about!r}, server=server).answer()"
     )
     caller = subprocess.Popen([sys.executable, "-c", code])
     assert gone(lambda: not (pid.exists() and pid.read_text().strip()))

@@ -13,11 +13,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.schema import Ambient
+from graphdbg.dumps.walk import plain
 from graphdbg.toolkit import philox
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import NAMES, CannotRun, Rung, rung
-from graphdbg.toolkit.spec import ReplaySpec, is_opaque, plain
+from graphdbg.toolkit.spec import ReplaySpec, is_opaque
 
 INFERENCE = ReplaySpec("inference")
 
@@ -36,7 +38,7 @@ RELU = traced(lambda x: [torch.relu(x) * 2], X)
 
 @pytest.mark.parametrize("name", ["eager", "nop", "inductor"])
 def test_a_healthy_graph_is_ok(name: str) -> None:
-    outcome = judge(RELU, [X], INFERENCE, name, keep_outputs=True)
+    outcome = judge(Live(RELU, [X], INFERENCE), name, keep_outputs=True)
     assert (outcome.ok, outcome.verdict, outcome.signature) == (True, "ok", None)
     assert outcome.outputs is not None
     assert torch.equal(outcome.outputs[0], X.relu() * 2)
@@ -49,30 +51,32 @@ def test_a_healthy_graph_is_ok(name: str) -> None:
     [("accuracy", "accuracy", "compare"), ("compile_error", "crash", "compile"), ("runtime_error", "crash", "run")],
 )
 def test_a_planted_fault_is_found_and_named(fault: str, kind: str, stage: str) -> None:
-    outcome = judge(RELU, [X], bug(fault), "inductor")
+    outcome = judge(Live(RELU, [X], bug(fault)), "inductor")
     assert not outcome.ok
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.stage) == (kind, stage)
+    assert (outcome.record.verdict, outcome.record.fault, outcome.record.layer) == ("fails", "compiler", "inductor")
+    assert kind != "accuracy" or (outcome.record.where and outcome.record.where.name == "output 0")
     larger = traced(lambda x, w: [(x @ w).relu().sum(-1), x + 1], torch.randn(16, 4), torch.randn(4, 4))
-    again = judge(larger, [torch.randn(16, 4), torch.randn(4, 4)], bug(fault), "inductor")
+    again = judge(Live(larger, [torch.randn(16, 4), torch.randn(4, 4)], bug(fault)), "inductor")
     assert again.signature is not None
     assert outcome.signature.same_as(again.signature)
 
 
 def test_only_what_is_asked_is_compared() -> None:
-    assert judge(RELU, [X], bug("accuracy"), "inductor", check="crash").ok
-    assert judge(RELU, [X], bug("accuracy"), "inductor", check="metadata").ok
-    assert not judge(RELU, [X], bug("compile_error"), "inductor", check="accuracy").ok
+    assert judge(Live(RELU, [X], bug("accuracy")), "inductor", check="crash").ok
+    assert judge(Live(RELU, [X], bug("accuracy")), "inductor", check="metadata").ok
+    assert not judge(Live(RELU, [X], bug("compile_error")), "inductor", check="accuracy").ok
 
 
 def test_settings_and_state_are_put_back() -> None:
     from torch._inductor import config
 
-    judge(RELU, [X], bug("accuracy"), "inductor")
+    judge(Live(RELU, [X], bug("accuracy")), "inductor")
     assert config.cpp.inject_relu_bug_TESTING_ONLY is None
     assert torch.is_grad_enabled()
     spec = ReplaySpec("inference", config={"inductor": {"no_such_setting": 1, "b": {"opaque": ["f", "f"]}}})
-    notes = judge(RELU, [X], spec, "eager").notes
+    notes = judge(Live(RELU, [X], spec), "eager").notes
     assert ["no_such_setting" in note for note in notes] == [True, False]
     assert "could not be saved" in notes[1]
 
@@ -80,7 +84,7 @@ def test_settings_and_state_are_put_back() -> None:
 def test_neither_graph_nor_inputs_are_changed() -> None:
     gm = traced(lambda x, y: [x.add_(1), y * 2], X.clone(), X.clone())
     before, inputs = gm.code, [X.clone(), X.clone()]
-    outcome = judge(gm, inputs, INFERENCE, "inductor")
+    outcome = judge(Live(gm, inputs, INFERENCE), "inductor")
     assert outcome.ok, outcome.verdict
     assert gm.code == before
     assert all(torch.equal(one, X) for one in inputs)
@@ -88,7 +92,7 @@ def test_neither_graph_nor_inputs_are_changed() -> None:
 
 def test_uninitialised_memory_gives_no_verdict() -> None:
     gm = traced(lambda x: [x + torch.empty(8, 8)], X)
-    outcome = judge(gm, [X], INFERENCE, "inductor")
+    outcome = judge(Live(gm, [X], INFERENCE), "inductor")
     assert not outcome.ok
     assert outcome.signature is not None
     assert outcome.signature.kind == "nondeterministic"
@@ -97,7 +101,7 @@ def test_uninitialised_memory_gives_no_verdict() -> None:
 
 def test_an_eager_failure_gives_no_verdict_and_names_the_node() -> None:
     gm = traced(lambda x: [x.view(64)], X)
-    outcome = judge(gm, [torch.randn(3)], INFERENCE, "inductor")
+    outcome = judge(Live(gm, [torch.randn(3)], INFERENCE), "inductor")
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.stage) == ("error", "eager")
     assert "node view" in outcome.verdict
@@ -105,7 +109,7 @@ def test_an_eager_failure_gives_no_verdict_and_names_the_node() -> None:
 
 def test_no_reference_is_never_ok() -> None:
     gm = traced(lambda x: [x.view(torch.int32) + 1], X)
-    outcome = judge(gm, [X], INFERENCE, "inductor")
+    outcome = judge(Live(gm, [X], INFERENCE), "inductor")
     assert outcome.ok
     assert outcome.verdict.startswith("no reference")
 
@@ -126,7 +130,7 @@ class Planted(Rung):
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     def run(change: Callable[[list[Any], list[Any]], list[Any]], spec: ReplaySpec = INFERENCE) -> Any:
         monkeypatch.setattr("graphdbg.toolkit.judge.rung_named", lambda _: Planted(change))
-        return judge(RELU, [X], spec, "planted")
+        return judge(Live(RELU, [X], spec), "planted")
 
     return run
 
@@ -141,10 +145,10 @@ def test_a_graph_that_a_rung_has_no_way_to_run_is_skipped(planted: Callable[...,
 
 def test_the_second_judgement_reads_what_the_first_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "baseline.pt"
-    first = judge(RELU, [X], bug("accuracy"), "inductor", shared=kept)
+    first = judge(Live(RELU, [X], bug("accuracy")), "inductor", shared=kept)
     assert kept.exists()
     monkeypatch.setattr("graphdbg.toolkit.judge.reference", lambda *_: pytest.fail("the reference was computed again"))
-    again = judge(RELU, [X], bug("accuracy"), "inductor", shared=kept)
+    again = judge(Live(RELU, [X], bug("accuracy")), "inductor", shared=kept)
     assert again.signature == first.signature
     assert again.errors == first.errors
 
@@ -190,11 +194,11 @@ def linear_relu() -> tuple[fx.GraphModule, list[Any]]:
 
 def test_a_dynamo_graph_is_judged_with_its_gradients_and_random_numbers() -> None:
     gm, inputs = linear_relu()
-    outcome = judge(gm, inputs, ReplaySpec("dynamo"), "inductor", keep_outputs=True)
+    outcome = judge(Live(gm, inputs, ReplaySpec("dynamo")), "inductor", keep_outputs=True)
     assert (outcome.ok, outcome.verdict) == (True, "ok")
     assert outcome.outputs is not None
     assert len(outcome.outputs) == 2
-    assert judge(gm, inputs, ReplaySpec("dynamo", ambient=Ambient(grad=False)), "nop").ok
+    assert judge(Live(gm, inputs, ReplaySpec("dynamo", ambient=Ambient(grad=False))), "nop").ok
 
 
 def joint(x: torch.Tensor, w: torch.Tensor, tangent: torch.Tensor) -> list[torch.Tensor]:
@@ -211,7 +215,7 @@ def test_a_joint_graph_is_partitioned_and_both_halves_run(fault: str | None) -> 
         node.name = node.target = name
     gm.recompile()
     config = {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": fault}} if fault else {}
-    outcome = judge(gm, inputs, ReplaySpec("joint", {"num_fwd_outputs": 1}, config=config), "inductor")
+    outcome = judge(Live(gm, inputs, ReplaySpec("joint", {"num_fwd_outputs": 1}, config=config)), "inductor")
     assert outcome.ok == (fault is None), outcome.verdict
 
 
@@ -227,7 +231,7 @@ def test_inductors_random_numbers_are_drawn_eagerly() -> None:
         return [x + uniform, normal, whole]
 
     for name in ("inductor", "nop"):
-        outcome = judge(traced(draw, X), [X], ReplaySpec("forward"), name)
+        outcome = judge(Live(traced(draw, X), [X], ReplaySpec("forward")), name)
         assert (outcome.ok, outcome.verdict) == (True, "ok"), outcome.verdict
 
 
@@ -266,8 +270,8 @@ def test_the_lean_order_says_what_the_full_one_says(fault: str) -> None:
     said: list[bool] = []
     for name, function in CANDIDATES.items():
         gm = traced(function, X)
-        full = judge(gm, [X], bug(fault), "inductor")
-        short = judge(gm, [X], bug(fault), "inductor", lean=lean)
+        full = judge(Live(gm, [X], bug(fault)), "inductor")
+        short = judge(Live(gm, [X], bug(fault)), "inductor", lean=lean)
         if full.signature is not None and full.signature.kind in ("error", "nondeterministic") and short.ok:
             continue  # it cannot be judged, and it does not fail: neither is accepted
         assert short.ok == full.ok, name
@@ -285,7 +289,7 @@ def test_the_lean_order_takes_no_crash_where_eager_cannot_run() -> None:
     gm = traced(lambda x: [torch.relu(x)[4]], X)
     short = X[:2].clone()
     for lean in ("", "compile"):
-        outcome = judge(gm, [short], bug("compile_error"), "inductor", lean=lean)
+        outcome = judge(Live(gm, [short], bug("compile_error")), "inductor", lean=lean)
         assert outcome.signature is None or outcome.signature.kind == "error", lean
 
 
@@ -301,7 +305,7 @@ def test_the_lean_order_makes_no_reference_for_eagers_own_bits(monkeypatch: pyte
 
     monkeypatch.setattr(module, "reference", counting)
     plain_sum = traced(lambda x: [x + 1], X)
-    outcome = judge(plain_sum, [X], INFERENCE, "inductor", check="accuracy", lean="numbers")
+    outcome = judge(Live(plain_sum, [X], INFERENCE), "inductor", check="accuracy", lean="numbers")
     assert (outcome.ok, outcome.verdict, made) == (True, "ok", [])
-    assert not judge(RELU, [X], bug("accuracy"), "inductor", check="accuracy", lean="numbers").ok
+    assert not judge(Live(RELU, [X], bug("accuracy")), "inductor", check="accuracy", lean="numbers").ok
     assert made == [1]

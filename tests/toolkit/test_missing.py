@@ -11,6 +11,7 @@ from torch import fx
 
 from graphdbg.dumps.errors import EnvironmentLackError
 from graphdbg.toolkit import copying
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.debug_nop.findings import MetadataMismatch
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.missing import missing
@@ -37,7 +38,7 @@ class Raising(Rung):
 
 
 def verdict(build: Any) -> str:
-    return judge(graph(), [torch.ones(2)], ReplaySpec("inference"), Raising(build)).verdict
+    return judge(Live(graph(), [torch.ones(2)], ReplaySpec("inference")), Raising(build)).verdict
 
 
 def import_in(package: str, text: str = "import not_there_at_all") -> Any:

@@ -10,6 +10,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphdbg.toolkit.atoms import Atoms
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.eager import GraphRunError
 from graphdbg.toolkit.eager_error import missing
 from graphdbg.toolkit.eager_values import record_values
@@ -43,19 +44,21 @@ def sums() -> tuple[fx.GraphModule, list[Any]]:
 
 def test_a_rung_that_does_not_raise_is_told() -> None:
     gm, inputs = sums()
-    outcome = judge(gm, inputs, INFERENCE, "inductor")
+    outcome = judge(Live(gm, inputs, INFERENCE), "inductor")
     assert not outcome.ok
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.detail) == ("missing_error", "aten.add.Tensor")
     assert outcome.signature.error == "NotImplementedError"
     assert outcome.signature.text().startswith("missing error: NotImplementedError (aten.add.Tensor): eager raises at node add")
     assert row_of(outcome, "inductor").verdict == "missing error"
+    where = outcome.record.where
+    assert (outcome.record.kind, where and where.node) == ("missing_error", "add_tensor")
 
 
 @pytest.mark.parametrize("check", ["crash", "accuracy"])
 def test_it_is_looked_for_only_where_asked(check: str) -> None:
     gm, inputs = sums()
-    outcome = judge(gm, inputs, INFERENCE, "inductor", check)
+    outcome = judge(Live(gm, inputs, INFERENCE), "inductor", check)
     assert outcome.verdict.startswith("cannot judge: ")
     assert outcome.signature is not None
     assert outcome.signature.kind == "error"
@@ -64,7 +67,7 @@ def test_it_is_looked_for_only_where_asked(check: str) -> None:
 @pytest.mark.parametrize("rung", ["eager", "nop"])
 def test_a_rung_that_raises_the_same_cannot_be_judged_and_says_why(rung: str) -> None:
     gm, inputs = sums()
-    outcome = judge(gm, inputs, INFERENCE, rung, "missing-error")
+    outcome = judge(Live(gm, inputs, INFERENCE), rung, "missing-error")
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.detail) == ("error", RAISED_TOO)
     row: Row = row_of(outcome, rung)
@@ -99,7 +102,7 @@ def test_values_are_recorded_up_to_the_node_that_raises() -> None:
     module, given = build(gm, atoms, values, keep={1})
     assert [node.name for node in module.graph.nodes] == ["a", "b", "add_tensor", "output"]
     assert [value.dtype for value in given] == [torch.uint16, torch.uint16]
-    found = judge(module, given, INFERENCE, "inductor").signature
-    whole = judge(gm, inputs, INFERENCE, "inductor").signature
+    found = judge(Live(module, given, INFERENCE), "inductor").signature
+    whole = judge(Live(gm, inputs, INFERENCE), "inductor").signature
     assert found is not None and whole is not None
     assert whole.same_as(found)

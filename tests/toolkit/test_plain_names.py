@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import fx
 
+from graphdbg.dumps.program.torch_names import Plain, Slice, names, operators, plain_call
 from graphdbg.toolkit.plain_calls import is_same, plain_of, rewrite
-from graphdbg.toolkit.plain_names import Plain, Slice, names, operators, plain_call
 
 aten = torch.ops.aten
 X, Y = torch.randn(3, 4), torch.rand(3, 4)
@@ -107,5 +107,5 @@ def test_a_call_that_would_become_another_one_is_refused(target: Any, args: Any,
 
 
 def test_the_names_are_there_without_torch() -> None:
-    code = "import sys; from graphdbg.toolkit.plain_names import names; names(); sys.exit('torch' in sys.modules)"
+    code = "import sys; from graphdbg.dumps.program.torch_names import names; names(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -15,8 +15,8 @@ import torch.distributed._functional_collectives as funcol
 import graphdbg
 from graphdbg.dumps.errors import EnvironmentLackError
 from graphdbg.toolkit.capture import inference_graph
+from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.live_case import live_case
 from graphdbg.toolkit.process_groups import groups_of, join, peers
 
 TWO = """
@@ -63,7 +63,7 @@ def test_groups_of_one_rank_are_made_by_their_names(tmp_path: Path) -> None:
     groups = groups_of(saved.record)
     assert len(groups) == 2
     assert all(one == {"backend": "gloo", "ranks": [0], "rank": 0, "world_size": 1} for one in groups.values())
-    case = live_case(saved, seed=0)
+    case = Case(saved).live(seed=0)
     (made,) = run_graph(case.gm, case.inputs)
     assert torch.equal(made, x * 2)
     graphdbg.save_graph(case.gm, case.inputs, tmp_path / "again")

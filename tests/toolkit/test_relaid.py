@@ -13,9 +13,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps import live
 from graphdbg.dumps.store import load_graph
+from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.debug_nop.checking import checked
 from graphdbg.toolkit.eager import GraphRunError, run_graph
-from graphdbg.toolkit.live_case import live_case
 from graphdbg.toolkit.parts import keep_values, part_of
 from graphdbg.toolkit.relaid import follow_saved
 
@@ -65,11 +65,12 @@ def test_other_graphs_stay_as_recorded(case: dict[str, Any]) -> None:
 def test_a_part_of_such_a_graph_runs_too(tmp_path: Path) -> None:
     gm, _, record, inputs = loaded(relaid=True)
     saved = load_graph(live.save_graph(gm, inputs, tmp_path / "case", like=record))
-    atoms = keep_values(live_case(saved, seed=0), tmp_path, seed=0)
+    case = Case(saved)
+    atoms = keep_values(case.live(), tmp_path, seed=0)
     number = next(number for number, nodes in enumerate(atoms.nodes) if nodes[0].startswith("view"))
-    module, given, _ = part_of(saved, tmp_path, {number})
-    assert not given[0].is_contiguous()
-    torch.testing.assert_close(run_graph(module, given), [(inputs[0] * 2).reshape(16, 64)])
+    part = part_of(case, tmp_path, {number})
+    assert not part.inputs[0].is_contiguous()
+    torch.testing.assert_close(run_graph(part.gm, part.inputs), [(inputs[0] * 2).reshape(16, 64)])
 
 
 def test_a_wrong_size_on_record_is_still_found() -> None:

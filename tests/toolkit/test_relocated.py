@@ -13,8 +13,8 @@ import graphdbg
 from graphdbg.dumps.graph_folder import GRAPH_FILE
 from graphdbg.dumps.relocate import names_device, relocated
 from graphdbg.dumps.store import SavedGraph
+from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.live_case import device_for, live_case
 
 
 @pytest.fixture
@@ -36,17 +36,17 @@ def test_devices_are_named_and_moved(of_gpu: SavedGraph) -> None:
 
 
 def test_it_is_judged_on_the_cpu(of_gpu: SavedGraph) -> None:
-    case = live_case(of_gpu, seed=0, device="cpu")
+    case = Case(of_gpu).live(seed=0, device="cpu")
     assert case.inputs[0].device.type == "cpu"
-    outcome = judge(case.gm, case.inputs, case.spec, "nop", keep_outputs=True)
+    outcome = judge(case, "nop", keep_outputs=True)
     assert outcome.ok and outcome.outputs is not None
     assert torch.equal(outcome.outputs[0], torch.arange(8.0) * 2)
 
 
 def test_kernels_for_a_gpu_are_interpreted_on_the_cpu(of_gpu: SavedGraph) -> None:
     pytest.importorskip("triton")
-    assert device_for("triton_interpret", None, of_gpu) == "cpu"
-    assert device_for("inductor", None, of_gpu) is None
+    assert Case(of_gpu).device_for("triton_interpret", None) == "cpu"
+    assert Case(of_gpu).device_for("inductor", None) is None
     from graphdbg.toolkit.triton.checking.asking import task
     from graphdbg.toolkit.triton.checking.findings import Checked
 

@@ -7,19 +7,24 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
 from graphdbg.dumps import compressed
 from graphdbg.dumps.errors import UsageError
-from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit import fidelity
 from graphdbg.toolkit.commands.replay import rank
 from graphdbg.toolkit.commands.replay import replay as command
-from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
 from graphdbg.toolkit.isolation.protocol import Answer, Failure
-from graphdbg.toolkit.replay import PRELOAD, outcome_of, replay
+from graphdbg.toolkit.outcome import Outcome
+from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.signature import Kind, Signature
+from graphdbg.toolkit.verdict import judged
 
 SCRIPT = """
 import torch
@@ -38,7 +43,7 @@ def recorded(recorded_script: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
-    with ForkServer(warm_inductor_cache, threads=2, preload=PRELOAD) as server:
+    with ForkServer(warm_inductor_cache, threads=2, preload=JUDGING) as server:
         yield server
 
 
@@ -117,7 +122,7 @@ def test_a_time_limit_is_a_hang(recorded: Path, server: ForkServer) -> None:
 
 def test_a_refusal_in_the_child_is_the_users_error() -> None:
     with pytest.raises(UsageError, match="no such"):
-        outcome_of(Answer(1, "exception", error=Failure("graphdbg.dumps.errors.UsageError", "no such graph")), "eager")
+        raise_refusal(Answer(1, "exception", error=Failure("graphdbg.dumps.errors.UsageError", "no such graph")))
 
 
 def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,15 +141,16 @@ def test_the_command_tells_verdict_seconds_and_exit_code(recorded: Path) -> None
 
 
 def test_failing_graphs_come_first() -> None:
-    def row(name: str, kind: str | None, stage: str = "forward", **more: object) -> dict[str, object]:
-        signature = None if kind is None else {"kind": kind, **more}
-        return {"id": name, "stage": stage, "ok": kind is None, "signature": signature, "fidelity": "same"}
+    def one(name: str, kind: Kind | None, stage: str = "forward", size: float | None = None) -> tuple[SavedGraph, Outcome]:
+        signature = None if kind is None else Signature(kind, "compare", size=size)
+        outcome = Outcome() if signature is None else Outcome(judged(signature), signature)
+        return cast("SavedGraph", SimpleNamespace(id=name, stage=stage)), outcome
 
     rows = [
-        row("fine", None), row("small", "accuracy", size=0.1), row("outer", "crash", "dynamo"), row("inner", "crash"),
-        row("large", "accuracy", size=3.0), row("unknown", "error"),
+        one("fine", None), one("small", "accuracy", size=0.1), one("outer", "crash", "dynamo"), one("inner", "crash"),
+        one("large", "accuracy", size=3.0), one("unknown", "error"),
     ]  # fmt: skip
-    order = [one["id"] for one in sorted(rows, key=rank)]
+    order = [saved.id for saved, _ in sorted(rows, key=rank)]
     assert order == ["inner", "outer", "large", "small", "unknown", "fine"]
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.float64 import reference
 from graphdbg.toolkit.judge import judge
@@ -60,7 +61,7 @@ def test_random_state_that_eager_leaves_uninitialised_is_left_out_and_named():
     x = graph.placeholder("x")
     state = graph.call_function(torch.ops.aten.empty.memory_format, ([1],), {"dtype": torch.int64})
     graph.output((graph.call_function(torch.ops.aten.sin.default, (x,)), state))
-    outcome = judge(fx.GraphModule({}, graph), [torch.randn(4)], ReplaySpec("inference"), "nop")
+    outcome = judge(Live(fx.GraphModule({}, graph), [torch.randn(4)], ReplaySpec("inference")), "nop")
     assert outcome.verdict == "ok"
     assert any("output 1" in note for note in outcome.notes)
 
@@ -68,6 +69,6 @@ def test_random_state_that_eager_leaves_uninitialised_is_left_out_and_named():
 def test_a_result_that_eager_leaves_uninitialised_allows_no_verdict():
     graph = fx.Graph()
     graph.output((graph.call_function(torch.ops.aten.empty.memory_format, ([8],)),))
-    outcome = judge(fx.GraphModule({}, graph), [], ReplaySpec("inference"), "nop")
+    outcome = judge(Live(fx.GraphModule({}, graph), [], ReplaySpec("inference")), "nop")
     assert outcome.signature is not None
     assert outcome.signature.kind == "nondeterministic"

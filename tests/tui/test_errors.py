@@ -47,7 +47,7 @@ def test_an_action_that_raises_opens_the_panel_and_the_next_key_works(
             if room.typing:
                 room.set_focus(None)
 
-            def raising(what: str = action.id) -> None:
+            def raising(*given: object, what: str = action.id) -> None:
                 raise Boom(f"in {what}")
 
             with monkeypatch.context() as patch:

@@ -45,7 +45,7 @@ def test_every_size_shows_where_we_are_and_where_all_keys_are(name: str, work: A
             if size == (40, 10):
                 await until(app, lambda: "40×10: some does not fit" in shown(app), "the hint")
             else:
-                assert lines[0].strip().startswith((room.TITLE_WORDS, "…")), lines[0]
+                assert lines[0].strip().startswith((room.ROOM, "…")), lines[0]
                 assert "? all" in lines[-1], lines[-1]
         assert app.troubles == []
 
@@ -295,7 +295,7 @@ def test_rooms_stay_as_they_were_left_and_esc_goes_back_the_way_we_came(work: An
     home, graph = ROOMS["home"](), ROOMS["graph"]()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        app.go(type(graph), graph.here)
+        app.go("graph", graph.here)
         await until(app, lambda: type(app.screen) is type(graph) and app.room.is_current, "graph")
         first = app.room
         await key(app, "4", lambda: app.room is not None and app.room.ROOM == "replay")
@@ -304,7 +304,7 @@ def test_rooms_stay_as_they_were_left_and_esc_goes_back_the_way_we_came(work: An
         await key(app, "escape", lambda: app.room is first)
         await key(app, "escape", lambda: app.room is not None and app.room.ROOM == "replay")
         for _ in range(20):  # many graphs: the rooms seen longest ago are let go
-            app.go(type(graph), Here(run="myrun", graph=f"myrun/0_0/{'joint' if _ % 2 else 'forward'}", out=str(_)))
+            app.go("graph", Here(run="myrun", graph=f"myrun/0_0/{'joint' if _ % 2 else 'forward'}", out=str(_)))
             await until(app, lambda: app.room.is_current, "the next")
         assert len(app.visits) == 12
 

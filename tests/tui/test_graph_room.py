@@ -70,7 +70,7 @@ def on(case: Path, story: Any, size: tuple[int, int] = (160, 50), **here: str) -
     room = GraphRoom(Here(graph=str(case), **here))
 
     async def played(pilot: Pilot[None], app: Workbench) -> None:
-        await until(pilot, lambda: room.lanes is not None and not room.slices.busy(), "the graph")
+        await until(pilot, lambda: room.rows.lanes is not None and not room.slices.busy(), "the graph")
         await story(Keys(app, room))
 
     play(played, room, size)
@@ -91,8 +91,8 @@ def test_the_cursor_moves_by_keys_mouse_and_wheel(case: Path) -> None:
         assert table.cursor == 3 + table.scroll_offset.y
         x = (table.texts and table.texts.heading().index("bytes")) or 0
         table.on_click(events.Click(table, x, 0, 0, 0, 1, False, False, False))
-        await until(None, lambda: keys.room.question.sort is not None, "sorted by a click")
-        assert keys.room.question.sort == ("bytes", True)
+        await until(None, lambda: keys.room.rows.question.sort is not None, "sorted by a click")
+        assert keys.room.rows.question.sort == ("bytes", True)
 
     on(case, story)
 
@@ -105,23 +105,23 @@ def test_filter_as_you_type(case: Path) -> None:
         await keys.type("op:mm")
         mm = finish(matching(view, parse("op:mm")))
         assert mm is not None
-        await until(None, lambda: list(room.selection.rows) == mm, "filtered")
+        await until(None, lambda: list(room.rows.selection.rows) == mm, "filtered")
         assert f"{len(mm)} of {len(view)}" in keys.status() and "no lanes" in keys.status()
         await keys.type(" users>q")
         await until(None, lambda: "'q' is no number" in room.prompt.note.text.plain, "pointed at")
-        assert list(room.selection.rows) == mm and room.prompt.note.text.plain.startswith(" " * 12 + "^ ")
+        assert list(room.rows.selection.rows) == mm and room.prompt.note.text.plain.startswith(" " * 12 + "^ ")
         keys.app.post_message(events.Key("enter", None))
         await keys.type("q")
         assert room.prompt.is_open
         await keys("escape", lambda: not room.prompt.is_open)
-        await until(None, lambda: room.selection.nodes is None, "all is as before")
-        assert keys.table.cursor == 1 and room.filter_text == ""
+        await until(None, lambda: room.rows.selection.nodes is None, "all is as before")
+        assert keys.table.cursor == 1 and room.rows.filter_text == ""
         await keys("f", lambda: room.prompt.is_open)
         await keys.type("op:mn")
         await until(None, lambda: "did you mean" in room.status.right, "a hint")
         await keys("enter", lambda: not room.prompt.is_open)
-        assert room.filter_text == "op:mn" and room.equivalent() == ["show", str(case), "--filter", "op:mn"]
-        await keys("escape", lambda: room.filter_text == "")
+        assert room.rows.filter_text == "op:mn" and room.equivalent() == ["show", str(case), "--filter", "op:mn"]
+        await keys("escape", lambda: room.rows.filter_text == "")
         await keys("f", lambda: room.prompt.is_open)
         await keys("up", lambda: room.prompt.input.value == "op:mn")
         await keys("escape", lambda: not room.prompt.is_open)
@@ -136,20 +136,20 @@ def test_folds_keep_the_cursor_on_its_node(case: Path) -> None:
     async def story(keys: Keys) -> None:
         room, table, view = keys.room, keys.table, keys.room.needed()
         node = view.position("erf_11") or 0
-        room.jump(node)
+        room.find.jump(node)
         await keys("h", lambda: table.row < 0)
-        assert room.groups is not None and room.groups.label(~table.row) == "blocks.0"
+        assert room.rows.groups is not None and room.rows.groups.label(~table.row) == "blocks.0"
         assert "blocks.0" in shown(keys.app) and "17 nodes" in shown(keys.app)
         await keys("space", lambda: table.row >= 0)
-        await keys("underscore", lambda: table.row < 0 and room.depth == 0)
-        assert all(row < 0 for row in list(room.selection.rows)[:-1]) and "--fold" in room.equivalent()
-        await keys("plus", lambda: room.depth is None and table.row >= 0)
-        await keys("minus", lambda: room.depth == 0)
-        room.goto(node)  # inside a folded module: it opens
+        await keys("underscore", lambda: table.row < 0 and room.rows.depth == 0)
+        assert all(row < 0 for row in list(room.rows.selection.rows)[:-1]) and "--fold" in room.equivalent()
+        await keys("plus", lambda: room.rows.depth is None and table.row >= 0)
+        await keys("minus", lambda: room.rows.depth == 0)
+        room.find.goto(node)  # inside a folded module: it opens
         await until(None, lambda: keys.name == "erf_11", "unfolded")
-        assert room.depth is None and any(row < 0 for row in room.selection.rows)
-        room.sort_by("name")
-        await until(None, lambda: room.selection.question.sort is not None, "sorted")
+        assert room.rows.depth is None and any(row < 0 for row in room.rows.selection.rows)
+        room.rows.sort_by("name")
+        await until(None, lambda: room.rows.selection.question.sort is not None, "sorted")
         assert keys.name == "erf_11" and "folds are off" in keys.status()
 
     on(case, story)
@@ -158,12 +158,12 @@ def test_folds_keep_the_cursor_on_its_node(case: Path) -> None:
 def test_search_wraps_and_opens_folds(case: Path) -> None:
     async def story(keys: Keys) -> None:
         room = keys.room
-        await keys("underscore", lambda: bool(room.question.folded))
+        await keys("underscore", lambda: bool(room.rows.question.folded))
         await keys("slash", lambda: room.prompt.is_open)
         await keys.type("erf")
         await until(None, lambda: keys.name == "erf_11", "the first hit")
         await keys("enter", lambda: not room.prompt.is_open)
-        total = len(room.hits)
+        total = len(room.find.hits)
         assert total > 3 and room.status.right == f"erf: 1/{total}"
         await keys("n", lambda: keys.name == "erf_28")
         await keys("N", lambda: room.status.right == f"erf: 1/{total}")
@@ -179,10 +179,10 @@ def test_search_wraps_and_opens_folds(case: Path) -> None:
 def test_jumps_have_a_history(case: Path) -> None:
     async def story(keys: Keys) -> None:
         room, app, view = keys.room, keys.app, keys.room.needed()
-        room.jump(view.position("erf_11") or 0)
+        room.find.jump(view.position("erf_11") or 0)
         await keys("u", lambda: keys.name == "add_12")
         await keys("i", lambda: keys.name == "erf_11")
-        room.goto(view.position("mm_8") or 0)
+        room.find.goto(view.position("mm_8") or 0)
         await keys("u", lambda: isinstance(app.screen, PickNode))
         await keys("j", lambda: True)
         await keys("enter", lambda: app.screen is room and keys.name == "mul_10")
@@ -198,10 +198,10 @@ def test_jumps_have_a_history(case: Path) -> None:
         for letter in "57":
             app.post_message(events.Key(letter, letter))
         await keys("enter", lambda: app.screen is room and keys.table.node == 57)
-        room.filter_by(parse("op:mm"), "op:mm")
-        await until(None, lambda: room.filter_text == "op:mm", "filtered")
-        assert room.goto(0) is False and "hidden by the filter: c clears it" in keys.status()
-        await keys("c", lambda: room.selection.nodes is None)
+        room.rows.filter_by(parse("op:mm"), "op:mm")
+        await until(None, lambda: room.rows.filter_text == "op:mm", "filtered")
+        assert room.find.goto(0) is False and "hidden by the filter: c clears it" in keys.status()
+        await keys("c", lambda: room.rows.selection.nodes is None)
         await until(None, lambda: room.here.node == keys.name, "the path follows")
         assert room.crumbs()[-1] == keys.name
         room.arrive(Here(graph=str(case), node="erf_11"))
@@ -214,27 +214,27 @@ def test_sorting_columns_and_values(case: Path) -> None:
     async def story(keys: Keys) -> None:
         room, app, table, view = keys.room, keys.app, keys.table, keys.room.needed()
         await keys("s", lambda: isinstance(app.screen, Choose))
-        await keys("b", lambda: app.screen is room and room.question.sort == ("bytes", True))
+        await keys("b", lambda: app.screen is room and room.rows.question.sort == ("bytes", True))
         assert "largest first" in keys.status() and room.equivalent()[-2:] == ["--sort", "bytes:down"]
-        room.sort_by("bytes")
-        await until(None, lambda: room.question.sort == ("bytes", False), "turned round")
-        await keys("c", lambda: room.question.sort is None)
+        room.rows.sort_by("bytes")
+        await until(None, lambda: room.rows.question.sort == ("bytes", False), "turned round")
+        await keys("c", lambda: room.rows.question.sort is None)
         await keys("v", lambda: isinstance(app.screen, ChooseColumns))
         await until(None, lambda: isinstance(app.focused, SelectionList), "the list has the keys")
         offered = app.screen.query_one(SelectionList)
         await keys("j", lambda: offered.highlighted == 1)
         await keys("space", lambda: "name" not in offered.selected)
         await keys("escape", lambda: app.screen is room)
-        assert room.chosen is not None and "name" not in [column.key for column in room.chosen]
-        room.chosen = None
+        assert room.rows.chosen is not None and "name" not in [column.key for column in room.rows.chosen]
+        room.rows.chosen = None
         mm, erf = view.position("mm_8") or 0, view.position("erf_11") or 0
-        room.value_columns({"mm_8": (-1.5, 2.0, 3, 0, 1e-3), "erf_11": (0.0, 1.0, 0, 0, 1e-7)})
+        room.rows.value_columns({"mm_8": (-1.5, 2.0, 3, 0, 1e-3), "erf_11": (0.0, 1.0, 0, 0, 1e-7)})
         await until(None, lambda: "nan" in (table.texts.heading() if table.texts else ""), "columns of values")
-        room.filter_by(parse("nan"), "nan")
-        await until(None, lambda: list(room.selection.rows) == [mm], "found by value")
+        room.rows.filter_by(parse("nan"), "nan")
+        await until(None, lambda: list(room.rows.selection.rows) == [mm], "found by value")
         assert "-1.5" in shown(app)
-        room.filter_by(parse("error>0"), "error>0")
-        await until(None, lambda: list(room.selection.rows) == [mm, erf], "found by error")
+        room.rows.filter_by(parse("error>0"), "error>0")
+        await until(None, lambda: list(room.rows.selection.rows) == [mm, erf], "found by error")
 
     on(case, story, (220, 40))
 
@@ -242,7 +242,7 @@ def test_sorting_columns_and_values(case: Path) -> None:
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 50), (250, 80)])
 def test_every_size_shows_a_node_with_op_and_shape(case: Path, size: tuple[int, int]) -> None:
     async def story(keys: Keys) -> None:
-        keys.room.goto(keys.room.needed().position("mm_8") or 0)
+        keys.room.find.goto(keys.room.needed().position("mm_8") or 0)
         await until(None, lambda: "aten.mm" in shown(keys.app), "painted")
         line = next(line for line in shown(keys.app).splitlines() if " mm_8 " in line)
         assert "aten.mm" in line and "[8, 256]" in line
@@ -258,12 +258,12 @@ def test_what_at_shows_prints_the_same_rows(case: Path) -> None:
 
     async def story(keys: Keys) -> None:
         room = keys.room
-        room.filter_by(parse("op:mul users>0"), "op:mul users>0")
-        room.sort_by("name")
-        await until(None, lambda: room.question.sort is not None and room.question.terms, "asked")
+        room.rows.filter_by(parse("op:mul users>0"), "op:mul users>0")
+        room.rows.sort_by("name")
+        await until(None, lambda: room.rows.question.sort is not None and room.rows.question.terms, "asked")
         done = CliRunner().invoke(show, [*room.equivalent()[1:], "--json"], catch_exceptions=False)
         printed = [node["index"] for node in json.loads(done.stdout)["nodes"]]
-        assert printed == list(room.selection.rows) and len(printed) > 10
+        assert printed == list(room.rows.selection.rows) and len(printed) > 10
 
     on(case, story)
 
@@ -294,10 +294,10 @@ import asyncio
 app = Workbench(first_room(sys.argv[1]))
 async def main():
     async with app.run_test(size=(160, 50)) as pilot:
-        while app.first.lanes is None or app.first.tabs is None:
+        while app.first.rows.lanes is None or app.first.tabs is None:
             await pilot.pause(0.01)
         await pilot.press("j", "underscore")
-        assert "blocks.3" in str(app.first.groups.labels) and app.first.table.row < 0
+        assert "blocks.3" in str(app.first.rows.groups.labels) and app.first.table.row < 0
 asyncio.run(main())
 bad = [name for name in ("torch", "numpy", "pygments", "markdown_it") if name in sys.modules]
 assert not bad, bad

@@ -18,7 +18,6 @@ from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.process import ProcessRecord
 from graphdbg.tui import job_files, jobs
 from graphdbg.tui.jobs import Job, ending
-from graphdbg.tui.tail import BITE_BYTES, Tail
 
 FOREVER = ["ls", "never_there", "--follow"]
 """A command that waits until it is stopped, and imports no torch."""
@@ -191,22 +190,3 @@ def test_a_disk_without_room_is_told(work: Path, room_bytes: int, told: str) -> 
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=limit, check=False)
     assert told in done.stdout, done.stdout + done.stderr
-
-
-def test_a_tail_hands_out_whole_lines_in_bites(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    long = b"x" * (2 * BITE_BYTES)
-    path.write_bytes(b"one\ntw")
-    tail = Tail(path)
-    assert tail.read() == ([b"one"], False)
-    with path.open("ab") as file:
-        file.write(b"o\n" + long + b"\nlast")
-    got: list[bytes] = []
-    more = True
-    while more:
-        lines, more = tail.read()
-        got += lines
-    assert got == [b"two", long]
-    assert tail.read() == ([], False)
-    assert tail.read(last=True) == ([b"last"], False)
-    tail.close()

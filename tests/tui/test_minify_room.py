@@ -87,7 +87,7 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
         await to_view(app, "Queries")
         assert len(lines(app)) == len(known.queries)
         first = next(query.number for query in known.queries if query.verdict == "pass")
-        room.query_one("#minify-lines", Lines).put(first - 1)
+        room.query_one("#minify-lines", Lines).move_to(first - 1)
         await pilot.press("enter")
         assert f"query {first}; beside the original:" in lines(app)[0] and any(row.startswith("- n") for row in lines(app))
         await to_view(app, "Words")
@@ -176,11 +176,11 @@ def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path)
         await until(app, lambda: acknowledged("pause") and "paused: p goes on" in shown(app), "the pause")
         await to_view(app, "Steps")
         names = [row.split()[1] if row[0] != " " else row.split()[0] for row in lines(app)[1:]]
-        room.query_one("#minify-lines", Lines).put(1 + names.index("polish"))
+        room.query_one("#minify-lines", Lines).move_to(1 + names.index("polish"))
         await pilot.press("d")
         await until(app, lambda: acknowledged("disable") and "(disabled)" in shown(app), "that it is left out")
         assert room.watched.story.steps["polish"].mark == "disabled"
-        room.query_one("#minify-lines", Lines).put(1 + names.index("sanity"))
+        room.query_one("#minify-lines", Lines).move_to(1 + names.index("sanity"))
         await pilot.press("d")
         await until(app, lambda: "sanity cannot be steered" in shown(app), "the refusal")
         await pilot.press("escape", "p")
@@ -322,7 +322,7 @@ def test_a_real_one_is_begun_left_attached_to_and_reported(work: Path) -> None:
     async def attach(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: again.watched is not None and again.watched.state == "ended", "its end", 120)
         await until(app, lambda: again.looked.outcome is not None and again.looked.outcome.repro is not None, "the result")
-        await until(app, lambda: "10 nodes, 24 bytes of inputs -> 3 nodes" in shown(app), "the size")
+        await until(app, lambda: "10 nodes, 24 B of inputs -> 3 nodes" in shown(app), "the size")
         assert again.watched is not None and again.watched.story.best is not None and again.watched.story.best[0] == 3
         await to_view(app, "History")
         await pilot.press("end", "enter")

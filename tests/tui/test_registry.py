@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from inspect import isfunction, signature
 
 import click
 import pytest
 
 from graphdbg.cli import COMMANDS, graphdbg
-from graphdbg.tui.actions import BY_ID, REGISTRY, of_room
-from graphdbg.tui.actions.action import EVERYWHERE, Action
-from graphdbg.tui.actions.keys import is_safe, shown
+from graphdbg.tui.actions import BY_ID, EVERYWHERE, REGISTRY, Action, of_room
 from graphdbg.tui.app import Workbench
+from graphdbg.tui.keys import is_safe, shown
 from graphdbg.tui.screens.help import entries, matching
 
 from .stories import ROOMS
@@ -28,7 +28,9 @@ def test_an_action_can_be_done_and_its_command_is_one(action: Action) -> None:
     assert rooms, action
     for name in rooms:
         room = ROOMS[name]()
-        assert callable(getattr(room, action.method, None) or getattr(Workbench, action.method, None)), (name, action.method)
+        does = next(found for part in (room, *room.parts, Workbench) if (found := getattr(part, action.method, None)))
+        given = action.call[1:] if not isfunction(does) else (None, *action.call[1:])
+        signature(does).bind(*given)
     assert action.label and action.help[0].isupper() and action.help.endswith("."), action.help
     assert action.keys and all(is_safe(key) for key in action.keys), action.keys
     if action.words:

@@ -15,7 +15,7 @@ from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph import GraphRoom
 from graphdbg.tui.sheet import Choose
-from graphdbg.tui.widgets.tabs import NodeTabs
+from graphdbg.tui.widgets.tabs.node_tabs import NodeTabs
 from graphdbg.tui.widgets.tabs.page import broken
 
 from ..dumps.autograd_run import autograd_run

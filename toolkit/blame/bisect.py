@@ -11,14 +11,14 @@ one found switched off alone; the work-around by itself; settings. A probe that 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..isolation import ForkServer, default_memory_bytes
+from ..isolation import ForkServer, opened
 from ..replay import DEFAULT_LIMIT_S
+from ..verdict_words import PROBES
 from . import bisect_words as words
-from .bisect_asking import PRELOAD, Asking, OutOfTime
+from .bisect_asking import TASKS, Asking, OutOfTime
 from .bisect_narrowing import explained_below, narrow, setting_finding, worked_around
 from .bisect_records import Bisection, Finding, Off, Row, Trial, Verdict
 
@@ -51,23 +51,20 @@ def bisect(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     Raises GraphdbgError for a graph that cannot be loaded or judged, Interrupted on Ctrl-C.
     """
     result = Bisection(saved.id, saved.stage, reproduced=False)
-    own = server is None
-    used = server or ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), preload=PRELOAD)
-    asking = Asking(saved, used, result, narrate, seed=seed, device=device, limit_s=limit_s, check=check, imports=list(imports),
-                    max_time_s=max_time_s)  # fmt: skip
-    try:
-        _search(asking, result)
-    except OutOfTime as stop:
-        result.stopped = str(stop)
-    except KeyboardInterrupt:
-        result.stopped = "interrupted"
-        words.conclude(result, saved)
-        raise Interrupted(result) from None
-    finally:
-        result.seconds = asking.elapsed()
-        asking.close()
-        if own:
-            used.close()
+    with opened(server, "inductor", *TASKS) as used:
+        asking = Asking(saved, used, result, narrate, seed=seed, device=device, limit_s=limit_s, check=check,
+                        imports=list(imports), max_time_s=max_time_s)  # fmt: skip
+        try:
+            _search(asking, result)
+        except OutOfTime as stop:
+            result.stopped = str(stop)
+        except KeyboardInterrupt:
+            result.stopped = "interrupted"
+            words.conclude(result, saved)
+            raise Interrupted(result) from None
+        finally:
+            result.seconds = asking.elapsed()
+            asking.close()
     words.conclude(result, saved)
     return result
 
@@ -97,9 +94,8 @@ def _backend(asking: Asking, result: Bisection) -> list[Finding]:
     verdict = asking.probe_rung(DECOMPOSED)
     result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
     if verdict != "same":
-        reason = {
-            "gone": "the decomposed graph is right", "other": "the decomposed graph fails in another way", None: asking.reason,
-        }[verdict]  # fmt: skip
+        told = "is right" if verdict == "gone" else PROBES["other"][1]
+        reason = asking.reason if verdict is None else f"the decomposed graph {told}"
         result.rows.append(Row("decomposition", 0, None, reason))
         return []
     made = asking.applications("decomposition")

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.errors import UsageError
-from .. import replay
-from ..isolation import ForkServer
+from ..isolation import ForkServer, ask
 from ..outcome import Outcome
+from ..replay import outcome_of
 from ..signature import Signature
 from ..spec import FULL_STAGES
+from ..verdict_words import PROBES, headline
 from . import bisect_settings
 from .bisect_probe import TASK
 from .bisect_records import Application, Bisection, Probe, Trial, Verdict
@@ -31,8 +32,8 @@ from .bisect_settings import Setting
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-PRELOAD = (*replay.PRELOAD, "graphdbg.toolkit.blame.bisect_probe", "graphdbg.toolkit.blame._torch")
-
+TASKS = (TASK, f"{__package__}._torch")
+"""What a server should import once for a bisect."""
 
 _OUTPUT = re.compile(r"output (\d+)\b")
 
@@ -67,17 +68,13 @@ class Asking:
     def reproduce(self) -> None:
         """The graph as it is, and a list of all that its compile applies. Raises UsageError where no verdict is possible."""
         outcome, self.log = self._judged(Trial("as it is"))
-        if outcome.verdict.startswith("skipped"):
-            raise UsageError(
-                f"{self.saved.id} cannot be compiled here", outcome.verdict.removeprefix("skipped, because ")
-            )
-        if outcome.verdict.startswith("cannot judge"):
-            raise UsageError(
-                f"cannot bisect {self.saved.id}", outcome.verdict.removeprefix("cannot judge: "), "see graphdbg replay"
-            )
+        if outcome.record.skipped:
+            raise UsageError(f"{self.saved.id} cannot be compiled here", outcome.record.reason)
+        if not (outcome.ok or outcome.record.failed):
+            raise UsageError(f"cannot bisect {self.saved.id}", outcome.record.reason, "see graphdbg replay")
         self.result.notes = [*outcome.notes]
-        self.result.failure = outcome.verdict.splitlines()[0]
-        self.result.reproduced = not outcome.ok
+        self.result.failure = headline(outcome.record)
+        self.result.reproduced, self.result.record = outcome.record.failed, outcome.record
         self._wanted = outcome.signature
         self._errors = {one.name: one.rung for one in outcome.errors if one.rung is not None}
         self._narrate(f"as it is: {self.result.failure} ({outcome.seconds:.1f} s)")
@@ -109,8 +106,8 @@ class Asking:
         verdict, text = self._verdict(outcome)
         seconds = time.monotonic() - began
         self.result.probes.append(Probe(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
-        told = {"same": "the same failure", "gone": "gone", "other": f"another failure ({text[:90]})"}[verdict]
-        self._narrate(f"{trial.what}: {told} ({seconds:.1f} s)")
+        seen = f" ({text[:90]})" if verdict == "other" else ""
+        self._narrate(f"{trial.what}: {PROBES[verdict][0]}{seen} ({seconds:.1f} s)")
         self._known[key] = verdict
         return verdict
 
@@ -120,7 +117,7 @@ class Asking:
         outcome, _ = self._judged(Trial(f"rung {rung}", rung=rung)) if self._fits_time() else (None, None)
         if outcome is None:
             return None
-        if outcome.verdict.startswith("skipped"):
+        if outcome.record.skipped:
             self.reason = outcome.verdict
             return None
         verdict, text = self._verdict(outcome)
@@ -142,7 +139,7 @@ class Asking:
         return True
 
     def _verdict(self, outcome: Outcome) -> tuple[Verdict, str]:
-        if outcome.ok and not outcome.verdict.startswith("skipped"):
+        if outcome.ok and not outcome.record.skipped:
             return "gone", ""
         signature = outcome.signature
         if signature is None:
@@ -151,20 +148,14 @@ class Asking:
         return ("same" if same else "other"), signature.text()
 
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
-        log = self._server.scratch_file(".log")
-        payload = {**self._payload, "trial": msgspec.to_builtins(trial), "log": str(log)}
-        try:
-            outcome = replay.outcome_of(self._server.call(TASK, payload, self._limit_s), trial.rung)
-            lines = log.read_bytes().splitlines() if log.exists() else []
-        finally:
-            log.unlink(missing_ok=True)
-        whole = [line for line in lines if line.endswith(b"}")]  # a killed child may leave half a line
-        return outcome, [msgspec.json.decode(line, type=Application) for line in whole]
+        payload = {**self._payload, "trial": msgspec.to_builtins(trial)}
+        asked = ask(TASK, payload, self._limit_s, server=self._server)
+        log = msgspec.convert(list(asked), list[Application])
+        return outcome_of(asked.end(), trial.rung), log
 
     def _call(self, task: str, payload: dict[str, Any]) -> Any:
-        answer = self._server.call(task, payload, self._limit_s)
+        answer = ask(task, payload, self._limit_s, server=self._server).end()
         if answer.status != "done":
-            replay.outcome_of(answer, "inductor")  # raises what is the user's to know
             raise RuntimeError(f"{task} ended with {answer.status}: {answer.error}")
         return answer.value
 

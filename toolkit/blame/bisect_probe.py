@@ -1,14 +1,15 @@
 """One probe of bisect: the body of a query, in a child that may not live through it.
 
 Judges the graph under a rung while each pass, pattern match, decomposition and lowering asks whether it may be applied. What was
-asked is written to a file as it comes, so that it is there after a segfault. Must run in a child: it changes torch's tables.
+asked is reported as it comes, so that it is known after a segfault. Must run in a child: it changes torch's tables.
 
->>> task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, "log": "/tmp/log", ...})["ok"]
+>>> task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, ...})["ok"]
 False
 """
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,31 +34,28 @@ _OF_INDUCTOR = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """Loads the graph, changes what the trial says, judges; returns an Outcome as plain values."""
-    from ...dumps.store import load_graph
-    from ..imports import import_modules
-    from ..isolation.child import mark
+    from ..case import Case
+    from ..isolation.child import mark, report
     from ..judge import judge
-    from ..live_case import live_case
     from ..rungs import rung
-    from . import _torch
+    from . import switching
 
     mark("load")
     trial = msgspec.convert(payload["trial"], Trial)
-    import_modules(payload["imports"])
     for op in trial.fall_back:
-        _torch.fall_back(op)
+        switching.fall_back(op)
     for op in trial.undecomposed:
-        _torch.without_decomposition(op)
-    case = live_case(load_graph(payload["path"]), seed=payload["seed"], device=payload["device"])
-    spec = case.spec
-    spec.config = {room: dict(values) for room, values in spec.config.items()}
+        switching.without_decomposition(op)
+    case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
+    config = {room: dict(values) for room, values in case.spec.config.items()}
     for room, values in trial.settings.items():
-        spec.config.setdefault(room, {}).update(values)
-    with Path(payload["log"]).open("ab", buffering=0) as log, tempfile.TemporaryDirectory() as folder:
-        asked = _Asked(trial, log.write)
-        with _torch.asking(asked, folder):
+        config.setdefault(room, {}).update(values)
+    case = dataclasses.replace(case, spec=msgspec.structs.replace(case.spec, config=config))
+    with tempfile.TemporaryDirectory() as folder:
+        asked = _Asked(trial, report)
+        with switching.asking(asked, folder):
             outcome = judge(
-                case.gm, case.inputs, spec, _Counted(rung(trial.rung), asked.begin), payload["check"], seed=payload["seed"],
+                case, _Counted(rung(trial.rung), asked.begin), payload["check"], seed=payload["seed"],
                 shared=Path(payload["shared"]),
             )  # fmt: skip
     outcome.notes = [*case.notes, *outcome.notes]
@@ -89,10 +87,10 @@ class _Counted(Rung):
 
 
 class _Asked:
-    """Decides each application by the trial, and logs it."""
+    """Decides each application by the trial, and reports it."""
 
-    def __init__(self, trial: Trial, write: Callable[[bytes], Any]) -> None:
-        self.write = write
+    def __init__(self, trial: Trial, report: Callable[[Application], object]) -> None:
+        self.report = report
         self.rules = {one.subsystem: one for one in trial.off}
         self.known: set[str] = set()
         self.begin()
@@ -103,7 +101,7 @@ class _Asked:
         self.under_required = False
 
     def __call__(self, asked: Any) -> bool:
-        from . import _torch
+        from . import switching
 
         stem = (
             f"{asked.half}:{asked.label or asked.name}"
@@ -115,11 +113,11 @@ class _Asked:
         index = self.seen[asked.subsystem]
         self.seen[asked.subsystem] += 1
         key = f"{stem}#{count}"
-        required = asked.subsystem in _OF_INDUCTOR and _torch.required(asked.name)
+        required = asked.subsystem in _OF_INDUCTOR and switching.required(asked.name)
         if asked.subsystem in _OF_INDUCTOR:
             self.under_required = required
-        elif asked.subsystem == _torch.PATTERNS:
-            required = self.under_required or _torch.required(asked.name)  # a required pass works by matches of its own
+        elif asked.subsystem == switching.PATTERNS:
+            required = self.under_required or switching.required(asked.name)  # a required pass works by matches of its own
         elif asked.subsystem == "lowerings":
             required = asked.name.startswith("prims.inductor_")  # eager would draw other random numbers
         if f"{asked.subsystem} {key}" not in self.known:
@@ -127,7 +125,7 @@ class _Asked:
             made = Application(
                 asked.subsystem, key, index, asked.name, asked.label, asked.line, asked.half, required
             )  # fmt: skip
-            self.write(msgspec.json.encode(made) + b"\n")
+            self.report(made)
         if required or asked.subsystem not in self.rules:
             return False
         rule = self.rules[asked.subsystem]
@@ -138,6 +136,6 @@ class _Asked:
 
 def subsystems(_payload: dict[str, Any]) -> list[str]:
     """The body of a query: what this torch can apply piece by piece."""
-    from . import _torch
+    from . import switching
 
-    return _torch.subsystems()
+    return switching.subsystems()

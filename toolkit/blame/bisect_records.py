@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from .. import verdict
+
 Verdict = Literal["same", "gone", "other"]
 """Of a probe: the same failure, no failure, another failure (which decides nothing)."""
 
@@ -99,7 +101,7 @@ class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
     `backend` is the first stock backend that fails; `sentence`, `meaning` and `next` are what to tell; `stopped` says why the
-    search ended early.
+    search ended early. `record`: the verdict on the graph, with what was found.
     """
 
     id: str
@@ -116,8 +118,9 @@ class Bisection(msgspec.Struct):
     seconds: float = 0.0
     stopped: str = ""
     notes: list[str] = []
+    record: verdict.Verdict = verdict.OK
 
     @property
     def exit_code(self) -> int:
         """1 when the bug was reproduced, 0 when nothing fails."""
-        return 1 if self.reproduced else 0
+        return self.record.exit_code

@@ -92,13 +92,12 @@ def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
 
 def applicable(payload: dict[str, Any]) -> list[list[Any]]:
     """The body of a query: those settings to try that this torch has with another value, after the recorded ones."""
-    from ..imports import import_modules
-    from . import _torch
+    from ..settings import setting
+    from . import switching
 
-    import_modules(payload["imports"])
     found: list[list[Any]] = []
-    for one in to_try(_torch.config_changes()):
-        has, now = _torch.setting(one.room, one.name)
+    for one in to_try(switching.config_changes()):
+        has, now = setting(one.room, one.name)
         now = payload["config"].get(one.room, {}).get(one.name, now)
         if has and now != one.value:
             found.append(list(one))

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ...dumps.wording import counted
 from ..spec import FULL_STAGES
+from ..verdict import Layer, Verdict, Where
 from .bisect_records import Application, Bisection, Finding
 from .bisect_settings import Setting
 
@@ -23,6 +26,9 @@ AOT = (
     "AOTAutograd (tracing, functionalisation or the partitioner): the graph is wrong before Inductor sees it, and no"
     " decomposition explains it"
 )
+
+_LAYERS: dict[str, Layer] = {"decomposition": "decomposition", "aot": "aot_autograd", "cudagraphs": "cudagraphs"}
+"""Kind of a finding -> the layer that it is in, where that is not Inductor."""
 
 _BEFORE_JOINT = frozenset({"joint", "inference"})
 
@@ -124,8 +130,33 @@ def undecomposed_code(ops: Sequence[str]) -> str:
 
 
 def conclude(result: Bisection, saved: SavedGraph) -> None:
-    """Fills in sentence, meaning and next command."""
-    name = str(saved.path) if saved.run is None else f"{saved.run.path}/{saved.id}"
+    """Fills in sentence, meaning, next command and verdict."""
+    _told(result, saved)
+    result.record = _record(result, saved)
+
+
+def _record(result: Bisection, saved: SavedGraph) -> Verdict:
+    """The verdict on the graph, in the layer and at the node of the first finding, with what works around it."""
+    record = result.record.then(result.next)
+    if not result.findings:
+        return record
+    first = result.findings[0]
+    one = first.applications[0] if first.applications else None
+    users = first.kind == "pass" and one is not None and one.label  # only a pass of the user's has a label
+    node = one.label if one is not None and first.kind != "pass" else ""
+    lines = [found.workaround.code for found in result.findings if found.workaround and found.workaround.verified]
+    return msgspec.structs.replace(
+        record, fault="custom_pass" if users else "compiler", layer=_LAYERS.get(first.kind, "inductor"),
+        where=Where(node, _name(saved), one.line if one is not None else ""), workaround=lines[0] if lines else None,
+    )  # fmt: skip
+
+
+def _name(saved: SavedGraph) -> str:
+    return str(saved.path) if saved.run is None else f"{saved.run.path}/{saved.id}"
+
+
+def _told(result: Bisection, saved: SavedGraph) -> None:
+    name = _name(saved)
     if not result.reproduced:
         if result.failure:
             result.sentence = f"{result.id} does not fail here ({result.failure}): nothing to bisect"

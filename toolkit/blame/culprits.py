@@ -19,9 +19,9 @@ from pathlib import Path
 
 from torch import fx
 
-from .._torch import tree_leaves
+from .. import torch_private as t
 from ..outcome import Outcome
-from . import _torch
+from . import switching
 from .raised_at import _chain, raised_at
 
 MOST = 32
@@ -36,7 +36,7 @@ def noticed(found: list[str], gm: fx.GraphModule) -> Iterator[None]:
     """Adds to `found` the names of nodes of `gm` that an exception inside names; lets it through."""
     kernels: dict[str, list[str]] = {}
     try:
-        with _torch.noting_kernels(kernels):
+        with switching.noting_kernels(kernels):
             yield
     except Exception as error:
         there = {node.name for node in gm.graph.nodes}
@@ -53,7 +53,7 @@ def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
     if outcome.signature is None or outcome.signature.kind not in ("accuracy", "nan"):
         return []
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    leaves = tree_leaves(output.args[0], is_leaf=lambda value: value is None)
+    leaves = t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)
     if outcome.signature.kind == "nan":
         wrong = set(outcome.nan) - set(outcome.eager_nan)
     else:

@@ -18,8 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..isolation import ForkServer
-from ..replay import DEFAULT_LIMIT_S, PRELOAD, server_for
+from ..isolation import ForkServer, opened
+from ..replay import DEFAULT_LIMIT_S
+from ..rungs.names import warmth
 from .localize_asking import TASKS, Asking, Tell
 from .localize_search import Search
 from .localized import Localized
@@ -27,9 +28,6 @@ from .partners import siblings
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-
-LOCALIZE_PRELOAD = (*PRELOAD, TASKS)
-"""What a server should import once for this."""
 
 
 def localize(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
@@ -44,7 +42,7 @@ def localize(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: s
 
     known(rung)
     with ExitStack() as stack:
-        used = server or stack.enter_context(server_for(rung))
+        used = stack.enter_context(opened(server, warmth(rung), TASKS))
         about = {"rung": rung, "seed": seed, "device": device, "imports": list(imports)}
 
         def search(graph: SavedGraph, spent: int) -> Localized:

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..isolation import Answer, ForkServer
+from ..isolation import Answer, ForkServer, ask
 from ..replay import outcome_of
-from ..signature import from_answer
+from ..signature import how_ended
 from .cuts import Spent
 from .localized import Localized, NodeFound
 
@@ -48,8 +48,7 @@ class Asking:
         answer = self.compile(what, "part", {"keep": keep, "returned": returned})
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
-            seen = from_answer(answer)
-            why = value.get("invalid") or (seen.text() if seen is not None else answer.status)
+            why = value.get("invalid") or how_ended(answer)
             self.tell(f"  stepped around: {why.splitlines()[0]}")
             self.found.notes.append(f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})")
             return None
@@ -63,15 +62,12 @@ class Asking:
             raise Spent
         found.compiles += 1
         self.tell(f"compile {found.compiles} of at most {found.budget}: {what}")
-        answer = self.server.call(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s)
-        if answer.status == "lost" or (answer.error is not None and answer.error.type.startswith("graphdbg.dumps.errors")):
-            outcome_of(answer, found.rung)  # raises what the task refused
-        return answer
+        return ask(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s, server=self.server).end()
 
     @cached_property
     def prepared(self) -> dict[str, Any]:
         """Atoms and node rows; runs the graph eagerly in a child and leaves its values in the work folder."""
-        answer = self.server.call(f"{TASKS}:prepare", self.payload, self.limit_s)
+        answer = ask(f"{TASKS}:prepare", self.payload, self.limit_s, server=self.server).end()
         if answer.status != "done":
             from ...dumps.errors import EnvironmentLackError
 

@@ -14,10 +14,13 @@ from typing import Any
 
 import msgspec
 
+from ...dumps.amounts import size_text
 from ..isolation import Answer
 from ..outcome import Outcome
 from ..replay import outcome_of
 from ..signature import Signature, from_answer
+from ..verdict import Verdict, Where, fails
+from ..verdict_words import headline
 from .cuts import Narrowing, Spent
 from .localize_asking import NUMBERS, Asking
 from .localized import Localized, NodeFound
@@ -36,6 +39,7 @@ class Search:
         self.ask, self.found = asking, asking.found
         self.began = time.monotonic()
         self.signature: Signature | None = None
+        self.workaround: str | None = None
         self.first_wrong: dict[str, Any] = {}
 
     def run(self) -> Localized:
@@ -43,13 +47,13 @@ class Search:
         answer = self.ask.compile("the whole graph", "whole", {})
         outcome, departing, raised = self._judged(answer)
         found = self.found
-        found.verdict, self.signature = outcome.verdict, outcome.signature
+        found.record, found.verdict, self.signature = outcome.record, outcome.verdict, outcome.signature
         found.notes += outcome.notes
         kind = found.kind = outcome.signature.kind if outcome.signature else ""
         if outcome.ok or outcome.signature is None:
-            if outcome.verdict != "ok" or outcome.eager_nan or not self._damped():
+            if outcome.record.verdict != "ok" or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
-        elif outcome.verdict.startswith("cannot judge"):
+        elif not outcome.record.failed:
             found.status = "eager"
             self._name_nan(outcome)
         elif kind == "metadata":
@@ -60,8 +64,17 @@ class Search:
             self._at(raised)
         else:
             self._cuts_by_signature()
+        found.record = self._record(found.record)
         found.seconds = time.monotonic() - self.began
         return found
+
+    def _record(self, record: Verdict) -> Verdict:
+        """The verdict on the graph with the node that was found, and how to go on."""
+        found = self.found
+        if found.status == "found" and not record.failed:
+            record = fails("wrong_numbers", found.rung, found.detail)
+        where = Where(found.node.name, self.ask.where, found.node.line) if found.node is not None else record.where
+        return msgspec.structs.replace(record, where=where, workaround=self.workaround).then(found.next)
 
     # What the whole graph said.
 
@@ -72,7 +85,7 @@ class Search:
 
     def _nothing(self, outcome: Outcome) -> None:
         found = self.found
-        found.status = "skipped" if outcome.verdict.startswith("skipped") else "nothing"
+        found.status = "skipped" if outcome.record.skipped else "nothing"
         if outcome.eager_nan:
             self._name_nan(outcome)
             if found.nan_origins:
@@ -161,7 +174,7 @@ class Search:
         """The nodes whose values one compile can return; none where that would be too much memory."""
         size = sum(row["bytes"] for row in self.ask.rows)
         if size > TAP_BYTES:
-            self.found.notes.append(f"values of {size / 2**30:.1f} GB are not all returned from one compile")
+            self.found.notes.append(f"values of {size_text(size)} are not all returned from one compile")
             return []
         return [row["name"] for row in self.ask.rows if row["tap"]]
 
@@ -228,8 +241,8 @@ class Search:
             )  # fmt: skip
             value: dict[str, Any] = answer.value if answer.status == "done" else {}
             if value and not value["departures"] and value["signature"] is None and not value.get("invalid"):
-                leave = f"make_fallback(torch.ops.{row['target']}, override_decomp=True)"
-                found.work_around = f"torch._inductor.lowering.{leave} before compiling leaves it to eager's kernel"
+                self.workaround = f"torch._inductor.lowering.make_fallback(torch.ops.{row['target']}, override_decomp=True)"
+                found.work_around = f"{self.workaround} before compiling leaves it to eager's kernel"
 
     def _nodes(self, atoms: list[int]) -> list[NodeFound]:
         """The first node of each atom; what only returns an input has none."""
@@ -254,7 +267,7 @@ class Search:
         narrowing = Narrowing(range(len(self.ask.atoms["nodes"])), ask, self.ask.ancestors, self.ask.descendants)
         done = narrowing.run()
         if not narrowing.wrong:
-            found.detail = f"no part of the graph fails in the same way ({found.verdict.splitlines()[0]})"
+            found.detail = f"no part of the graph fails in the same way ({headline(found.record)})"
             found.next = f"graphdbg minify {self.ask.where}"
             return
         if not done:

@@ -4,13 +4,14 @@
 A part is judged by the local test (see `departures`) on its own inputs. Random graphs are compiled with `fallback_random`, so
 that compiled code draws eager's numbers. Every function takes and returns plain JSON values.
 
->>> server.call("graphdbg.toolkit.blame.localize_tasks:part", {"keep": [3, 4], "returned": None, ...})
+>>> ask("graphdbg.toolkit.blame.localize_tasks:part", {"keep": [3, 4], "returned": None, ...}, server=server)
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,19 @@ import torch
 from torch import fx
 
 from ...dumps.sidecar import user_frame
-from ...dumps.store import load_graph
-from .. import _torch
+from .. import torch_private as t
+from ..case import Case, Live
 from ..copying import clone_inputs, copy_graph
 from ..eager import draws_from_generator, is_uninitialised
 from ..execution import Attributes, execute
-from ..imports import import_modules
+from ..fakes import shared_fakes
 from ..isolation.child import is_memory_error, mark
 from ..judge import judge
-from ..live_case import live_case
 from ..missing import missing
 from ..parts import Invalid, atoms_in, keep_values, part_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
+from ..settings import no_caches, settings
 from ..signature import Signature, from_exception
 from ..spec import FULL_STAGES, ReplaySpec
 from ..spill import load_values
@@ -45,15 +46,13 @@ from .raised_at import raised_at
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the graph eagerly, spills every value to `work`; returns atoms, a row for each node, and where eager has a NaN."""
     mark("eager")
-    import_modules(payload["imports"])
     work = Path(payload["work"])
-    saved = load_graph(payload["path"])
-    case = live_case(saved, seed=payload["seed"], device=payload["device"])
+    case = _live(payload)
     spec = _forward_only(case.spec)
-    with _torch.settings(spec.config), in_force(spec):
+    with settings(spec.config), in_force(spec):
         torch.manual_seed(payload["seed"])
         nan = list(nan_origins(copy_graph(case.gm), clone_inputs(case.inputs)))
-    atoms = keep_values(case._replace(spec=spec), work, seed=payload["seed"])
+    atoms = keep_values(replace(case, spec=spec), work, seed=payload["seed"])
     values = load_values(work)
     rows = []
     for node in case.gm.graph.nodes:
@@ -77,25 +76,16 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
 def whole(payload: dict[str, Any]) -> dict[str, Any]:
     """Judges the graph as `replay` does, with one compile, and tests its outputs locally."""
     mark("load")
-    import_modules(payload["imports"])
-    case = live_case(load_graph(payload["path"]), seed=payload["seed"], device=payload["device"])
-    spec = _drawing_like_eager(case.spec, case.gm)
+    case = _live(payload)
+    case = replace(case, spec=_drawing_like_eager(case.spec, case.gm))
     raised: list[str] = []
-    outcome = judge(
-        case.gm,
-        case.inputs,
-        spec,
-        payload["rung"],
-        seed=payload["seed"],
-        keep_outputs=True,
-        watch=lambda: _noticing(raised, case.gm),
-    )
+    outcome = judge(case, payload["rung"], seed=payload["seed"], keep_outputs=True, watch=lambda: _noticing(raised, case.gm))
     found: list[Departure] = []
     outputs, outcome.outputs = outcome.outputs, None
     signature = outcome.signature
     if signature is not None and signature.kind in ("accuracy", "nan") and outputs is not None:
         mark("compare")
-        with _torch.settings(spec.config), in_force(_forward_only(spec)):
+        with settings(case.spec.config), in_force(_forward_only(case.spec)):
             got = _named(case.gm, outputs)
             found = departures(case.gm, case.inputs, got, seed=payload["seed"])
     return {
@@ -112,26 +102,25 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
     `returned`: None for natural outputs, else names of nodes. `fallback`: operators to leave to eager's kernels.
     """
     mark("build")
-    import_modules(payload["imports"])
     for op in payload.get("fallback") or ():
-        from . import _torch as private
+        from . import switching
 
-        private.fall_back(op)
+        switching.fall_back(op)
     try:
-        gm, inputs, spec = _part(payload)
+        made = _part(payload)
     except Invalid as error:
         return {"invalid": str(error), "departures": [], "signature": None}
-    spec = _forward_only(_drawing_like_eager(spec, gm))
+    gm, inputs, spec = made.gm, made.inputs, _forward_only(_drawing_like_eager(made.spec, made.gm))
     rung = rung_named(payload["rung"])
     raised: list[str] = []
     step = "compile"
-    with _torch.settings(spec.config), _torch.no_caches(), in_force(spec):
+    with settings(spec.config), no_caches(), in_force(spec):
         try:
             mark("compile")
             copied = copy_graph(gm)
             attributes = Attributes(gm)
             with _noticing(raised, gm), rung.around(copied, spec):
-                fakes = _torch.shared_fakes(copied, inputs, spec.dynamic)[0]
+                fakes = shared_fakes(copied, inputs, spec.dynamic)[0]
                 compiled = rung.build(copied, fakes, spec)
                 step = "run"
                 mark("run")
@@ -155,16 +144,18 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
     return {"departures": _plain(found), "signature": None, "nodes": len(gm.graph.nodes)}
 
 
-def _part(payload: dict[str, Any]) -> tuple[fx.GraphModule, list[Any], ReplaySpec]:
-    saved = load_graph(payload["path"])
+def _live(payload: dict[str, Any]) -> Live:
+    return Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
+
+
+def _part(payload: dict[str, Any]) -> Live:
     if payload["keep"] is None and payload["returned"] is None:
-        case = live_case(saved, seed=payload["seed"], device=payload["device"])
-        return case.gm, case.inputs, case.spec
+        return _live(payload)
     work = Path(payload["work"])
     atoms = atoms_in(work)
     keep = range(len(atoms)) if payload["keep"] is None else payload["keep"]
     returned = None if payload["returned"] is None else atoms.positions(payload["returned"])
-    return part_of(saved, work, set(keep), returned=returned, device=payload["device"])
+    return part_of(Case.at(payload["path"]), work, set(keep), returned=returned, device=payload["device"])
 
 
 def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
@@ -192,7 +183,7 @@ def _noticing(raised: list[str], gm: fx.GraphModule) -> Iterator[None]:
 
 def _output_leaves(gm: fx.GraphModule) -> list[Any]:
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    return _torch.tree_leaves(output.args[0], is_leaf=lambda value: value is None)
+    return t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)
 
 
 def _names_returned(gm: fx.GraphModule) -> list[str]:

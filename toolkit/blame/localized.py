@@ -11,6 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from ...dumps.wording import counted
+from ..verdict import OK, Verdict
+from ..verdict_words import headline
 
 SHOWN = 6
 """So many nodes of a group are named in the sentence."""
@@ -37,6 +39,7 @@ class Localized(msgspec.Struct, omit_defaults=True):
     else differs); unresolved; skipped (the rung cannot run here). `node` is the first wrong node. `alone`: whether it fails when
     compiled by itself, None where that was not asked. `group`: the nodes that must be compiled with it. `others`: more nodes that
     were wrong on right inputs. `forward`: the forward node whose gradient a backward node computes. `work_around`: verified.
+    `verdict`: of the whole graph's results, in words; `record`: the verdict on the graph, with what was found.
     """
 
     id: str
@@ -60,11 +63,12 @@ class Localized(msgspec.Struct, omit_defaults=True):
     seconds: float = 0.0
     next: str = ""
     notes: list[str] = []
+    record: Verdict = OK
 
     @property
     def exit_code(self) -> int:
         """0 when there is nothing to localize, 1 when a failure was seen."""
-        return 0 if self.status in ("nothing", "skipped") else 1
+        return self.record.exit_code
 
     @property
     def sentence(self) -> str:
@@ -84,7 +88,7 @@ class Localized(msgspec.Struct, omit_defaults=True):
 def to_json(found: Localized) -> dict[str, Any]:
     """The record as plain data, every key there."""
     plain = {field: getattr(found, field) for field in Localized.__struct_fields__}
-    return msgspec.to_builtins(plain) | {"sentence": found.sentence}
+    return msgspec.to_builtins(plain) | {"sentence": found.sentence, "record": found.record.plain()}
 
 
 def _finding(found: Localized) -> str:
@@ -102,7 +106,7 @@ def _finding(found: Localized) -> str:
         size = f"error {found.error:.2g}" if found.error is not None else found.detail
         text = f"First wrong node: {found.node.text()}, {size} on right inputs"
     else:
-        text = f"The failure is at {found.node.text()} ({found.verdict.splitlines()[0]})"
+        text = f"The failure is at {found.node.text()} ({headline(found.record)})"
     return f"{text}{_alone(found)}."
 
 

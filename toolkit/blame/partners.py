@@ -76,13 +76,13 @@ def line_of(record: GraphRecord, node: NodeRecord) -> str:
 
 
 def _behind_tangents(record: GraphRecord) -> set[str]:
-    from ...dumps.sidecar import references
+    from ...dumps.walk import given, references
 
     behind: set[str] = set()
     for node in record.graph.nodes:
         if node.op == "placeholder":
             if "tangents" in node.name:
                 behind.add(node.name)
-        elif any(name in behind for name in references([node.args, list(node.kwargs.values())])):
+        elif any(name in behind for name in references(given(node))):
             behind.add(node.name)
     return behind

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ...dumps.errors import UsageError
-from . import _torch as t
+from .. import torch_private as t
 from .assigned import Assigned
 from .captured import Captured
 from .descriptions import Values, inputs_of, outputs_of
@@ -71,13 +71,13 @@ def _capture(
     keep_mutations: bool, joint: bool, dynamic: bool,
 ) -> Captured:  # fmt: skip
     module = f if isinstance(f, torch.nn.Module) else _Function(f)
-    flat = t.pytree.tree_leaves((tuple(args), dict(kwargs or {})))
+    flat = t.tree_leaves((tuple(args), dict(kwargs or {})))
     given, named = (tuple(args), dict(kwargs or {}))
     if dynamic:
         given, named = _with_symbols((given, named))
     with Assigned(module) as assigned, contextlib.ExitStack() as stack:
-        prepared = t.prepare(module, given, named, dict(decompositions or {}), keep_mutations)
-        state = t.state(stack, prepared)
+        prepared = _prepare(module, given, named, dict(decompositions or {}), keep_mutations)
+        state = _state(stack, prepared)
         if joint and not state.needs_autograd:
             raise UsageError(
                 "there is no joint graph", "no output requires a gradient",
@@ -114,11 +114,11 @@ def _inference(function: Callable[..., Any], state: Any, assigned: Assigned) -> 
         function, state.flat_args_descs, metadata, keep_data_input_mutations=config.keep_inference_input_mutations
     )
     traced, args, described = _desugared(traced, state.flat_args, state.flat_args_descs, function, state, joint=False)
-    inputs = t.detached(args)
-    gm = t.trace(traced, args, described, config)
+    inputs = _detached(args)
+    gm = _trace(traced, args, described, config)
     assigned.outputs(gm, metadata)
     copies = t.assert_functional_graph(gm.graph)
-    t.order_streams(gm, metadata, joint=False)
+    _order_streams(gm, metadata, joint=False)
     gm.graph.eliminate_dead_code()
     gm.recompile()
     if t.assert_functional_graph(gm.graph) != copies:
@@ -140,15 +140,15 @@ def _joint(function: Callable[..., Any], state: Any) -> tuple[Any, Any, Any]:
     traced: Any = t.create_joint(forward, state.flat_args_descs, aot_config=config)
     handle = traced.handle
     traced, args, described = _desugared(traced, both, both_described, function, state, joint=True, handle=handle)
-    inputs = t.detached(args)
-    gm = t.trace(traced, args, described, config)
+    inputs = _detached(args)
+    gm = _trace(traced, args, described, config)
     t.assert_no_fake_params_or_buffers(gm)
     t.copy_fwd_metadata_to_bw_nodes(gm)  # before dead code is removed, or a backward node loses its forward node
-    t.order_streams(gm, metadata, joint=True)
+    _order_streams(gm, metadata, joint=True)
     gm.graph.eliminate_dead_code()
     t.assert_functional_graph(gm.graph)
     gm.recompile()
-    return gm, t.pytree.tree_leaves(inputs), t.pytree.tree_leaves(described)
+    return gm, t.tree_leaves(inputs), t.tree_leaves(described)
 
 
 def _desugared(
@@ -201,5 +201,51 @@ def _with_symbols(args: Any) -> Any:
         context = t.StatelessSymbolicContext([t.DimDynamic.DUCK] * value.dim())
         return mode.from_tensor(value, symbolic_context=context, source=t.ConstantSource(f"args_{index}"))
 
-    leaves, spec = t.pytree.tree_flatten(args)
-    return t.pytree.tree_unflatten([fake(index, leaf) for index, leaf in enumerate(leaves)], spec)
+    leaves, spec = t.tree_flatten(args)
+    return t.tree_unflatten([fake(index, leaf) for index, leaf in enumerate(leaves)], spec)
+
+
+_STREAM_STEPS = (
+    "assign_backward_streams", "assign_epilogue_copy_streams", "insert_backward_syncs", "sync_deallocations",
+    "wrap_all_sync_nodes_with_control_deps",
+)  # fmt: skip
+"""What a joint graph with streams of its own goes through, in this order, as far as this torch has it."""
+
+
+def _prepare(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any], decompositions: Any, keep_mutations: bool
+) -> tuple[Any, ...]:
+    """Parameters lifted, arguments flattened and made fake: (function, fakes, descriptions, config, mode, symbols, in, out)."""
+    device = [None] if t.takes("prepare_aot_module_simplified", "boxed_forward_device_index") else []
+    made = t.prepare_aot_module_simplified(
+        module, tuple(args), kwargs, decompositions, keep_mutations, *device, False, flatten=True,
+        force_non_lazy_backward_lowering=True,
+    )  # fmt: skip
+    function, _, _, _, fakes, described, config, mode, symbols, in_spec, out_spec = made[:11]
+    return function, fakes, described, config, mode, symbols, in_spec, out_spec
+
+
+def _state(stack: contextlib.ExitStack, prepared: tuple[Any, ...]) -> Any:
+    """AOTAutograd's state: what is mutated and aliased, whether a backward is needed. Its contexts stay entered on `stack`."""
+    call, fakes, described, config, mode, symbols, _, _ = prepared
+    stack.enter_context(t.compiled_autograd_off())
+    return t.create_aot_state(stack, call, fakes, described, config, mode, symbols)
+
+
+def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any) -> Any:
+    """The function as a graph of ATen operators, its placeholders and output described in `meta["desc"]`."""
+    return t.create_graph(function, args, described, aot_config=config)
+
+
+def _detached(args: Any) -> Any:
+    """The arguments as they were before tracing, which may change their metadata."""
+    return t.tree_map_only(torch.Tensor, t.detach_and_copy_item_memo, args)
+
+
+def _order_streams(gm: Any, metadata: Any, *, joint: bool) -> None:
+    """Streams and their waits as AOTAutograd places them. Graphs of one stream are left as they are."""
+    for name in _STREAM_STEPS if joint else ("assign_epilogue_copy_streams", "wrap_all_sync_nodes_with_control_deps"):
+        t.optional(name, lambda _: None)(gm)
+    t.optional("populate_fw_metadata_with_stream_indices", lambda *_: None)(gm, metadata)
+    if joint:
+        t.optional("extract_tangent_source_stack_traces", lambda *_: None)(gm, metadata)

@@ -12,12 +12,13 @@ that are no buffers would keep fake tensors after tracing; they get their old va
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
-from . import _torch as t
+from .. import torch_private as t
 
 _ABSENT = object()
 
@@ -69,7 +70,7 @@ class Assigned:
     def _saw(self, module: torch.nn.Module, name: str, value: Any) -> None:
         path = self.paths.get(id(module))
         if path is not None and isinstance(value, torch.Tensor):
-            self.names[f"{path}.{name}".lstrip(".")] = t.node_name_of(value) or ""
+            self.names[f"{path}.{name}".lstrip(".")] = _node_name_of(value) or ""
 
     def outputs(self, gm: Any, metadata: Any) -> None:
         """Adds the assigned buffers to the outputs of a traced inference graph, in front."""
@@ -77,12 +78,12 @@ class Assigned:
         nodes = {node.name: node for node in gm.graph.nodes}
         added = {name: nodes[node] for name, node in self.names.items() if node in nodes}
         output.args = ((*added.values(), *output.args[0]),)
-        output.meta["desc"] = [*(t.buffer_mutation(name) for name in added), *output.meta["desc"]]
+        output.meta["desc"] = [*(t.InputMutationAOTOutput(t.BufferAOTInput(name)) for name in added), *output.meta["desc"]]
         places = {getattr(described, "target", None): place for place, described in enumerate(_inputs(gm))}
         for name in added:
             place = places.get(name)
             if place is not None and not metadata.input_info[place].mutates_data:
-                t.mark_mutated(metadata, place)
+                _mark_mutated(metadata, place)
 
 
 def _inputs(gm: Any) -> list[Any]:
@@ -93,4 +94,19 @@ def _inputs(gm: Any) -> list[Any]:
 
 def _traced(value: Any) -> bool:
     """Whether a value holds a tensor that exists only while tracing."""
-    return any(isinstance(leaf, t.TRACED) for leaf in t.pytree.tree_leaves(value))
+    return any(isinstance(leaf, (t.FakeTensor, t.FunctionalTensor)) for leaf in t.tree_leaves(value))
+
+
+def _node_name_of(value: torch.Tensor) -> str | None:
+    """The node that made a tensor in the graph that is being traced; None where none did."""
+    mode = t.get_proxy_mode()
+    tracer = None if mode is None else mode.tracer
+    plain: Any = value.from_functional() if isinstance(value, t.FunctionalTensor) else value  # pyright: ignore
+    made = None if tracer is None else t.get_proxy_slot(plain, tracer, None)
+    return None if made is None else made.proxy.node.name
+
+
+def _mark_mutated(metadata: Any, place: int) -> None:
+    """Says that an input's data are written."""
+    metadata.input_info[place] = dataclasses.replace(metadata.input_info[place], mutates_data=True)
+    metadata.num_mutated_inp_runtime_indices += 1

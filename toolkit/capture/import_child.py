@@ -27,9 +27,9 @@ from ...dumps.errors import UsageError
 from ...dumps.live import save_graph
 from ...dumps.torchside.encode import CARRY
 from ...dumps.torchside.exported import parts
+from .. import torch_private as t
 from ..recorder.ambient import ambient
 from ..recorder.configs import changed, encoded
-from . import _torch as t
 
 _OURS = {"inductor": ("generate_intermediate_hooks",), "dynamo": ("repro_after", "repro_level", "debug_dir_root")}
 """Settings that repro scripts make for their own sake."""
@@ -87,7 +87,7 @@ def of_script(source: Path) -> Found:
         compile(source.read_bytes(), str(source), "exec")
     except (SyntaxError, ValueError) as error:
         raise NothingToImportError(_no_python(source, error)) from error
-    after_aot, after_dynamo, ahead = t.repro_modules()
+    after_aot, after_dynamo, ahead = t.repro_after_aot, t.repro_after_dynamo, t.repro_aoti
     after_aot.run_repro = _taking("fx_graph_runnable", _of_aot)
     after_dynamo.run_repro = _taking("repro after Dynamo", _of_dynamo)
     ahead.run_repro = _of_ahead
@@ -124,7 +124,7 @@ def _taking(kind: str, make: Callable[..., tuple[Any, str]]) -> Callable[..., No
 def _inputs(load_args: Any, save_dir: str | None) -> tuple[list[Any], list[str]]:
     """The script's own inputs where they lie beside it, else what its reader draws."""
     torch.manual_seed(0)
-    reader = t.input_reader(save_dir)
+    reader = t.InputReader(save_dir=save_dir)
     load_args(reader)
     kept = save_dir is not None and Path(save_dir).is_dir()
     return list(reader.args), [] if kept else ["the script keeps no values: its inputs are random numbers"]
@@ -152,7 +152,7 @@ def _of_ahead(exported_program: Any, **said: Any) -> None:
     found = of_program(exported_program)
     found.kind = "repro of AOTInductor"
     for name, value in (said.get("config_patches") or {}).items():
-        if not t.set_inductor(name, value):
+        if not _set_inductor(name, value):
             found.notes.append(f"this torch has no setting inductor.{name}")
     raise found
 
@@ -213,3 +213,12 @@ def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
 
 if __name__ == "__main__":
     sys.exit(main(*map(Path, sys.argv[1:4]), modules=sys.argv[4:]))
+
+
+def _set_inductor(name: str, value: Any) -> bool:
+    """Changes a setting of Inductor for good; False where this torch has none of that name."""
+    try:
+        t.inductor_config.patch({name: value}).__enter__()
+    except (KeyError, AttributeError):
+        return False
+    return True

@@ -14,10 +14,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from . import _torch as t
+from .. import torch_private as t
 
 _TORCH = str(Path(torch.__file__).parent)
 _LAYERS = str(Path(torch.nn.modules.__file__).parent)
@@ -34,7 +35,7 @@ class UserLines:
 
     def attach(self) -> None:
         """Lets the tracer that is at work, if any, keep lines."""
-        tracer = t.tracer_at_work()
+        tracer = _tracer_at_work()
         if tracer is not None:
             tracer.record_stack_traces = True
             tracer._filter_traceback_frames = self.filtered
@@ -43,11 +44,11 @@ class UserLines:
         """The user's frames of a stack; of the forward's node where a backward has none."""
         frames = list(stack)
         own = [place for place, frame in enumerate(frames) if frame.filename == self.marker]
-        number = t.running_autograd_number()
+        number = _running_number()
         mine = list(_of_user(frames[own[-1] + 1 :] if own else ()))
         if number is None:
             if mine:
-                self.made.setdefault(t.last_autograd_number(), mine)
+                self.made.setdefault(t.autograd_sequence_number() - 1, mine)
         else:
             mine = list(_of_user(_below_engine(frames))) or self.made.get(number, [])
         return traceback.StackSummary.from_list(mine)
@@ -65,3 +66,15 @@ def _of_user(frames: Iterable[traceback.FrameSummary]) -> Iterable[traceback.Fra
         inside = frame.filename.startswith((_TORCH, _OURS)) or frame.filename.startswith("<")
         if layer or not inside:
             yield frame
+
+
+def _tracer_at_work() -> Any:
+    """The tracer of the `make_fx` that is running; None outside one."""
+    mode = t.get_proxy_mode()
+    return None if mode is None else mode.tracer
+
+
+def _running_number() -> int | None:
+    """The sequence number of the autograd node that is running; None in a forward. (Its public form is in C++ only.)"""
+    node = t.current_autograd_node()
+    return None if node is None else node._sequence_nr()

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.output import emit, say
 from ..trusting import trust_option
+from ..verdict_words import PROBES
+from .options import device_option, import_option, limit_option, seed_option
 
 if TYPE_CHECKING:
     from ..blame.bisect_records import Bisection, Finding, Row
@@ -17,18 +20,15 @@ INTERRUPTED_EXIT = 130
 
 @click.command()
 @click.argument("graph", metavar="RUN/ID")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
-              help="Seconds that one probe may take.")  # fmt: skip
+@seed_option
+@device_option
+@limit_option("Seconds that one probe may take.")
 @click.option("--check", type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "hang", "memory"]), default="auto",
               show_default=True, help="What to compare after each run.")  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@import_option()
 @trust_option
-@click.option("--max-time", "max_time_s", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="Stop after so many seconds, with what was found.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with every probe.")
+@seconds_option("--max-time", "max_time_s", help="Stop after so many seconds, with what was found.")
+@json_option("Print one JSON document, with every probe.")
 def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Name the pass, lowering, decomposition or setting that makes a graph fail, and what works around it.
 
@@ -37,15 +37,10 @@ def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) 
     its own and in a private cache: your Inductor cache and your own bisections are not touched.
     Exit code: 0 the graph does not fail, 1 it does, and what was found is printed; 130 interrupted.
     """
-    import sys
-    from pathlib import Path
-
     from ...dumps.query import resolve_graph
     from ..blame.bisect import Interrupted
     from ..blame.bisect import bisect as run
 
-    if imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     try:
         result = run(resolve_graph(graph), imports=imports, narrate=say, **options)
     except Interrupted as interrupted:
@@ -59,7 +54,8 @@ def _show(result: Bisection, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        emit({**msgspec.to_builtins(result), "probe_count": len(result.probes)}, as_json=True)
+        more = {"probe_count": len(result.probes), "record": result.record.plain()}
+        emit({**msgspec.to_builtins(result), **more}, as_json=True)
         return
     lines = [f"reproduced   {result.failure}"] if result.reproduced else []
     lines += [f"backend      {result.backend}"] if result.backend else []
@@ -87,12 +83,9 @@ def _workaround(finding: Finding) -> list[str]:
     return [f"work around  ({state}{also})", *(f"    {line}" for line in found.code.splitlines())]
 
 
-_WORDS = {"same": "fails the same way", "gone": "right", "other": "fails in another way"}
-
-
 def _row(row: Row) -> str:
     if row.verdict is None:
         return f"             {row.subsystem}: {row.reason}"
     told = "; ".join([*([str(row.applications)] if row.applications else []), *([row.reason] if row.reason else [])])
     count = f" ({told})" if told else ""
-    return f"             without {row.subsystem}{count}: {_WORDS[row.verdict]}"
+    return f"             without {row.subsystem}{count}: {PROBES[row.verdict][1]}"

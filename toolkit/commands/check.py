@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..trusting import trust_option
+from ..verdict_words import rank
+from .options import device_option, import_option, limit_option, seed_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -18,16 +21,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("graph", metavar="RUN[/ID]")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
-              help="Seconds that the check of one graph may take.")  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@seed_option
+@device_option
+@limit_option("Seconds that the check of one graph may take.")
+@import_option()
 @trust_option
 @click.option("--kernels", is_flag=True, help="Check the Triton kernels that Inductor writes for it instead; needs no GPU.")
 @click.option("--kernel", metavar="NAME", help="Check that kernel alone.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with all findings.")
+@json_option("Print one JSON document with all findings.")
 def check(
     graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], kernels: bool, kernel: str | None,
     as_json: bool,
@@ -45,16 +46,12 @@ def check(
     the first kernel that departs from eager is named. Library calls are not checked; inputs that were not stored are made up.
     Exit code: 0 no mismatch, 1 mismatches were found or the graph could not be run, 3 Triton is missing.
     """
-    import sys
-    from pathlib import Path
-
     from ...dumps.query import resolve
     from ...dumps.store import SavedGraph
-    from ..debug_nop.saved import server_for_checks
+    from ..debug_nop.saved import TASKS
+    from ..isolation import opened
     from .replay import _graphs
 
-    if imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     found = resolve(graph)
     if kernels or kernel is not None:
         if device not in (None, "cpu"):
@@ -66,13 +63,13 @@ def check(
     one = isinstance(found, SavedGraph)
     graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
     options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
-    with server_for_checks() as server:
+    with opened(None, "torch", *TASKS) as server:
         rows = [(saved, _checkup(saved, server, options, alone=one)) for saved in graphs]
     if one:
         _show_one(*rows[0], as_json)
     else:
         _show_all(rows, as_json)
-    raise SystemExit(0 if all(checkup.ok for _, checkup in rows) else 1)
+    raise SystemExit(max(checkup.record.exit_code for _, checkup in rows))
 
 
 def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:
@@ -104,7 +101,7 @@ def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
 
 
 def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
-    ranked = sorted(rows, key=lambda row: (row[1].ok, bool(row[1].cannot)))
+    ranked = sorted(rows, key=lambda row: rank(row[1].record))
     if as_json:
         emit({"graphs": [_json(*row) for row in ranked]}, as_json=True)
         return

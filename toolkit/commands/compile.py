@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...dumps.commands.options import json_option
 from ..trusting import trust_option
+from .options import device_option, import_option, limit_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -38,16 +40,17 @@ class _Help(click.Command):
 @click.option("--kernel", metavar="NAME", help="With --emit: this kernel alone, or those whose names have this in them.")
 @click.option("-o", "--output", "folder", type=click.Path(path_type=Path), metavar="DIR",
               help="Write graphs around each stage, code, kernels and tables to a new folder.")  # fmt: skip
-@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
-              help="Seconds that the compile may take.")  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@click.option("--package", type=click.Path(path_type=Path), metavar="FILE.pt2",
+              help="Compile ahead of time, from the first stage on, to a new file that torch loads by itself.")  # fmt: skip
+@device_option
+@limit_option("Seconds that the compile may take.")
+@import_option()
 @trust_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, also when the compile fails.")
+@json_option("Print one JSON document, also when the compile fails.")
 def compile(
     graph: str, until: str | None, skip: tuple[str, ...], diff: str | None, emit: str | None, target: str | None,
-    kernel: str | None, folder: Path | None, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool,
+    kernel: str | None, folder: Path | None, package: Path | None, device: str | None, limit_s: float,
+    imports: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that came of it.
 
@@ -57,14 +60,13 @@ def compile(
     graphdbg compile run/0_0/forward --skip remove_noop_ops  without a pass; does the code differ?
     graphdbg compile run/0_0/forward --emit source -o DIR    graphs, code, one file per kernel
     graphdbg compile run/0_0/forward --emit ptx --target cuda:90   Triton kernels for a GPU that is not here
+    graphdbg compile run/0_0/inference --package model.pt2   a package, for torch._inductor.aoti_load_package
 
     The graph enters at the stage where it was recorded, in a process of its own. Nothing is run, no real inputs are needed,
     and your compile caches are neither read nor written.
     A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint": mine}).
     Exit code: 0 it compiled as far as asked, 1 a stage failed, 3 it needs a device or a compiler that is not here.
     """
-    import sys
-
     from ...dumps.errors import UsageError
     from ..compile_fx.passes import listing
     from ..compile_fx.showing import asked
@@ -84,6 +86,8 @@ def compile(
     saved = _one(graph)
     if forms or target:
         target = asked.target_for(saved, target)
+    if package is not None:
+        asked.check_package(package, {"--until": until, "--skip": skip, "--diff": diff, "--emit": emit, "--target": target})
     asked.entry_of(saved)
     if folder is not None:
         asked.check_folder(folder)
@@ -94,14 +98,12 @@ def compile(
     asked.check_skip(saved, names)
     if emit and until is not None:
         asked.check_code(until, emit)
-    if imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     stop = until or diff or ("codegen" if emit else None)
     if target and not diff:
         stop = until or "codegen"
     request = Request(
         stop, names, diff or "", bool(emit) or folder is not None, folder is not None, device, list(imports), limit_s,
-        target or "", forms,
+        target or "", forms, str(package.absolute()) if package else "",
     )  # fmt: skip
     return shown(saved, request, Options(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))
 

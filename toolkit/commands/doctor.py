@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 
@@ -11,7 +12,7 @@ from ...dumps.output import emit, say
 @click.command()
 @click.option("--clean", is_flag=True, help="List what lies in the cache folder and remove it, but for what is in use.")
 @click.option("--dry-run", is_flag=True, help="With --clean: only list it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def doctor(clean: bool, dry_run: bool, as_json: bool) -> None:
     """Say what works on this machine, what is missing, which commands do without it, and what to do about it.
 
@@ -50,7 +51,7 @@ def _examine(as_json: bool) -> int:
 
 
 def _clean(dry_run: bool, as_json: bool) -> int:
-    from ...dumps.tables import size_text
+    from ...dumps.amounts import size_text
     from ..isolation import cache, cleaning
 
     cleaned = cleaning.clean(cache.home(), dry_run=dry_run)

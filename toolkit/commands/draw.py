@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
 
 import click
 
+from ...dumps.atomic import free_path
+from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.query import resolve_graph
 from ...dumps.wording import counted
 from ..drawing.picture import HOPS, Wanted
 from ..drawing.render import LIMIT_S
+from .options import limit_option
 
 
 @click.command()
@@ -24,9 +26,8 @@ from ..drawing.render import LIMIT_S
 @click.option("--depth", type=click.IntRange(min=1), metavar="N",
               help="With --by-module: how many levels of modules to open. Default: as many as stay readable.")  # fmt: skip
 @click.option("--with-backward", is_flag=True, help="Forward and backward side by side, joined by the saved tensors.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=LIMIT_S, show_default=True, metavar="S",
-              help="Seconds that Graphviz may take.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@limit_option("Seconds that Graphviz may take.", LIMIT_S)
+@json_option()
 def draw(
     graph: str, output: str | None, around: str, hops: int | None, by_module: bool, depth: int | None, with_backward: bool,
     limit_s: float, as_json: bool,
@@ -60,5 +61,4 @@ def draw(
 
 def _free_name(graph_id: str) -> Path:
     stem = "graphdbg-" + graph_id.replace("/", "-").replace(":", "-")
-    names = (Path(f"{stem}{f'-{number}' if number else ''}.svg") for number in count())
-    return next(path for path in names if not path.exists())
+    return free_path(stem, ".svg")

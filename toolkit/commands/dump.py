@@ -18,6 +18,7 @@ import click
 
 from ...dumps import held
 from ...dumps.atomic import write_file
+from ...dumps.commands.options import seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.graph_folder import RUN_FILE, encode
 from ...dumps.output import say
@@ -29,6 +30,7 @@ from ..recorder.options import Options, check_stages, checked, parts, size_of
 from ..recorder.origin import environment, versions
 from ..recorder.watching import Watcher
 from ..trusting import option_words, trust_option
+from .options import import_option
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -46,12 +48,8 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
               help="Record each backward() as one graph too, of code that is not compiled as well.")
 @click.option("--stages", default="", metavar="A,B", help="Record these stages only.")
 @click.option("--on-failure", metavar="STEPS", help="minify, report or both: done with the failing graph when the command ended.")
-@click.option(
-    "--on-failure-time", type=click.FloatRange(min=0, min_open=True), default=after_failure.LIMIT_S, show_default=True,
-    metavar="S", help="Seconds that --on-failure may take.",
-)  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="For --on-failure: import a module first, for the custom ops that it registers; can be repeated.")
+@seconds_option("--on-failure-time", help="Seconds that --on-failure may take.", default=after_failure.LIMIT_S)
+@import_option("for --on-failure: ")
 @trust_option
 @click.option("--keep-cache", is_flag=True, help="Leave torch's compiler caches on, and say which graphs they hid.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
@@ -98,7 +96,7 @@ def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None, option
         _complete(run)
     except GraphdbgError as error:
         say(f"graphdbg: {error}")
-    run.unite()
+    run.unite(programs=not options.max_disk)
     for line in held.keep_run(run.path, run.tensors):
         say(f"graphdbg: {line}")
     if code > 128:

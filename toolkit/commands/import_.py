@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
 
 import click
 
+from ...dumps.atomic import free_path
+from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
+from .options import import_option
 
 
 @click.command("import")
@@ -16,9 +18,8 @@ from ...dumps.wording import counted
 @click.option("-o", "--output", metavar="CASE", type=click.Path(path_type=Path),
               help="New case folder. Default: the file's name with -case, numbered.")  # fmt: skip
 @click.option("--trust", is_flag=True, help="Run FILE's own code, in a process of its own.")
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@import_option()
+@json_option()
 def import_(file: Path, output: Path | None, trust: bool, imports: tuple[str, ...], as_json: bool) -> None:
     """Turn a repro script of torch's own tools, or an exported program, into a case.
 
@@ -29,7 +30,7 @@ def import_(file: Path, output: Path | None, trust: bool, imports: tuple[str, ..
     """
     from ..capture.importing import import_file
 
-    made = import_file(file, output or _free_name(file), trust=trust, imports=imports)
+    made = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports)
     if as_json:
         emit(made.fixed(), as_json=True)
         return
@@ -40,8 +41,3 @@ def import_(file: Path, output: Path | None, trust: bool, imports: tuple[str, ..
         f"next: graphdbg triage {made.path}"
     )
     emit(made.path, as_json=False)
-
-
-def _free_name(file: Path) -> Path:
-    names = (Path(f"{file.stem}-case{f'-{number}' if number else ''}") for number in count())
-    return next(path for path in names if not path.exists())

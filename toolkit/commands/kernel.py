@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ...dumps.commands.options import json_option
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.wording import counted
 from ..trusting import with_trust
+from .options import import_option, limit_option, seed_option
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ..isolation import ForkServer
     from ..triton.judged import Judged
     from ..triton.launches import Launch, Launches
@@ -50,12 +54,10 @@ class Asked(NamedTuple):
 @click.option("--save", type=click.Path(path_type=Path), metavar="DIR", help="Write the launches to a new folder; needs no GPU.")
 @click.option("--target", metavar="DEVICE", help="The GPU that kernels are written for. Default: the one here, else cuda:90.")
 @click.option("--trust", is_flag=True, help="Run the sources that a folder, or a graph with kernels of a user's own, brings.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
-              help="Seconds for the interpretation, and for each launch.")  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@seed_option
+@limit_option("Seconds for the interpretation, and for each launch.")
+@import_option()
+@json_option()
 def kernel(
     graph: str, name: str, every: bool, interpret: bool, save: Path | None, target: str | None, trust: bool, seed: int,
     limit_s: float, imports: tuple[str, ...], as_json: bool,
@@ -73,12 +75,8 @@ def kernel(
     and with eager's value of the node, its time with what the GPU can do at most, measured on the spot.
     Exit code: 0 agrees, 1 differs or died, 2 no such kernel, 3 no GPU or no Triton.
     """
-    import sys
-
     from ..triton.launches import is_launches
 
-    if imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     asked = Asked(name, every, interpret, save, target, trust, seed, with_trust(imports, trust), limit_s, as_json)
     if name and every:
         raise UsageError("a kernel's name and --all exclude each other", "--all is every launch of every kernel")
@@ -86,7 +84,6 @@ def kernel(
 
 
 def _of_folder(folder: Path, asked: Asked) -> int:
-    from ..triton.kernel_asking import server
     from ..triton.launches import open_launches
 
     if asked.save is not None or asked.target is not None:
@@ -96,29 +93,39 @@ def _of_folder(folder: Path, asked: Asked) -> int:
         return _listed(known, asked)
     chosen = known.named(asked.name) if asked.name else known.launches
     if asked.interpret:
-        with server() as children:
+        with _children() as children:
             return _judge(known, chosen, asked, children, {})
     if not asked.trust:
         raise UsageError(
             f"running the kernels of {folder} runs source that lies there", "a kernel is a program",
             f"read it, then run graphdbg kernel {folder} {asked.name or '--all'} --trust",
         )  # fmt: skip
-    with server() as children:
+    with _children() as children:
         return _judge(known, chosen, asked, children, _require_gpu(children, known.index.target))
+
+
+def _children() -> AbstractContextManager[ForkServer]:
+    """A fork server for the tasks of `kernel`. Raises EnvironmentLackError without Triton or NumPy."""
+    from ..isolation import opened
+    from ..triton.kernel_asking import TASKS
+    from ..triton.needs import require_interpreter
+
+    require_interpreter()
+    return opened(None, "inductor", *TASKS)
 
 
 def _of_graph(graph: str, asked: Asked) -> int:
     import tempfile
 
     from ...dumps.query import resolve_graph
-    from ..triton.kernel_asking import gpu, launches_of, server, target_here
+    from ..triton.kernel_asking import gpu, launches_of, target_here
     from ..triton.targets import target_of
 
     saved = resolve_graph(graph)
     if asked.save is not None and asked.save.exists():
         raise UsageError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
     target = target_of(asked.target).name if asked.target else None
-    with server() as children, tempfile.TemporaryDirectory(prefix="graphdbg-launches-") as scratch:
+    with _children() as children, tempfile.TemporaryDirectory(prefix="graphdbg-launches-") as scratch:
         found = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
         names = [asked.name] if asked.name else None
         known = launches_of(

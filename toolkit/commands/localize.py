@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import click
 
+from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
-from ..rungs.names import NAMES
 from ..trusting import trust_option
+from .options import device_option, import_option, limit_option, rung_option, seed_option
 
 
 @click.command()
 @click.argument("graph", metavar="RUN/ID")
-@click.option("--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
-              help="Seconds that one compile may take.")  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@rung_option
+@seed_option
+@device_option
+@limit_option("Seconds that one compile may take.")
+@import_option()
 @trust_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def localize(
     graph: str, rung: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool
 ) -> None:
@@ -32,15 +31,10 @@ def localize(
     Where the results are right within rounding, a node that is wrong by itself is still looked for, once.
     Exit code: 0 no failure and no wrong node, 1 there is one.
     """
-    import sys
-    from pathlib import Path
-
     from ...dumps.query import resolve_graph
     from ..blame.localize import localize as run
     from ..blame.localized import to_json
 
-    if imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     saved = resolve_graph(graph)
     found = run(saved, rung, seed, device, limit_s=limit_s, imports=imports, tell=say)
     if as_json:

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
+from .. import verdict_words
 from ..nan_found import sentence
-from ..rungs.names import NAMES
 from ..trusting import trust_option
+from ..verdict import OK, cannot_tell
+from ..verdict_words import headline
+from .options import device_option, import_option, limit_option, rung_option, seed_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -20,21 +24,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("graph", metavar="RUN[/ID]")
-@click.option("--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How to run the graph.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="S",
-              help="Seconds that one replay may take.")  # fmt: skip
+@rung_option
+@seed_option
+@device_option
+@limit_option("Seconds that one replay may take.")
 @click.option("--check", default="auto",
               type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory"]),
               show_default=True, help="What to compare after the run.")  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@import_option()
 @trust_option
 @click.option("--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf.")
 @click.option("--values", is_flag=True,
               help="Instead of judging, read each node's value under the rung: range, NaN, error to float64.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as things happen (docs/json-lines.md).")
 def replay(
     graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, imports: tuple[str, ...], stats: bool,
@@ -50,16 +52,12 @@ def replay(
     then still fails the same way is said.
     Exit code: 0 nothing failed, 1 a failure was reproduced or no verdict was possible.
     """
-    import sys
-    from pathlib import Path
-
     from ...dumps.query import resolve
     from ...dumps.store import SavedGraph
+    from ..isolation import opened
     from ..node_stats import node_rows
-    from ..replay import server_for
+    from ..rungs.names import warmth
 
-    if imports and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     found = resolve(graph)
     if values:
         if not isinstance(found, SavedGraph):
@@ -71,19 +69,21 @@ def replay(
     if stats and not isinstance(found, SavedGraph):
         raise UsageError("--stats is for one graph", f"{graph} is a run of {len(graphs)}", f"name one as {graph}/ID")
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
-    with server_for(rung) as server:
-        rows = [_one(saved, options, server, tell=len(graphs) > 1, as_lines=as_lines) for saved in graphs]
+    rows: list[dict[str, Any]] = []
+    with opened(None, warmth(rung)) as server:
+        judged = [(saved, _one(saved, options, server, tell=len(graphs) > 1, as_lines=as_lines)) for saved in graphs]
         if stats:
             about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
-            rows[0]["stats"] = list(node_rows(graphs[0], **about, server=server))
+            rows = list(node_rows(graphs[0], **about, server=server))
+    judged.sort(key=rank)
     if as_lines:
-        failing = [row["id"] for row in sorted(rows, key=rank) if not row["ok"]]
-        emit({"event": "end", "graphs": len(rows), "failing": failing}, as_json=True)
+        failing = [saved.id for saved, outcome in judged if not outcome.ok]
+        emit({"event": "end", "graphs": len(judged), "failing": failing}, as_json=True)
     elif isinstance(found, SavedGraph):
-        _show_one(rows[0], as_json)
+        _show_one(*judged[0], rows, as_json)
     else:
-        _show_all(rows, as_json)
-    raise SystemExit(0 if all(row["ok"] for row in rows) else 1)
+        _show_all(judged, as_json)
+    raise SystemExit(max(outcome.exit_code for _, outcome in judged))
 
 
 def _graphs(run: Run) -> list[SavedGraph]:
@@ -100,7 +100,8 @@ def _graphs(run: Run) -> list[SavedGraph]:
     return kept
 
 
-def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool, as_lines: bool = False) -> dict[str, Any]:
+def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool, as_lines: bool = False) -> Outcome:
+    from ..outcome import Outcome
     from ..replay import replay as run
 
     try:
@@ -108,45 +109,30 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool,
     except GraphdbgError as error:
         if not tell:
             raise
-        row = {
-            "id": saved.id, "stage": saved.stage, "ok": False, "verdict": f"cannot judge: {error}", "signature": None,
-            "seconds": 0.0, "fidelity": None, "errors": [], "notes": [], "rung": options["rung"],
-            "nan": [], "eager_nan": [],
-        }  # fmt: skip
-    else:
-        row = _row(saved, outcome)
+        outcome = Outcome(cannot_tell(str(error)), rung=options["rung"])
     if as_lines:
-        emit({"event": "graph", **row}, as_json=True)
+        emit({"event": "graph", **_row(saved, outcome)}, as_json=True)
     elif tell:
-        say(f"{row['id']}: {row['verdict'].splitlines()[0]}")
-    return row
+        say(f"{saved.id}: {headline(outcome.record)}")
+    return outcome
 
 
 def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
     import msgspec
 
     plain = msgspec.to_builtins(outcome)
-    keys = ("ok", "verdict", "signature", "seconds", "fidelity", "errors", "notes", "rung", "peak_bytes")
+    keys = ("signature", "seconds", "fidelity", "rung", "peak_bytes")
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
-    row |= {"ok": outcome.ok, "errors": plain.get("errors", []), "notes": outcome.notes}
-    row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan}
-    if not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error"):
+    row |= {"ok": outcome.ok, "verdict": outcome.verdict, "errors": plain.get("errors", []), "notes": outcome.notes}
+    row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan, "record": outcome.record.plain()}
+    if _printed(outcome):
         row["output"] = outcome.output
     return row
 
 
-_RANK = {
-    "crash": 0,
-    "signal": 0,
-    "hang": 1,
-    "memory": 1,
-    "nan": 2,
-    "accuracy": 3,
-    "metadata": 4,
-    "missing_error": 4,
-    "nondeterministic": 6,
-    "error": 7,
-}
+def _printed(outcome: Outcome) -> bool:
+    """Whether a process died or could not judge, so that what it printed is told."""
+    return not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error")
 
 
 _STAGE = ("forward", "inference", "backward", "post_grad_forward", "post_grad_inference", "post_grad_backward", "joint_passed",
@@ -154,59 +140,51 @@ _STAGE = ("forward", "inference", "backward", "post_grad_forward", "post_grad_in
 """Which stage to look at first when several fail alike: the narrowest that the inner compiler takes as it is."""
 
 
-def rank(row: dict[str, Any]) -> tuple[int, int, float]:
-    """Failing graphs first: crashes, hangs, NaN, wrong numbers by size, metadata, missing errors; then what differs
-    from the recording; then the rest.
+def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[int, int, float]:
+    """Failing graphs first, the worst before the others and wrong numbers by size; then what differs from the recording; then
+    the rest.
     """
-    stage = _STAGE.index(row["stage"]) if row.get("stage") in _STAGE else len(_STAGE)
-    signature = row["signature"]
-    if signature is not None:
-        return _RANK.get(signature["kind"], 5), stage, -(signature.get("size") or 0.0)
-    if not row["ok"]:
-        return 8, stage, 0.0
-    return (9 if str(row["fidelity"]).startswith("different") else 10), stage, 0.0
+    saved, outcome = judged
+    if outcome.ok:
+        return verdict_words.rank(OK) + (not _differs(outcome)), 0, 0.0
+    stage = _STAGE.index(saved.stage) if saved.stage in _STAGE else len(_STAGE)
+    return verdict_words.rank(outcome.record), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
 
 
-def _show_one(row: dict[str, Any], as_json: bool) -> None:
+def _differs(outcome: Outcome) -> bool:
+    return (outcome.fidelity or "").startswith("different")
+
+
+def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        emit(row, as_json=True)
+        emit(_row(saved, outcome) | ({"stats": stats} if stats else {}), as_json=True)
         return
-    lines = [f"verdict    {row['verdict']}"]
-    if row["signature"]:
-        import msgspec
-
-        from ..signature import Signature
-
-        lines.append(f"signature  {msgspec.convert(row['signature'], Signature).text()}")
-    if row["seconds"] is not None:
-        lines.append(f"seconds    {row['seconds']:.2f}")
-    if row["fidelity"]:
-        lines.append(f"fidelity   {row['fidelity']}")
-    if found := sentence(row["rung"], row["nan"], row["eager_nan"]):
+    lines = [f"verdict    {outcome.verdict}"]
+    lines += [f"signature  {outcome.signature.text()}"] if outcome.signature else []
+    lines += [f"seconds    {outcome.seconds:.2f}"] if outcome.seconds else []
+    lines += [f"fidelity   {outcome.fidelity}"] if outcome.fidelity else []
+    if found := sentence(outcome.rung, outcome.nan, outcome.eager_nan):
         lines.append(f"nan        {found}")
-    lines += [f"note       {note}" for note in row["notes"] or ()]
-    if row.get("stats"):
+    lines += [f"note       {note}" for note in outcome.notes]
+    if stats:
         from ..node_stats import table
 
-        lines += ["", *table(row["stats"])]
+        lines += ["", *table(stats)]
     emit("\n".join(lines), as_json=False)
-    if row.get("output"):
-        say(row["output"])
+    if _printed(outcome) and outcome.output:
+        say(outcome.output)
 
 
-def _show_all(rows: list[dict[str, Any]], as_json: bool) -> None:
-    ranked = sorted(rows, key=rank)
+def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
     if as_json:
-        emit({"graphs": ranked}, as_json=True)
+        emit({"graphs": [_row(*one) for one in judged]}, as_json=True)
         return
-    width = max(len(row["id"]) for row in ranked)
-    for row in ranked:
-        fidelity = str(row["fidelity"] or "-").splitlines()[0]
-        emit(
-            f"{row['id']:<{width}}  {row['seconds'] or 0.0:6.2f} s  {row['verdict'].splitlines()[0]}  [fidelity: {fidelity}]",
-            as_json=False,
-        )
-        if found := sentence(row["rung"], row["nan"], row["eager_nan"]):
+    width = max(len(saved.id) for saved, _ in judged)
+    for saved, outcome in judged:
+        fidelity = (outcome.fidelity or "-").splitlines()[0]
+        line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {headline(outcome.record)}  [fidelity: {fidelity}]"
+        emit(line, as_json=False)
+        if found := sentence(outcome.rung, outcome.nan, outcome.eager_nan):
             emit(f"{'':<{width}}  {found}", as_json=False)
-    bad = [row for row in ranked if not row["ok"]]
-    say(f"{counted(len(ranked), 'graph')}, {len(bad)} failing" + (f"; look at {bad[0]['id']} first" if bad else ""))
+    bad = [saved.id for saved, outcome in judged if not outcome.ok]
+    say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {bad[0]} first" if bad else ""))

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...dumps.amounts import size_text
+from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ..trusting import option_words, trust_option
+from ..verdict_words import said
+from .options import device_option, import_option, limit_option, seed_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -60,14 +64,12 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
 
 @click.command(cls=_Command)
 @click.option("--all", "go_on", is_flag=True, help="Go on after the first rung that fails.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops.")
-@click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
-@click.option("--limit", "limit_s", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="Seconds that one rung (default 300) or one run of a script may take.")  # fmt: skip
-@click.option("--max-time", "max_time_s", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="Seconds in all: by default 600 for a run, 3600 for a script. What is left out is said.")  # fmt: skip
-@click.option("--import", "imports", multiple=True, metavar="MODULE",
-              help="Import a module first, for the custom ops that it registers; can be repeated.")  # fmt: skip
+@seed_option
+@device_option
+@limit_option("Seconds that one rung (default 300) or one run of a script may take.", default=None)
+@seconds_option("--max-time", "max_time_s",
+                help="Seconds in all: by default 600 for a run, 3600 for a script. What is left out is said.")  # fmt: skip
+@import_option()
 @trust_option
 @click.option(
     "-o",
@@ -76,7 +78,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     help="For a script: the folder of what each run printed. Default: graphdbg-triage-N.",
 )
 @click.option("--rungs", metavar="A,B,...", help="Only these rungs of the ladder, for RUN/ID.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md).")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
 @click.pass_context
@@ -90,9 +92,6 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
     -- CMD  runs a script under each backend and compares what it prints.
     Exit code: 0 nothing fails, 1 something does, 2 bad usage, 3 something is missing here.
     """
-    import sys
-    from pathlib import Path
-
     from ...dumps.query import resolve
     from ...dumps.store import SavedGraph
 
@@ -105,8 +104,6 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
         raise SystemExit(_script(script, as_json, output, options))
     if not words:
         raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
-    if options["imports"] and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the fork server searches where we search
     if len(words) != 1:
         raise UsageError(f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --")
     (name,) = words
@@ -139,7 +136,7 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
     else:
         emit(ladder_table(found), as_json=False)
         emit("\n" + closing(found.summary, found.next), as_json=False)
-    return exit_code(found)
+    return found.record.exit_code
 
 
 def chosen(text: str | None) -> tuple[str, ...]:
@@ -180,7 +177,7 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
         emit("\n\n".join([*parts, closing(found.summary, found.next)]), as_json=False)
     if found.interrupted:
         return 130
-    return 1 if found.failed or not any(row.judged for row in found.graphs) else 0
+    return found.record.exit_code
 
 
 def _pairs(found: RunTriage) -> list[tuple[Triage, str]]:
@@ -223,7 +220,7 @@ def _script(command: list[str], as_json: bool, output: str | None, options: dict
         emit(script_table(found), as_json=False)
         emit("\n" + "\n".join(f"note: {note}" for note in found.notes), as_json=False)
         emit(closing(found.summary, found.next) + f"\nWhat each run printed: {shown_path(Path(found.folder))}", as_json=False)
-    return 1 if found.first_failing is not None or found.rows[0].verdict == "cannot judge" else 0
+    return found.record.exit_code
 
 
 def script_table(found: ScriptTriage) -> str:
@@ -236,16 +233,11 @@ def script_table(found: ScriptTriage) -> str:
         (
             row.leg, row.verdict, "" if row.exit_code is None else str(row.exit_code),
             f"{row.seconds:.1f}" if row.seconds else "", "" if row.graphs is None else str(row.graphs),
-            one_line(f"because {row.reason}" if row.verdict == "skipped" else row.reason, 160),
+            one_line(said(row.record, row.reason), 160),
         )
         for row in found.rows
     ]  # fmt: skip
     return render(columns, cells, terminal=on_terminal())
-
-
-def exit_code(found: Triage) -> int:
-    """1 where a rung fails or eager itself cannot be judged, else 0."""
-    return 1 if found.first_failing is not None or found.rows[0].verdict == "cannot judge" else 0
 
 
 def closing(summary: str, command: str) -> str:
@@ -262,7 +254,7 @@ def ladder_table(found: Triage) -> str:
     cells = [
         (
             row.rung, row.verdict, number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if row.peak_bytes else "",
-            f"{row.peak_bytes / 2**20:.0f} MB" if row.peak_bytes else "", _said(row),
+            size_text(row.peak_bytes) if row.peak_bytes else "", _said(row),
         )
         for row in found.rows
     ]  # fmt: skip
@@ -275,8 +267,7 @@ def number(value: float | None) -> str:
 
 
 def _said(row: Row) -> str:
-    text = f"because {row.reason}" if row.verdict == "skipped" else row.reason
-    return one_line("; ".join([part for part in (text, *row.notes) if part]), 160)
+    return one_line("; ".join([part for part in (said(row.record, row.reason), *row.notes) if part]), 160)
 
 
 def _tell(row: Row) -> None:

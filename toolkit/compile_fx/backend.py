@@ -20,7 +20,7 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """Compiles one Dynamo graph. `options` are Inductor's settings and those of a Pipeline, or a `pipeline`; `mode` is
     torch.compile's."""
-    from . import _torch as t
+    from .. import torch_private as t
     from .entry import compile_fx
 
     settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
@@ -32,7 +32,7 @@ def compile_graph(
         )
     pipeline = pipeline or Pipeline(**ours)
     patches = _mode(mode) | settings
-    known = set(t.config.get_config_copy())
+    known = set(t.inductor_config.get_config_copy())
     if unknown := sorted(set(patches) - known):
         raise UsageError(
             f"the backend graphdbg_triton has no option {', '.join(map(repr, unknown))}",
@@ -43,11 +43,11 @@ def compile_graph(
 
 
 def _mode(mode: str | None) -> dict[str, Any]:
-    from . import _torch as t
+    from .. import torch_private as t
 
     if mode is None or mode == "default":
         return {}
     try:
-        return dict(t.mode_options(mode))
+        return dict(t.list_mode_options(mode))
     except RuntimeError as error:
         raise UsageError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None

@@ -17,10 +17,15 @@ from collections.abc import Callable, Iterator
 from inspect import currentframe
 from typing import Any
 
+import torch
+
 from ...dumps.errors import UsageError
-from . import _torch as t
-from . import without_compiler
+from .. import torch_private as t
+from ..cpp_compiler import has_cpp_compiler
+from ..torch_private.replacing import Function, Hooks
+from . import logs
 from .pipeline import Pipeline
+from .stage import reaches
 from .work import Work
 
 Generate = Callable[[Work, Pipeline], None]
@@ -39,11 +44,11 @@ def apart(pipeline: Pipeline) -> Iterator[None]:
             "turn it off",
         )
     functorch = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False, "bundled_autograd_cache": False}
-    inductor = _known(t.config, {"fx_graph_cache": False, "fx_graph_remote_cache": False})
+    inductor = _known(t.inductor_config, {"fx_graph_cache": False, "fx_graph_remote_cache": False})
     with (
         t.functorch_config.patch(_known(t.functorch_config, functorch)),
-        t.config.patch(inductor),
-        without_compiler.answered(pipeline.until),
+        t.inductor_config.patch(inductor),
+        answered(pipeline.until),
     ):
         yield
 
@@ -66,7 +71,7 @@ def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
         if key is not None:
             remote_cache = t.FxGraphCache.get_remote_cache() if remote else None
             work.compiled, info = t.FxGraphCache.load_with_key(
-                *key, work.inputs, t.config.fx_graph_cache, remote_cache,
+                *key, work.inputs, t.inductor_config.fx_graph_cache, remote_cache,
                 is_backward=work.kwargs.get("is_backward", False), constants=work.constants,
             )  # fmt: skip
     state = info["cache_state"] if info is not None else "off"
@@ -80,7 +85,7 @@ def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
         _stamp(work, key)
         if bundle is not None:
             info["triton_bundler_meta"] = str(bundle)
-        t.FxGraphCache._save_graph(key[0], work.compiled, work.inputs, t.config.fx_graph_cache, remote_cache)
+        t.FxGraphCache._save_graph(key[0], work.compiled, work.inputs, t.inductor_config.fx_graph_cache, remote_cache)
     elif t.functorch_config.bundled_autograd_cache:
         _bundled(work, pipeline, generate)
     else:
@@ -96,18 +101,18 @@ def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
 def _may_cache(work: Work, remote: bool) -> bool:
     t.init_backend_registration()
     wrappers = (
-        t.get_wrapper_codegen_for_device(device.type, t.config.cpp_wrapper, t.config.fx_wrapper)
+        t.get_wrapper_codegen_for_device(device.type, t.inductor_config.cpp_wrapper, t.inductor_config.fx_wrapper)
         for device in t.get_all_devices(work.gm)
     )
     supported = all(wrapper.supports_caching for wrapper in wrappers if wrapper is not None)
     used = (
-        not t.config.force_disable_caches
-        and bool(t.config.fx_graph_cache or remote)
+        not t.inductor_config.force_disable_caches
+        and bool(t.inductor_config.fx_graph_cache or remote)
         and not t.V.aot_compilation
         and supported
         and not t.functorch_config.bundled_autograd_cache
     )
-    t.stock.set_feature_use("fx_cache", used)
+    t.set_feature_use("fx_cache", used)
     return used
 
 
@@ -115,7 +120,7 @@ def _mark_static(work: Work) -> None:
     """The key of the cache tells inputs that stay in place by this mark."""
     for index in work.kwargs["static_input_idxs"]:
         value: Any = work.inputs[index] if index < len(work.inputs) else None
-        if isinstance(value, t.torch.Tensor) and t.is_gpu(value.device.type):
+        if isinstance(value, torch.Tensor) and t.is_gpu(value.device.type):
             value._is_inductor_static = True  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -149,8 +154,28 @@ def _tell(work: Work, pipeline: Pipeline, info: dict[str, Any] | None, started_n
         "inductor_compile", cache_state=state, cache_event_time=started_ns, key=event.get("key"),
         components=event.get("components"),
         cache_bypass_reason=event.get("cache_bypass_reason") if info else "cache not enabled",
-        remote_cache_enabled=remote, local_cache_enabled=t.config.fx_graph_cache,
+        remote_cache_enabled=remote, local_cache_enabled=t.inductor_config.fx_graph_cache,
     )  # fmt: skip
     if info is not None:
-        t.trace_text(f"fx_graph_cache_{state}", lambda: json.dumps(event), "json")
+        logs.trace_text(f"fx_graph_cache_{state}", lambda: json.dumps(event), "json")
     pipeline.tell_cache(work)
+
+
+@contextlib.contextmanager
+def answered(until: str | None) -> Iterator[None]:
+    """For a compile that stops after `until`: torch's question is answered by yes where no compiler can, and none is needed.
+
+    Torch keeps the answer for the life of the process; nothing can be built in it anyway.
+    """
+    if reaches(until, "load") or has_cpp_compiler():
+        yield
+        return
+    with _hooks.inside(True):
+        yield
+
+
+def _answered(usual: Function) -> Function:
+    return lambda units, code: True if _hooks.here else usual(units, code)
+
+
+_hooks = Hooks(lambda: [(*t.home("VecISA.check_build"), _answered)])

@@ -1,6 +1,11 @@
 """The compilers that AOTAutograd calls with the graphs that it makes: joint to partition, forward, backward, inference.
 
 They mark which outputs the user sees and which inputs stay in place, then call the inner compiler. Must not compile themselves.
+A region of invoke_subgraph may have a partitioner of its own, which torch looks up by its name: while a compile of ours runs,
+that name goes through our stages in this thread, and is torch's own for all else.
+
+Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that buffers
+have now are kept beside it, since a run writes to them. `package.py` is the way in from outside.
 
 >>> compilers = Compilers(pipeline, model, inputs, inner)
 >>> work = Work("dynamo", model, inputs, compilers.aot_arguments())
@@ -11,14 +16,24 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
 
 from ...dumps.wording import counted
-from . import _torch as t
+from .. import torch_private as t
+from ..torch_private.replacing import Function, Hooks
+from . import logs
 from .freezing import frozen_compiler
 from .input_names import keep_names
 from .pipeline import Pipeline
 from .work import Work
+
+if TYPE_CHECKING:
+    pass#
 
 
 class Compilers:
@@ -31,9 +46,9 @@ class Compilers:
         self.pipeline = pipeline
         self.model = model
         self.input_count = len(inputs)  # not the inputs: AOTAutograd keeps this object as long as its callable
-        self.extra = t.config_extra(model)
+        self.extra = _extra(model)
         self.decompositions = make_decompositions()
-        takes = t.INNER_TAKES_DECOMPOSITIONS
+        takes = t.takes("GraphLowering", "get_decomp_fn")
         self.inner = functools.partial(inner, get_decomp_fn=make_decompositions) if takes else inner
 
     def pre_grad(self, gm: Any, inputs: Sequence[Any]) -> Any:
@@ -46,7 +61,7 @@ class Compilers:
         """Forward and backward of a joint graph, after the joint stage."""
         override = kwargs.pop("partitioner_fn_override", None)  # of a region of invoke_subgraph
         work = Work("joint", gm, joint_inputs, kwargs, skip_invoke_subgraph=True)
-        with t.on_device_of(gm):
+        with t.get_cuda_device_context(gm):
             self.pipeline.run("joint", work)
         if override is not None:
             return override(work.gm, joint_inputs, **({"static_lifetime_input_indices": None} | kwargs))
@@ -64,19 +79,19 @@ class Compilers:
 
     def backward(self, gm: Any, inputs: Sequence[Any]) -> Any:
         extra = self.extra
-        with t.dynamo_timed("compile_fx.<locals>.bw_compiler"), t.compile_lock(), contextlib.ExitStack() as stack:
+        with t.dynamo_timed("compile_fx.<locals>.bw_compiler"), t.compile_lock, contextlib.ExitStack() as stack:
             keep_names(gm, self.model)
-            show_outputs(gm, all_of_them=t.config.bw_outputs_user_visible)
+            show_outputs(gm, all_of_them=t.inductor_config.bw_outputs_user_visible)
             override = getattr(extra, "cudagraphs_bwd_override", None)
             cudagraphs = extra.cudagraphs if override is None else t.BoxedBool(override)
             partitioned = getattr(extra, "forward_is_partitioned", None)
             if partitioned is not None and partitioned.value:
                 # what a split forward saves between its recordings does not stay where it is
-                static: Sequence[int] = t.static_of_backward(gm)
+                static: Sequence[int] = t.get_static_bw_input_idxs(gm)
             else:
                 static = list(range(t.count_tangents(gm)))
-            if t.config.cpp_wrapper:
-                stack.enter_context(t.config.patch(t.stock.get_cpp_wrapper_config()))
+            if t.inductor_config.cpp_wrapper:
+                stack.enter_context(t.inductor_config.patch(t.get_cpp_wrapper_config()))
             stack.enter_context(_annotated(cudagraphs))
             return self.inner(
                 gm, inputs, static_input_idxs=static, cudagraphs=cudagraphs, is_backward=True, graph_id=extra.graph_id,
@@ -85,7 +100,7 @@ class Compilers:
 
     def for_inference(self) -> Any:
         """The compiler of an inference graph: with freezing on, parameters become constants."""
-        if t.config.freezing and not t.torch.is_grad_enabled():
+        if t.inductor_config.freezing and not torch.is_grad_enabled():
             return frozen_compiler(self)
         return t.SerializableAOTDispatchCompiler(t.OutputCode, self.inference)
 
@@ -100,31 +115,31 @@ class Compilers:
             "keep_inference_input_mutations": True,
             "ignore_shape_env": ignore_shape_env,
         }
-        if t.AOT_TAKES_EXTRA:
+        if t.takes("aot_module_simplified", "compiler_config_extra"):
             arguments["compiler_config_extra"] = self.extra
         else:
             arguments["cudagraphs"] = self.extra.cudagraphs
             arguments["boxed_forward_device_index"] = self.extra.forward_device
-        if t.AOT_RUNS_PRE_GRAD:
+        if t.takes("aot_module_simplified", "pre_grad_passes"):
             arguments["pre_grad_passes"] = self.pre_grad
-        if t.AOT_TAKES_REGION:
+        if t.takes("aot_module_simplified", "compile_region_name"):
             arguments["compile_region_name"] = compile_region_name
         return arguments
 
     def _forward(self, gm: Any, inputs: Sequence[Any], *, is_inference: bool) -> Any:
         keep_names(gm, self.model)
-        originals = _outputs(self.model if isinstance(self.model, t.fx.GraphModule) else gm)
+        originals = _outputs(self.model if isinstance(self.model, fx.GraphModule) else gm)
         if is_inference:
             gm = self._joint_of_inference(gm, inputs)
         fixed = t.num_fw_fixed_arguments(self.input_count, len(inputs))
-        if t.config.keep_output_stride:
+        if t.inductor_config.keep_output_stride:
             show_user_outputs(gm, len(originals), is_inference=is_inference)
         else:
             t.output_node(gm).meta["user_visible_output_idxs"] = []
-        t.stock._recursive_record_user_visible_output_idxs(gm)
+        t.record_user_visible_output_idxs(gm)
         with _annotated(self.extra.cudagraphs):
             compiled = self.inner(
-                gm, inputs, static_input_idxs=t.static_of_forward(fixed), cudagraphs=self.extra.cudagraphs,
+                gm, inputs, static_input_idxs=t.get_static_input_idxs(fixed), cudagraphs=self.extra.cudagraphs,
                 graph_id=self.extra.graph_id, is_inference=is_inference,
                 boxed_forward_device_index=self.extra.forward_device,
             )  # fmt: skip
@@ -134,15 +149,15 @@ class Compilers:
         return compiled
 
     def _joint_of_inference(self, gm: Any, inputs: Sequence[Any]) -> Any:
-        t.trace_text("before_joint_graph", lambda: t.text_of(gm))
+        logs.trace_text("before_joint_graph", lambda: logs.text_of(gm))
         output = t.output_node(gm)
-        if t.AOT_TAKES_EXTRA:  # later passes may lose where outputs came from
+        if t.takes("aot_module_simplified", "compiler_config_extra"):  # later passes may lose where outputs came from
             output.meta["output_stack_traces"] = [
-                arg.meta.get("stack_trace") if isinstance(arg, t.fx.Node) else None for arg in output.args[0]
+                arg.meta.get("stack_trace") if isinstance(arg, fx.Node) else None for arg in output.args[0]
             ]
         work = Work("inference", gm, inputs)
         self.pipeline.run("joint", work)
-        t.trace_text("after_joint_graph", lambda: t.text_of(work.gm))
+        logs.trace_text("after_joint_graph", lambda: logs.text_of(work.gm))
         return work.gm
 
 
@@ -150,7 +165,7 @@ def show_outputs(gm: Any, *, all_of_them: bool) -> None:
     """Marks all outputs, or none, as seen by the user, so that they keep their strides."""
     output = t.output_node(gm)
     leaves = t.pytree.arg_tree_leaves(*output.args) if all_of_them else []
-    output.meta["user_visible_output_idxs"] = [i for i, leaf in enumerate(leaves) if isinstance(leaf, t.fx.Node)]
+    output.meta["user_visible_output_idxs"] = [i for i, leaf in enumerate(leaves) if isinstance(leaf, fx.Node)]
 
 
 def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
@@ -162,14 +177,87 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
     assert first + count <= len(made), f"the graph returns {counted(len(made), 'value')}, the model {count} behind {first}"
-    output.meta["user_visible_output_idxs"] = [i for i in range(first, first + count) if isinstance(made[i], t.fx.Node)]
+    output.meta["user_visible_output_idxs"] = [i for i in range(first, first + count) if isinstance(made[i], fx.Node)]
 
 
 def _outputs(gm: Any) -> list[Any]:
     return t.pytree.arg_tree_leaves(*t.output_node(gm).args)
 
 
+def _extra(gm: Any) -> Any:
+    """What the compiles of one graph share: the cudagraphs box, the graph's number, the forward's device."""
+    whole = t.takes("create_compiler_config_extra", "gm")
+    return t.create_compiler_config_extra(gm if whole else t.inductor_config)
+
+
 def _annotated(cudagraphs: Any) -> contextlib.AbstractContextManager[None]:
     """CUDA graphs that an annotation of the model turns on, where the configuration has them off."""
-    make = getattr(t.stock, "cudagraph_annotation_context", None)
+    make = t.optional("cudagraph_annotation_context")
     return make(cudagraphs) if make is not None else contextlib.nullcontext()
+
+
+Partition = Callable[..., tuple[Any, Any]]
+
+
+def partitioned_by(partition: Partition) -> AbstractContextManager[None]:
+    """While entered, regions that are partitioned in this thread go to `partition`."""
+    return _hooks.inside(partition)
+
+
+def _routed(usual: Function) -> Function:
+    def routed(gm: Any, joint_inputs: Any, **kwargs: Any) -> tuple[Any, Any]:
+        partition: Partition | None = _hooks.here
+        if partition is None or "partitioner_fn_override" not in kwargs:  # a whole graph is stock's: ours are given theirs
+            return usual(gm, joint_inputs, **kwargs)
+        return partition(gm, joint_inputs, **kwargs)
+
+    return routed
+
+
+_hooks = Hooks(lambda: [(*t.home("partition_fn"), _routed)])
+
+
+def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
+    """Captures an inference graph, unlifts its parameters and buffers, and compiles it to a library, with autocast off."""
+    t.is_valid_aoti_model_name()
+
+    def export(work: Work) -> None:
+        with t.functorch_config.patch(unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose):
+            traced, signature = t.aot_export_module(
+                gm, inputs, trace_joint=False, decompositions=compilers.decompositions
+            )
+        work.fake_mode = t.detect_fake_mode_from_gm(traced)
+        _give_constants_values(traced, work.fake_mode)
+        work.gm = t.unlift_graph(gm, traced, signature)
+        work.notes.append(
+            f"{counted(len(signature.parameters), 'parameter')} and {counted(len(signature.buffers), 'buffer')} "
+            "are constants of the library"
+        )
+
+    work = Work("dynamo", gm, inputs, export=export)
+    compilers.pipeline.run("capture", work)
+    for name in ("dynamo_flat_name_to_original_fqn", "dynamo_compile_id"):
+        if name in gm.meta:
+            work.gm.meta[name] = gm.meta[name]
+    # Patterns that are traced now would hold autocast's casts, and match what they must not.
+    with t.V.set_fake_mode(work.fake_mode), t.compiled_autograd_off(), _autocast_off():
+        return compilers.for_inference()(work.gm, inputs)
+
+
+def _give_constants_values(gm: Any, fake_mode: Any) -> None:
+    """Constants that export kept as attributes have no fake value yet."""
+    for node in gm.graph.nodes:
+        if node.op != "get_attr" or "val" in node.meta:
+            continue
+        target = attrgetter(node.target)(gm)
+        if isinstance(target, torch.Tensor):
+            node.meta["val"] = fake_mode.from_tensor(target, static_shapes=True)
+        elif isinstance(target, torch.ScriptObject) or t.is_opaque_type(type(target)):
+            node.meta["val"] = t.maybe_to_fake_obj(fake_mode, target)
+        elif isinstance(target, t.FakeScriptObject):
+            node.meta["val"] = target
+
+
+def _autocast_off() -> contextlib.AbstractContextManager[None]:
+    """Autocast off for all devices at once; public contexts know one device each."""
+    return t.DisableAutocast() if t.is_any_autocast_enabled() else contextlib.nullcontext()

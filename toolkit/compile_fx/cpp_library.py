@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...dumps.errors import EnvironmentLackError, UsageError
-from . import _torch as t
+from .. import torch_private as t
 
 SHARED = "libstdc++.so.6"
 CRASHES = "such a library crashes in torch's loader, which uses the shared one"
@@ -42,7 +42,7 @@ def shared_standard_library() -> Iterator[list[str]]:
 
     Raises EnvironmentLackError where the compiler cannot.
     """
-    settings = t.config.aot_inductor
+    settings = t.inductor_config.aot_inductor
     if sys.platform != "linux" or settings.package_cpp_only or settings.cross_target_platform:
         yield []
         return
@@ -56,7 +56,7 @@ def shared_standard_library() -> Iterator[list[str]]:
             f"{compiler} links libstdc++ statically and does not find {SHARED}; {CRASHES}",
             "set CXX to a compiler that links the shared one, for instance CXX=/usr/bin/g++",
         )
-    with t.config.patch({"aot_inductor.custom_op_libs": [*(settings.custom_op_libs or ()), f":{SHARED}"]}):
+    with t.inductor_config.patch({"aot_inductor.custom_op_libs": [*(settings.custom_op_libs or ()), f":{SHARED}"]}):
         yield [f"linked to the shared {SHARED}: {compiler} would have linked it statically, and {CRASHES}"]
 
 

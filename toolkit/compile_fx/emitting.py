@@ -42,23 +42,14 @@ def emitted(folder: Path, work: Path, told: Told) -> list[dict[str, Any]]:
     return told.files
 
 
-def source_of(work: Path, told: Told) -> str:
-    """The generated code of all parts, each under a line with its name."""
+def source_of(work: Path, told: Told, kernel: str = "") -> str:
+    """The generated code of all parts, or of each generated kernel with this in its name, under lines with the part's name."""
     texts: list[str] = []
     for part in told.parts:
-        path = work / part.part / "output_code.py"
-        if path.is_file():
-            texts.append(f"# {told.graph}: {part.part}\n{path.read_text(encoding='utf-8').strip()}\n")
-    return "\n\n".join(texts)
-
-
-def kernel_sources(work: Path, told: Told, kernel: str) -> str:
-    """The source of each generated kernel with this in its name."""
-    texts: list[str] = []
-    for part in told.parts:
-        folder = work / part.part / "kernels"
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if kernel in path.stem:
+        folder = work / part.part
+        paths = sorted((folder / "kernels").glob("*")) if kernel else [folder / "output_code.py"]
+        for path in paths:
+            if path.is_file() and kernel in path.stem:
                 texts.append(f"# {told.graph}: {part.part}\n{path.read_text(encoding='utf-8').strip()}\n")
     return "\n\n".join(texts)
 
@@ -69,13 +60,10 @@ def _of_a_diff(path: Path) -> bool:
 
 def _tables(folder: Path, part: PartRow) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "stages.json").write_bytes(msgspec.json.encode(part.stages))
-    if part.buffers:
-        (folder / "buffers.json").write_bytes(msgspec.json.encode(part.buffers))
-    if part.compiled:
-        (folder / "compiled.json").write_bytes(msgspec.json.encode(part.compiled))
+    tables: dict[str, Any] = {"buffers": part.buffers, "compiled": part.compiled, "kernels": part.kernels}
     if part.kernels:
-        (folder / "kernels.json").write_bytes(msgspec.json.encode(part.kernels))
         both = {"node_to_kernel": part.node_to_kernel, "without_kernel": part.without_kernel}
         both["kernel_to_node"] = {row.label: row.nodes for row in part.kernels}
-        (folder / "map.json").write_bytes(msgspec.json.encode(both))
+        tables["map"] = both
+    for name, table in ({"stages": part.stages} | {name: table for name, table in tables.items() if table}).items():
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(table))

@@ -35,7 +35,7 @@ def first_stage(recorded: str, *, training_joint: bool = False) -> str:
 
 def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
     """Compiles a graph that it may change; returns what takes the flat inputs, an Unfinished where the pipeline stops."""
-    from .._torch import mode_of
+    from ..fakes import mode_of
     from ..rungs.inductor import flatten_outputs
     from ..rungs.undecomposed import decomposed_copy, needs_decomposing
 
@@ -51,7 +51,7 @@ def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -
 
 
 def _entered(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
-    from ..rungs import _torch as entries
+    from ..rungs import entries
     from ..rungs.inductor import flat, run_joint, show_outputs
 
     compile_one = _compiler(pipeline)
@@ -73,23 +73,24 @@ def _entered(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipelin
 
 
 def _run(stage: str, work: Work, mode: Any, pipeline: Pipeline) -> Work:
-    from ..rungs import _torch as entries
+    from ..rungs.entries import compiling
 
-    with entries.compiling(mode):
+    with compiling(mode):
         pipeline.run(stage, work)
     return work
 
 
 def _compiler(pipeline: Pipeline) -> Callable[..., tuple[Any, Sequence[Any]]]:
-    """Our inner compiler with the arguments of `rungs._torch.compile_inner_with_strides`."""
+    """Our inner compiler with the arguments of `rungs.entries.compile_inner_with_strides`."""
 
     def compile_one(gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
-        from ..rungs import _torch as entries
-        from . import _torch as t
+        from .. import torch_private as t
+        from ..rungs import entries
+        from ..rungs.entries import compiling
         from .inner import compile_inner
 
         given = entries.inner_arguments(kwargs)
-        with entries.compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
+        with compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
             compiled = compile_inner(gm, list(fakes), pipeline=pipeline, **given)
         return compiled, list(strides or ())
 
@@ -97,7 +98,7 @@ def _compiler(pipeline: Pipeline) -> Callable[..., tuple[Any, Sequence[Any]]]:
 
 
 def _partitioner(pipeline: Pipeline) -> Callable[..., tuple[Any, Any]]:
-    """Our joint and partition stages with the arguments of `rungs._torch.partition`."""
+    """Our joint and partition stages with the arguments of `rungs.entries.partition`."""
 
     def partition(
         gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool
@@ -116,16 +117,17 @@ def _partitioner(pipeline: Pipeline) -> Callable[..., tuple[Any, Any]]:
 
 def _whole(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
     """Dynamo's graphs go through all of it. The backward is compiled at once, so that its stages are seen."""
-    from ..rungs import _torch as entries
+    from .. import torch_private as t
+    from ..rungs import entries
+    from ..rungs.entries import compiling
     from ..rungs.inductor import flat
-    from . import _torch as t
     from .entry import compile_fx
 
     entries.mark_as_dynamos(gm)
-    passes = spec.stage == "dynamo" and t.config.use_pre_grad_passes
+    passes = spec.stage == "dynamo" and t.inductor_config.use_pre_grad_passes
     with (
-        entries.compiling(mode),
-        t.config.patch(use_pre_grad_passes=passes),
+        compiling(mode),
+        t.inductor_config.patch(use_pre_grad_passes=passes),
         t.functorch_config.patch(force_non_lazy_backward_lowering=True),
     ):
         compiled = compile_fx(gm, list(fakes), pipeline=pipeline)

@@ -8,21 +8,26 @@ pipeline, which sees each stage.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import fx
+
 from ...dumps.errors import UsageError
-from . import _torch as t
+from .. import torch_private as t
 from . import caching
-from .capturing import Compilers
-from .devices import refuse_moved
+from .capturing import Compilers, compile_ahead, partitioned_by
+from .errors import told
+from .finishing import finished_by_us
 from .inner import compile_inner
-from .loaded import finished_by_us
+from .input_names import listed, name_of
 from .pipeline import Action, Observer, Pipeline, Stopped, Unfinished
-from .regions import partitioned_by
-from .returning import wrapped
 from .work import Work
+
+_CompileGraph = Callable[[Any, Sequence[Any]], Any]
 
 
 def compile_fx(
@@ -54,104 +59,107 @@ def compile_fx(
         )  # fmt: skip
     pipeline = pipeline or Pipeline(observers, skip, replace, until)
     inner = inner_compile or functools.partial(compile_inner, pipeline=pipeline)
+    patches = config_patches or {}
+    if patches:  # around inner, too: a backward is compiled when this has ended
+        inner = t.inductor_config.patch(patches)(inner)
+    if t.takes("CompiledFxGraph", "compile_region_name"):
+        inner = functools.partial(inner, compile_region_name=compile_region_name)
     make_decompositions = t.select_decomp_table if decompositions is None else _Table(decompositions)
+    main = functools.partial(_main, pipeline, make_decompositions, ignore_shape_env, compile_region_name)
     try:
-        with caching.apart(pipeline):
-            return _configured(
-                pipeline,
-                gm,
-                example_inputs,
-                inner,
-                config_patches,
-                make_decompositions,
-                ignore_shape_env,
-                compile_region_name,
-            )
+        with caching.apart(pipeline), t.inductor_config.patch(patches):
+            return _configured(gm, example_inputs, inner, main)
     except Stopped:
         return Unfinished(pipeline.until or "")
 
 
+@contextlib.contextmanager
+def _around() -> Iterator[None]:
+    """The context of a whole compile, as stock's."""
+    with (
+        t.use_lazy_graph_module(t.dynamo_config.use_lazy_graph_module),
+        t.enable_python_dispatcher(),
+        t.preserve_node_meta(t.inductor_config.trace.provenance_tracking_level == 1),
+        t.reset_provenance_globals(),
+    ):
+        yield
+
+
 def _Table(table: dict[Any, Callable[..., Any]]) -> Callable[[], Any]:
     """A table behind a call. Torch's own holder where there is one: the call is part of the cache's key."""
-    holder = getattr(t.stock, "_ConstantDecompTable", None)
+    holder = t.optional("ConstantDecompTable")
     return holder(table) if holder is not None else lambda: table
 
 
-def _configured(
-    pipeline: Pipeline, gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], patches: dict[str, Any] | None,
-    make_decompositions: Callable[[], Any], ignore_shape_env: bool, region: str | None,
-) -> Any:  # fmt: skip
-    if t.bisected("pre_grad_graph"):
+def _configured(gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], main: Callable[..., Any]) -> Any:
+    if t.CompilerBisector.disable_subsystem("inductor", "pre_grad_graph"):
         return gm
-    if patches:
-        with t.config.patch(patches):  # and around inner: a backward is compiled when this has ended
-            return _configured(
-                pipeline,
-                gm,
-                inputs,
-                t.config.patch(patches)(inner),
-                None,
-                make_decompositions,
-                ignore_shape_env,
-                region,
-            )
-    if t.OUTPUT_TAKES_REGION:
-        inner = functools.partial(inner, compile_region_name=region)
-    if any(isinstance(value, t.torch.Tensor) and value.device.type in ("cuda", "xpu") for value in inputs):
+    if any(isinstance(value, torch.Tensor) and value.device.type in ("cuda", "xpu") for value in inputs):
         t.AsyncCompile.wakeup()
     refuse_moved(gm, inputs)
 
     def compile_graph(gm: Any, inputs: Sequence[Any], inner: Callable[..., Any] = inner) -> Any:
         again = functools.partial(compile_graph, inner=inner)
-        main = functools.partial(_main, pipeline, inner, make_decompositions, ignore_shape_env, region)
-        return wrapped(gm, inputs, again, main)
+        return _wrapped(gm, inputs, again, functools.partial(main, inner))
 
-    if t.config.cpp_wrapper or t.config.fx_wrapper:
+    if t.inductor_config.cpp_wrapper or t.inductor_config.fx_wrapper:
         return _with_other_wrapper(gm, inputs, inner, compile_graph)
     return compile_graph(gm, inputs)
+
+
+def _wrapped(gm: Any, inputs: Sequence[Any], compile_graph: _CompileGraph, compile_main: _CompileGraph) -> Any:
+    """Compiles with `compile_main`; `compile_graph` is called with what Inductor takes in place of a graph that it does not.
+
+    That is a graph without a tuple of outputs, one of export with pytrees in its code, or one for nested inputs.
+    """
+    if not t.graph_returns_tuple(gm):
+        return t.make_graph_return_tuple(gm, inputs, compile_graph)
+    if isinstance(gm, fx.GraphModule) and isinstance(gm.graph._codegen, t.PyTreeCodeGen):
+        return t.handle_dynamo_export_graph(gm, inputs, compile_graph)
+    if any(isinstance(value, (list, tuple, dict)) for value in inputs):
+        return t.flatten_graph_inputs(gm, inputs, compile_graph)
+    return compile_main(gm, inputs)
 
 
 def _with_other_wrapper(
     gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], compile_graph: Callable[..., Any]
 ) -> Any:
     """A wrapper in C++, or as a graph: no script objects but fake ones, and Triton kernels that can be kept."""
-    wrappers = {"cpp_wrapper": t.config.cpp_wrapper, "fx_wrapper": t.config.fx_wrapper}
-    with t.config.patch(t.stock.get_cpp_wrapper_config()), t.V.set_real_inputs(inputs):
-        given = _traced_inputs(gm, inputs) if isinstance(gm, t.fx.GraphModule) else inputs
-        with t.fake_script_objects(gm, given) as (patched, fakes, *_):
+    wrappers = {"cpp_wrapper": t.inductor_config.cpp_wrapper, "fx_wrapper": t.inductor_config.fx_wrapper}
+    with t.inductor_config.patch(t.get_cpp_wrapper_config()), t.V.set_real_inputs(inputs):
+        given = _traced_inputs(gm, inputs) if isinstance(gm, fx.GraphModule) else inputs
+        with t.fakify_script_objects(gm, given, {}, t.detect_fake_mode(given)) as (patched, fakes, *_):
             return compile_graph(patched, fakes, functools.partial(inner, **wrappers))
 
 
 def _traced_inputs(gm: Any, inputs: Sequence[Any]) -> Sequence[Any]:
     """The fake inputs that an exported graph was traced with, where it has any; with a C++ wrapper tensors alone."""
     traced = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
-    if not t.config.fx_wrapper:
-        traced = [value if isinstance(value, t.torch.Tensor) else None for value in traced]
+    if not t.inductor_config.fx_wrapper:
+        traced = [value if isinstance(value, torch.Tensor) else None for value in traced]
     return traced if any(value is not None for value in traced) else inputs
 
 
 def _main(
-    pipeline: Pipeline, inner: Callable[..., Any], make_decompositions: Callable[[], Any], ignore_shape_env: bool,
-    region: str | None, gm: Any, inputs: Sequence[Any],
+    pipeline: Pipeline, make_decompositions: Callable[[], Any], ignore_shape_env: bool, region: str | None,
+    inner: Callable[..., Any], gm: Any, inputs: Sequence[Any],
 ) -> Any:  # fmt: skip
     """Everything behind the wrappers: a graph that returns a tuple, flat inputs."""
-    with t.around_whole():
-        ahead = t.V.aot_compilation and not t.config.enable_autograd_for_aot
+    with _around():
+        ahead = t.V.aot_compilation and not t.inductor_config.enable_autograd_for_aot
         compilers = Compilers(pipeline, gm, inputs, inner, make_decompositions)
-        if isinstance(gm, t.fx.GraphModule) and (ahead or not t.AOT_RUNS_PRE_GRAD):
+        if isinstance(gm, fx.GraphModule) and (ahead or not t.takes("aot_module_simplified", "pre_grad_passes")):
             compilers.model = gm = compilers.pre_grad(gm, inputs)
         fake_mode = t.detect_fake_mode(inputs) or t.FakeTensorMode(allow_non_fake_inputs=True)
         if ahead:
-            from .ahead import compile_ahead
-
             return compile_ahead(compilers, gm, inputs)
         tracing = t.TracingContext.try_get() or t.TracingContext(fake_mode)
         work = Work("dynamo", gm, inputs, compilers.aot_arguments(ignore_shape_env, region))
         with (
             t.V.set_fake_mode(fake_mode),
             t.tracing(tracing),
-            t.compiled_autograd._disable(),
-            t.functorch_config.patch(unlift_effect_tokens=True, selective_decompose=t.config.selective_decompose),
+            t.compiled_autograd_off(),
+            t.functorch_config.patch(unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose),
             partitioned_by(compilers.partition),
             finished_by_us(pipeline),
         ):
@@ -161,3 +169,26 @@ def _main(
                 raise error.remove_dynamo_frames() from None
         return work.compiled
 
+
+def refuse_moved(gm: Any, inputs: Sequence[Any]) -> None:
+    """Raises UsageError where inputs lie on another device than their placeholders: it names them, and the devices."""
+    if not isinstance(gm, torch.fx.GraphModule):
+        return
+    moved: list[tuple[str, torch.device, torch.device]] = []
+    for index, (node, given) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False)):
+        traced = node.meta.get("val", node.meta.get("example_value"))
+        if not isinstance(traced, torch.Tensor) or not isinstance(given, torch.Tensor):
+            continue
+        if traced.device.type != given.device.type or (traced.device.index or 0) != (given.device.index or 0):
+            moved.append((f"{name_of(node)} (input {index})", given.device, traced.device))
+    if not moved:
+        return
+    name, here, there = moved[0]
+    more = f"; the same holds for {listed(name for name, *_ in moved[1:])}" if len(moved) > 1 else ""
+    error = UsageError(
+        "the graph cannot be compiled for these inputs",
+        f"{name} is on {here}, and the graph was traced with it on {there}{more}",
+        f"move {'them' if more else 'it'} to {there}, or trace the model again where its inputs are",
+    )
+    told(error, None, "pre_grad")
+    raise error

@@ -4,21 +4,25 @@ In stock's order: the strides of the outputs go to whoever traces, CUDA graphs a
 where nothing was recorded (a recording has aligned inputs of its own), then the whole is made one operator where that is
 set. Not saved in any cache.
 
->>> begin(work); pipeline.run("align", work); pipeline.run("cudagraphs", work); finish(work)
+What AOTAutograd's cache hands out goes through align and cudagraphs as well, though no compiler of ours was called: torch
+finishes such a graph by a method of it, in the thread that compiles. While one of our compiles runs in a thread, that method is
+our two stages there; other threads get torch's. Must not touch what stock compiles.
+
+>>> last_stages(work, pipeline)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any
 
-from . import _torch as t
+from .. import torch_private as t
+from ..torch_private.replacing import Function, Hooks
 from .alignment import aligning
 from .input_names import names_for
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
-    from .work import Work
+from .pipeline import Pipeline
+from .work import Work
 
 
 def later(pipeline: Pipeline, stage: str, work: Work) -> Callable[[str], None]:
@@ -27,18 +31,17 @@ def later(pipeline: Pipeline, stage: str, work: Work) -> Callable[[str], None]:
     return lambda sentence: report.notes.append(sentence)
 
 
+def customized_wrapper() -> Callable[..., Any] | None:
+    """What the user set by `set_customized_partition_wrappers`, where graphs are partitioned."""
+    return t.customized_partition_wrapper.wrapper if t.inductor_config.graph_partition else None
+
+
 def wraps_itself(work: Work) -> bool:
     """Whether the user's own wrapper takes each partition: then torch does nothing else, and neither do we."""
-    return isinstance(work.compiled, t.CompiledFxGraph) and t.customized_partition_wrapper() is not None
+    return isinstance(work.compiled, t.CompiledFxGraph) and customized_wrapper() is not None
 
 
-def begin(work: Work) -> None:
-    """Tells the strides of the outputs to AOTAutograd, which compiles the backward for them."""
-    if isinstance(work.compiled, t.CompiledFxGraph) and not wraps_itself(work):
-        t.set_tracing_context_output_strides(work.inputs, work.compiled)
-
-
-def finish(work: Work) -> None:
+def _finish(work: Work) -> None:
     """Realigns, unless recorded, what the stage align found; a stage that was skipped has found nothing."""
     compiled = work.compiled
     if not isinstance(compiled, t.CompiledFxGraph):
@@ -53,4 +56,61 @@ def finish(work: Work) -> None:
             call, work.to_align, compiled.mutated_input_idxs, names_for(work), work.tell_align
         )
     if compiled._wrap_compiled_regions and compiled.current_callable is not None:
-        compiled.current_callable = t.as_one_operator(compiled)
+        compiled.current_callable = _as_one_operator(compiled)
+
+
+def _as_one_operator(compiled: Any) -> Callable[[list[Any]], Any]:
+    """The compiled call, seen by dispatch modes as one operator (the setting `wrap_inductor_compiled_regions`)."""
+    call = shown = compiled.current_callable
+    region = getattr(compiled, "compile_region_name", None)
+    wrap = t.optional("InductorCompiledCallable")
+    if wrap is not None:  # with the graph, for fake values
+        _restore_graph(compiled)
+        shown = wrap(call, compiled._original_gm, compile_region_name=region)
+    named = {"name": region} if region is not None and shown is not call else {}
+
+    def run(inputs: list[Any]) -> Any:
+        return t.inductor_compiled_code(shown, inputs, **named) if t.is_in_torch_dispatch_mode() else call(inputs)
+
+    return run
+
+
+def _restore_graph(compiled: Any) -> None:
+    """From a cache the graph comes as bytes."""
+    if compiled._original_gm is None and compiled._serialized_original_gm is not None:
+        mode = t.FakeTensorMode(allow_non_fake_inputs=True, shape_env=t.ShapeEnv())
+        compiled._original_gm = t.GraphPickler.loads(compiled._serialized_original_gm, mode)
+        compiled._original_gm.recompile()
+        compiled._serialized_original_gm = None
+
+
+def finished_by_us(pipeline: Pipeline) -> AbstractContextManager[None]:
+    """While entered, compiled graphs from AOTAutograd's cache go through the last stages of `pipeline`, in this thread."""
+    return _hooks.inside(pipeline)
+
+
+def last_stages(work: Work, pipeline: Pipeline) -> None:
+    """From loaded code to what is called."""
+    if isinstance(work.compiled, t.CompiledFxGraph) and not wraps_itself(work):
+        t.set_tracing_context_output_strides(work.inputs, work.compiled)  # AOTAutograd compiles the backward for them
+    pipeline.run("align", work)
+    pipeline.run("cudagraphs", work)
+    _finish(work)
+
+
+def _post_compile(usual: Function) -> Function:
+    def post_compile(compiled: Any, inputs: Any, constants: Any, kwargs: Any) -> None:
+        pipeline: Pipeline | None = _hooks.here
+        if pipeline is None or "graph_id" in kwargs:  # with it, an inner compiler calls: stock's, nested in a compile of ours
+            usual(compiled, inputs, constants, kwargs)
+            return
+        backward = kwargs["is_backward"]
+        part = "backward" if backward else "inference" if compiled.fx_kwargs.get("is_inference") else "forward"
+        work = Work(part, None, inputs, kwargs, compiled=compiled, constants=constants)
+        work.cache, work.cache_detail = "hit", "AOTAutograd's cache"
+        last_stages(work, pipeline)
+
+    return post_compile
+
+
+_hooks = Hooks(lambda: [(t.CompiledFxGraph, "post_compile", _post_compile)])

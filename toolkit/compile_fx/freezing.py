@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
+from torch import fx
 
 from ...dumps.wording import counted
-from . import _torch as t
+from .. import torch_private as t
 from .work import Work
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _compile(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     fakes = [inputs[index] for index in kept]
     output = t.output_node(work.gm)
     output.meta["user_visible_output_idxs"] = [
-        index for index, made in enumerate(output.args[0]) if isinstance(made, t.fx.Node)
+        index for index, made in enumerate(output.args[0]) if isinstance(made, fx.Node)
     ]
     fake_mode = t.detect_fake_mode(fakes)
     real_constants = (
@@ -86,27 +87,26 @@ class Frozen:
     def freeze(self, work: Work) -> None:
         """Freezes `work.gm`, in place, and says in its notes what became of its parameters."""
         gm = work.gm
-        passes, marking, fold_patterns = t.freezing()
         self.channels_last = bool(t.GraphLowering.decide_layout_opt(gm, is_inference=True))
         if self.channels_last:
-            t.stock.fake_tensor_prop(gm, work.inputs, True)
+            t.fake_tensor_prop(gm, work.inputs, True)
             before = _clones(gm)
-            passes.convert_conv_weights_to_channels_last(gm)
+            t.convert_conv_weights_to_channels_last(gm)
             if changed := _clones(gm) - before:
                 work.notes.append(f"weights of {counted(changed, 'convolution')} are laid out channels-last")
         context = t.TracingContext.try_get()
-        with marking.enter_freezing():
+        with t.enter_freezing():
             t.view_to_reshape(gm)  # a view of a weight that was laid out anew may not exist
-            self.kept = self._without_parameters(gm, context, passes)
+            self.kept = self._without_parameters(gm, context)
             gm.graph = t.fx_graph_cse(gm.graph)
             gm.recompile()
-            fold_patterns(gm, [work.inputs[index] for index in self.kept])
+            t.freezing_passes(gm, [work.inputs[index] for index in self.kept])
             t.constant_fold(gm)
-            if t.config.freezing_discard_parameters:
-                passes.invalidate_eager_modules()
-                passes.discard_traced_gm_params(self.model)
+            if t.inductor_config.freezing_discard_parameters:
+                t.invalidate_eager_modules()
+                t.discard_traced_gm_params(self.model)
                 work.notes.append("the parameters of the module itself are gone: freezing_discard_parameters")
-            marking.record_has_frozen_params(gm)
+            t.record_has_frozen_params(gm)
         self.places = list(self.kept)
         if context is not None:
             work.notes.append(self._released(context))
@@ -114,13 +114,13 @@ class Frozen:
             work.notes.append("froze the constants of the graph; no parameter is an input")
         self.done = True
 
-    def _without_parameters(self, gm: Any, context: Any, passes: Any) -> list[int]:
+    def _without_parameters(self, gm: Any, context: Any) -> list[int]:
         """Makes constants of parameters that are neither written to nor returned, and returns the inputs that are left."""
         if context is None:
             return list(range(len(gm.graph.find_nodes(op="placeholder"))))
         flat = context.params_flat_unwrap_subclasses
         assert flat is not None and context.fw_metadata is not None, "freezing comes behind AOTAutograd"
-        return list(passes.replace_params_with_constants(gm, flat, context.fw_metadata))
+        return list(t.replace_params_with_constants(gm, flat, context.fw_metadata))
 
     def _released(self, context: Any) -> str:
         """Drops the references to what became a constant, so that its memory can go, and says how much that was."""

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...dumps.errors import UsageError
-from . import _torch as t
+from .. import torch_private as t
 from . import caching, logs
-from .alignment import inputs_to_check
 from .errors import carried
-from .loaded import last_stages
+from .finishing import last_stages
 from .pipeline import Pipeline, Stopped, Unfinished
 from .work import Work
 
@@ -43,11 +42,11 @@ def compile_inner(
     pipeline = pipeline or Pipeline()
     for name, value in _DEFAULTS.items():
         kwargs.setdefault(name, value)
-    if t.stock.fx_compile_mode.name != "NORMAL" or t.stock.fx_compile_async or t.stock.fx_compile_progressive:
+    if t.fx_compile_mode.name != "NORMAL" or t.fx_compile_async or t.fx_compile_progressive:
         raise UsageError(
             "the compile path cannot run", "TORCHINDUCTOR_FX_COMPILE_MODE asks for another process", "unset it"
         )
-    with t.around_inner(kwargs), caching.apart(pipeline):
+    with _around(kwargs), caching.apart(pipeline):
         compile_one = functools.partial(_compile, pipeline=pipeline)
         try:
             return t.wrap_compiler_debug(compile_one, compiler_name="inductor")(
@@ -60,31 +59,65 @@ def compile_inner(
             raise
 
 
+@contextlib.contextmanager
+def _around(kwargs: dict[str, Any]) -> Iterator[None]:
+    """The context of one inner compile, as stock's; a backward may enter it long after the whole compile has ended."""
+    with contextlib.ExitStack() as stack:
+        if kwargs["cpp_wrapper"] and t.takes("get_cpp_wrapper_config", "log_cudagraph_skip"):
+            stack.enter_context(t.inductor_config.patch(t.get_cpp_wrapper_config(log_cudagraph_skip=False)))
+        stack.enter_context(t.modes_off())
+        stack.enter_context(t.use_lazy_graph_module(t.dynamo_config.use_lazy_graph_module))
+        stack.enter_context(
+            t.dynamo_timed(
+                "compile_fx_inner", phase_name="inductor_compile", log_pt2_compile_event=True, log_waitcounter=True,
+                waitcounter_name_override="compile_inductor",
+                dynamo_compile_column_us="inductor_cumulative_compile_time_us",
+            )
+        )  # fmt: skip
+        stack.enter_context(t.with_fresh_cache_if_config())
+        stack.enter_context(t.DebugContext())
+        t.CompileEventLogger.pt2_compile("inductor_compile", is_backward=kwargs["is_backward"])
+        yield
+
+
+def _warm_up_autotuning() -> None:
+    """Starts torch's pool of autotuning processes where it is asked for."""
+    asked = t.optional("use_pipelined_autotuning")
+    if asked is not None and asked():
+        t.AutotuneProcessPool.get_instance().warm_up()
+
+
+@functools.cache
+def _step_log() -> Callable[..., None]:
+    """Torch's numbered log of a compile's steps."""
+    return t.get_step_logger(t.compile_log)
+
+
 def _compile(
     gm: Any, example_inputs: Sequence[Any], compile_region_name: str | None = None, *, pipeline: Pipeline, **kwargs: Any
 ) -> Any:
     clear = t.CompiledTritonKernels.cache_clear
-    t.warm_up_autotuning()
+    _warm_up_autotuning()
     clear()  # futures of a former compile may not be valid any more
     if _is_empty(gm):
-        t.recompile_now(gm)
+        t.LazyGraphModule.force_recompile(gm)
         return t.make_boxed_func(gm.forward)
     part = "backward" if kwargs["is_backward"] else "inference" if kwargs["is_inference"] else "forward"
     work = Work(part, gm, example_inputs, kwargs, compile_region_name=compile_region_name)
-    work.inputs_to_check = inputs_to_check(example_inputs, kwargs["static_input_idxs"])
+    work.inputs_to_check = t.get_input_idxs_to_check(example_inputs, kwargs["static_input_idxs"])
     _refuse_single_output(gm)
     if kwargs["cudagraphs"] is None:
-        kwargs["cudagraphs"] = t.BoxedBool(t.config.triton.cudagraphs)
-    if t.config.save_args:
-        region = {"compile_region_name": compile_region_name} if t.OUTPUT_TAKES_REGION else {}
+        kwargs["cudagraphs"] = t.BoxedBool(t.inductor_config.triton.cudagraphs)
+    if t.inductor_config.save_args:
+        region = {"compile_region_name": compile_region_name} if t.takes("CompiledFxGraph", "compile_region_name") else {}
         t.save_args_for_compile_fx_inner(gm, example_inputs, **region, **kwargs)
     work.constants = t.CompiledFxGraphConstantsWithGm(gm)
     with t.dynamo_timed("fx_codegen_and_compile", log_pt2_compile_event=True, log_waitcounter=True):
         caching.load_or(work, pipeline, _generate)
-        if isinstance(work.compiled, t.CompiledFxGraph) and t.OUTPUT_TAKES_REGION:
+        if isinstance(work.compiled, t.CompiledFxGraph) and t.takes("CompiledFxGraph", "compile_region_name"):
             work.compiled.compile_region_name = compile_region_name
         last_stages(work, pipeline)
-        policy = getattr(t.config, "cudagraph_policy", None)
+        policy = getattr(t.inductor_config, "cudagraph_policy", None)
         if policy is not None:
             work.compiled = policy.wrap_output(work.compiled)
     logs.of_products()
@@ -119,11 +152,11 @@ def _timed_as_module(work: Work) -> contextlib.AbstractContextManager[Any]:
 
 def _prepare_without_passes(work: Work) -> None:
     """Where post_grad was skipped or replaced: lowering needs fake values and sizes all the same."""
-    from .stages import post_grad
+    from .stages import graphs
 
-    post_grad.prepare(work)
+    graphs.prepare(work)
     with t.V.set_fake_mode(work.fake_mode):
-        post_grad.keep_text(work)
+        graphs.keep_text(work)
 
 
 def _write_code(work: Work, pipeline: Pipeline) -> None:
@@ -149,7 +182,7 @@ def _write_code(work: Work, pipeline: Pipeline) -> None:
 
 def _is_empty(gm: Any) -> bool:
     return (
-        t.dynamo_utils.count_calls(gm.graph) == 0
+        t.count_calls(gm.graph) == 0
         and not t.V.aot_compilation
         and not t.functorch_config.bundled_autograd_cache
     )
@@ -171,4 +204,4 @@ def _direction(kwargs: dict[str, Any]) -> str:
 def _log(text: str) -> None:
     import logging
 
-    t.step_log()(logging.INFO, text)
+    _step_log()(logging.INFO, text)

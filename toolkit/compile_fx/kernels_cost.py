@@ -21,7 +21,7 @@ import torch
 from torch.fx.node import map_arg
 
 from ...dumps.browse.flops import FORMULAS, formula_of
-from . import _torch as t
+from .. import torch_private as t
 
 _NO_ARITHMETIC = frozenset((
     "load", "store", "store_reduction", "constant", "index_expr", "get_index", "to_dtype", "to_dtype_bitcast", "output",

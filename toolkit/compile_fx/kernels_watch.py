@@ -12,24 +12,26 @@ comments and handles into the code). While a stage `codegen` runs, that function
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
 
 import torch
 
 from ...dumps.sidecar import user_frame
-from . import _torch as t
-from .hooks import Function, Hooks
-from .kernels import DEAD, FOLDED, REWRITTEN, SIZE, VIEW, both_ways, intensity, numbered
+from .. import torch_private as t
+from ..torch_private.replacing import Function, Hooks
 from .kernels_cost import cost
 from .pipeline import Observer, StageReport
+from .showing.kernel_table import DEAD, FOLDED, REWRITTEN, SIZE, VIEW
 from .showing.records import KernelRow
 from .stage import Stage
 from .work import Work
 
-_HOOK = "set_kernel_post_grad_provenance_tracing"
+Hearer = Callable[[KernelRow, list[Any], Any], None]
+"""Is told of a kernel, the nodes that it is made of, and the lowering."""
 
 
 class KernelWatch(Observer):
@@ -59,7 +61,7 @@ class KernelWatch(Observer):
         if stage.name != "codegen":
             return
         self._found, self._origins = [], []
-        self._open.enter_context(_hooks.inside(self))
+        self._open.enter_context(kernels_heard(self._hear))
 
     def after(self, stage: Stage, work: Work, report: StageReport) -> None:
         if stage.name != "codegen":
@@ -80,50 +82,54 @@ class KernelWatch(Observer):
         if self.tell is not None and not report.error:
             self.tell(part)
 
-    def found(self, row: KernelRow, origins: list[Any]) -> None:
-        """A kernel whose call was written, and the nodes that it is made of."""
+    def _hear(self, row: KernelRow, origins: list[Any], _: Any) -> None:
         self._found.append(row)
         self._origins.append(origins)
 
 
-class _Hearing:
-    def __init__(self, tell: Callable[[KernelRow, list[Any], Any], None]) -> None:
-        self.tell = tell
-
-    def found(self, row: KernelRow, origins: list[Any]) -> None:
-        """A kernel whose call was written."""
-        self.tell(row, origins, t.V.graph)
-
-
-def kernels_heard(tell: Callable[[KernelRow, list[Any], Any], None]) -> AbstractContextManager[None]:
+def kernels_heard(tell: Hearer) -> AbstractContextManager[None]:
     """Around any compile: `tell(row, nodes, lowering)` hears of each kernel whose call is written."""
-    return _hooks.inside(_Hearing(tell))
+    return _hooks.inside(tell)
 
 
 def _listening(kind: str, usual: Function) -> Function:
     def listen(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> Any:
         if _hooks.here is not None:
-            _hooks.here.found(*_row(node_schedule, str(kernel_name), "extern" if is_extern else kind))
+            _hooks.here(*_row(node_schedule, str(kernel_name), "extern" if is_extern else kind), t.V.graph)
         return usual(node_schedule, kernel_name, is_extern)
 
     return listen
 
 
-_PLACES = ((t.codegen_cpp, "C++"), (t.codegen_triton, "Triton"), (t.inductor_debug, ""))
-_hooks = Hooks(lambda: [(place, _HOOK, partial(_listening, kind)) for place, kind in _PLACES])
+_PLACES = (("cpp_tells_kernel", "C++"), ("triton_tells_kernel", "Triton"), ("debug_tells_kernel", ""))
+_hooks = Hooks(lambda: [(*t.home(place), partial(_listening, kind)) for place, kind in _PLACES])
 
 
-@contextmanager
-def telling(found: Callable[[KernelRow], None]) -> Iterator[None]:
-    """While it is open, compiles of this thread that are none of ours tell `found` each kernel, too, as its call is written."""
+def numbered(rows: Iterable[KernelRow]) -> list[KernelRow]:
+    """The rows with the calls of one kernel counted: Inductor gives equal source one name."""
+    seen: Counter[str] = Counter()
+    made: list[KernelRow] = []
+    for row in rows:
+        row.call = seen[row.name]
+        seen[row.name] += 1
+        made.append(row)
+    return made
 
-    class Told:
-        @staticmethod
-        def found(row: KernelRow, origins: list[Any]) -> None:
-            found(row)
 
-    with _hooks.inside(Told):
-        yield
+def both_ways(rows: Sequence[KernelRow]) -> dict[str, list[str]]:
+    """Node -> labels of the kernels that compute it, more than one where it is computed again."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for node in row.nodes:
+            found.setdefault(node, []).append(row.label)
+    return found
+
+
+def intensity(flops: int | None, read: int | None, written: int | None) -> float | None:
+    """FLOPs for each byte moved; None where one of them is not known or no byte is moved."""
+    if flops is None or read is None or written is None or read + written == 0:
+        return None
+    return flops / (read + written)
 
 
 def line_of(node: Any) -> str:
@@ -136,7 +142,7 @@ def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
     """The row, and the nodes that the kernel is made of: those of one graph, the innermost whose nodes it has."""
     if kind == "extern":
         nodes, made = _scheduled(schedule), [schedule]
-        user_made = isinstance(schedule, getattr(t.ir, "UserDefinedTritonKernel", ()))
+        user_made = isinstance(schedule, t.optional("UserDefinedTritonKernel", ()))
         kind = "Triton" if user_made else kind
     else:
         nodes = [one for item in schedule if hasattr(item, "get_nodes") for one in item.get_nodes()]

@@ -9,17 +9,28 @@ Must not compute anything while the log is off.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from . import _torch as t
+from .. import torch_private as t
 
 if TYPE_CHECKING:
     from .work import Work
 
 
+def text_of(gm: Any, **options: Any) -> str:
+    """Readable code of a graph with strides and devices."""
+    return gm.print_readable(print_output=False, include_stride=True, include_device=True, **options)
+
+
+def trace_text(name: str, make: Callable[[], str], encoding: str = "string") -> None:
+    """One artifact of torch's structured trace."""
+    t.trace_structured("artifact", metadata_fn=lambda: {"name": name, "encoding": encoding}, payload_fn=make)
+
+
 def of_code(work: Work) -> None:
     """Bytes moved, elements and estimated run times by scheduler node, also added to Inductor's metrics; who runs which graph."""
-    log = t.stock.inductor_metrics_log
+    log = t.inductor_metrics_log
     if log.isEnabledFor(logging.INFO):
         moved, elements, runtimes = work.lowering.count_bytes()
         t.metrics.num_bytes_accessed += moved
@@ -34,7 +45,7 @@ def of_code(work: Work) -> None:
 
 def of_products() -> None:
     """How many matrix products of which sizes were lowered so far: keys of the counter end in batch (if any), m, n and k."""
-    log = t.stock.log
+    log = t.compile_log
     if not log.isEnabledFor(logging.INFO):
         return
     line = "{:<30} | {:<20} | {:<20} | {:<20} | {:<20} | {:<20}"

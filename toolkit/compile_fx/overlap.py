@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...dumps.torchside.torch_private import storage_key
 from ...dumps.wording import counted
-from . import _torch as t
 from .input_names import name_at
 
 _STEPS = 20_000
@@ -29,9 +29,8 @@ Term = tuple[int, int, int]
 
 def expanded_dims(tensor: Any) -> list[int]:
     """Dimensions along which every element is the same one: stride 0 and more than one of them. None in what is no tensor."""
-    if not isinstance(tensor, torch.Tensor):
-        return []
-    return [dim for dim in range(tensor.ndim) if tensor.stride(dim) == 0 and tensor.size(dim) != 1]
+    layout = _layout(tensor) if isinstance(tensor, torch.Tensor) else None
+    return [] if layout is None else [d for d, (n, s) in enumerate(zip(*layout[:2], strict=True)) if s == 0 and n != 1]
 
 
 def without_expanded(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
@@ -76,7 +75,7 @@ def shared(inputs: Sequence[Any]) -> list[Shared]:
     """Which inputs have memory in common; fake tensors say so too. Views that lie beside each other in one storage have none."""
     by_storage: dict[int, list[int]] = {}
     for index, value in enumerate(inputs):
-        if isinstance(value, torch.Tensor) and (storage := t.storage_id(value)) is not None:
+        if isinstance(value, torch.Tensor) and (storage := _storage_id(value)) is not None:
             by_storage.setdefault(storage, []).append(index)
     found: list[Shared] = []
     for group in by_storage.values():
@@ -114,7 +113,7 @@ def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> lis
     found: list[str] = []
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and overlaps_itself(value):
-            dims = expanded_dims_known(value)
+            dims = expanded_dims(value)
             kind = (
                 f"expanded along {_dims(dims)}" if dims and not overlaps_itself(value, expanded=False) else "a window"
             )
@@ -126,12 +125,6 @@ def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> lis
         found.append(f"{name_at(names, first)} and {name_at(names, second)} {verb}{how}")
     more = len(found) - most
     return [*found[:most], f"and {counted(more, 'more overlap')}"] if more > 0 else found
-
-
-def expanded_dims_known(tensor: torch.Tensor) -> list[int]:
-    """`expanded_dims` for sizes that may be symbolic."""
-    layout = _layout(tensor)
-    return [] if layout is None else [d for d, (n, s) in enumerate(zip(*layout[:2], strict=True)) if s == 0 and n != 1]
 
 
 def _how(one: torch.Tensor, other: torch.Tensor) -> str:
@@ -200,7 +193,7 @@ def _layout(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int
     """Sizes, strides and offset as integers; None for what has no strides or whose sizes nobody knows."""
     if tensor.layout is not torch.strided:
         return None
-    values = [t.hint_of(value) for value in (*tensor.shape, *tensor.stride(), tensor.storage_offset())]
+    values = [_hint_of(value) for value in (*tensor.shape, *tensor.stride(), tensor.storage_offset())]
     if any(value is None for value in values):
         return None
     known = [int(value) for value in values if value is not None]
@@ -213,3 +206,19 @@ def _dims(dims: Sequence[int]) -> str:
 
 def _text(values: Sequence[Any]) -> str:
     return "(" + ", ".join(map(str, values)) + ")"
+
+
+def _hint_of(value: Any) -> int | None:
+    """An integer, or the one that a symbolic one stood for when it was traced; None where there is none. No guard is added."""
+    if not isinstance(value, torch.SymInt):
+        return int(value)
+    hint = value.node.hint
+    return hint if isinstance(hint, int) else None
+
+
+def _storage_id(tensor: torch.Tensor) -> int | None:
+    """What tensors on one storage have in common, fake ones too; None for those without a storage."""
+    try:
+        return storage_key(tensor)
+    except (NotImplementedError, RuntimeError):  # sparse, opaque
+        return None

@@ -20,8 +20,8 @@ import torch
 
 from ...dumps.errors import UsageError
 from ...dumps.wording import counted
+from .. import torch_private as t
 from ..copying import copy_graph
-from . import _torch as t
 from .cpp_library import refuse_its_own
 from .entry import compile_fx
 from .inner import compile_inner
@@ -47,8 +47,7 @@ def compile_ahead_of_time(
     target = _target(path, gm)
     inputs, specs = _flattened(gm, args, kwargs)
     pipeline = pipeline or Pipeline()
-    private = t.ahead()
-    private.unwrap_subclasses(gm)
+    t.unwrap_tensor_subclass_parameters(gm)
     with tempfile.TemporaryDirectory(prefix="graphdbg-aot-") as folder:
         asked = copy.copy(config_patches or {})
         serializer = asked.pop("extern_node_serializer", None)
@@ -59,7 +58,7 @@ def compile_ahead_of_time(
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.stem}-", dir=target.parent) as beside:
             part = Path(beside) / target.name  # torch names folders in the package after it
-            private.package.package_aoti(str(part), compiled.filename)
+            t.package_aoti(str(part), compiled.filename)
             part.replace(target)
     return target
 
@@ -72,7 +71,7 @@ def load_package(path: str | Path, *, device_index: int = -1) -> Callable[..., A
     if not Path(path).is_file():
         raise UsageError(f"cannot load {path}", "there is no such file", "compile_ahead_of_time makes one")
     refuse_its_own(path)
-    return t.ahead().package.load_package(str(path), device_index=device_index)
+    return t.load_package(str(path), device_index=device_index)
 
 
 def _graph_of(
@@ -142,7 +141,7 @@ def _refuse_others(gm: Any, values: Sequence[Any]) -> None:
             raise UsageError(
                 "the graph cannot be compiled ahead of time",
                 f"a library takes tensors alone, and {node.name} is given a {type(value).__name__}",
-                "torch.export.export makes a program of a model whose inputs are nested or numbers",
+                "make a program of the model with torch.export.export(model, args), which takes nested inputs and numbers",
             )
 
 
@@ -174,11 +173,11 @@ def _drop_guards(gm: Any) -> None:
 
 
 def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict[str, Any]:
-    if asked.get("fx_wrapper", t.config.fx_wrapper):
+    if asked.get("fx_wrapper", t.inductor_config.fx_wrapper):
         raise UsageError("no package can be made", "fx_wrapper writes a graph and no library", "turn it off")
-    if asked.get("aot_inductor.output_path", t.config.aot_inductor.output_path):
+    if asked.get("aot_inductor.output_path", t.inductor_config.aot_inductor.output_path):
         raise UsageError("no package can be made", "aot_inductor.output_path asks for a library", "give path instead")
-    return t.ahead().utils.maybe_aoti_standalone_config(
+    return t.maybe_aoti_standalone_config(
         {
             **asked, **specs, "cpp_wrapper": True, "enable_autograd_for_aot": False, "aot_inductor.package": True,
             "aot_inductor.output_path": str(Path(folder) / "model"),
@@ -188,12 +187,11 @@ def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict
 
 def _library(gm: Any, inputs: list[Any], inner: Any, pipeline: Pipeline, settings: dict[str, Any]) -> Any:
     """Compiles in the surroundings in which torch compiles ahead of time."""
-    private = t.ahead()
     compile_id = t.CompileContext(gm.meta.get("dynamo_compile_id"))
     with (
-        private.compiling_state(),
+        t.compiling_state_context(),
         t.V.set_aot_compilation(True),
-        private.compile_context(compile_id),
+        t.compile_context(compile_id),
         t.chromium_event_timed("compile_fx_aot", log_pt2_compile_event=True, reset_event_log_on_exit=True),
         t.get_metrics_context(),
     ):

@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import Any
 
 from ...dumps.errors import UsageError
+from .. import torch_private as t
 from .errors import Explained
 from .errors import told as explained
 from .passes import PassReport, asked, told, watched
@@ -132,8 +133,8 @@ class Pipeline:
         """Runs one stage on one part. Raises what the stage raises, and Stopped when `until` lies before it."""
         stage = STAGES[name]
         if order(name) > self._last:
-            if name == "capture" and self.until == "pre_grad" and import_module("._torch", __package__).AOT_RUNS_PRE_GRAD:
-                import_module(".stages.capture", __package__).run(work, self)  # pre_grad runs inside it
+            if name == "capture" and self.until == "pre_grad" and t.takes("aot_module_simplified", "pre_grad_passes"):
+                usual(name)(work, self)  # pre_grad runs inside it
             raise Stopped
         report = StageReport(work.part, name)
         self.reports.append(report)
@@ -146,7 +147,7 @@ class Pipeline:
         report.nodes_before = sum(before.values()) if before is not None else node_count(work.gm)
         report.took = work.made
         self._tell("before", stage, work)
-        action: Action = self.replace.get(name) or import_module(f".stages.{name}", __package__).run
+        action: Action = self.replace.get(name) or usual(name)
         report.replaced = name in self.replace
         outer = getattr(self._nested, "seconds", 0.0)
         self._nested.seconds = 0.0
@@ -192,6 +193,11 @@ class Pipeline:
     def tell_cache(self, work: Work) -> None:
         """Notes what the FX graph cache said of a part; after a hit its stages from post_grad to load have no report."""
         self.caches.append((work.part, work.cache, work.cache_detail))
+
+
+def usual(stage: str) -> Action:
+    """What a stage does where it is not replaced."""
+    return getattr(import_module(f".stages.{STAGES[stage].home}", __package__), stage)
 
 
 def operators(gm: Any) -> Counter[str]:

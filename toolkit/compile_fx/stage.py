@@ -1,4 +1,4 @@
-"""The stages of a compile, in their order: the one list. What a stage does is in `stages/<name>.py`, `run(work, pipeline)`.
+"""The stages of a compile, in their order: the one list. What a stage does is in `stages/<home>.py`, `NAME(work, pipeline)`.
 
 Must not import torch: help, completion and `--until` read the names here.
 
@@ -19,31 +19,37 @@ class Stage:
     """One stage. `needed`: why it cannot be skipped, None where it can. `rewrites`: it turns a graph into a graph."""
 
     name: str
+    home: str
     does: str
     needed: str | None = None
     rewrites: bool = False
 
 
 _ALL = (
-    Stage("pre_grad", "rewrites Dynamo's graph before autograd sees it", rewrites=True),
-    Stage("capture", "traces through autograd, functionalises and decomposes (AOTAutograd)",
+    Stage("pre_grad", "graphs", "rewrites Dynamo's graph before autograd sees it", rewrites=True),
+    Stage("capture", "graphs", "traces through autograd, functionalises and decomposes (AOTAutograd)",
           "what follows takes ATen graphs alone, and this stage makes them"),
-    Stage("joint", "rewrites the joint forward and backward graph, or the inference graph", rewrites=True),
-    Stage("partition", "splits the joint graph into forward and backward (min-cut)",
+    Stage("joint", "graphs", "rewrites the joint forward and backward graph, or the inference graph", rewrites=True),
+    Stage("partition", "graphs", "splits the joint graph into forward and backward (min-cut)",
           "forward and backward are compiled apart, and this stage takes them apart"),
-    Stage("post_grad", "views to reshapes, fake values, then the passes on the graph that is lowered", rewrites=True),
-    Stage("lower", "turns each node into loops or a call of a library",
+    Stage("post_grad", "graphs", "views to reshapes, fake values, then the passes on the graph that is lowered", rewrites=True),
+    Stage("lower", "code", "turns each node into loops or a call of a library",
           "the scheduler takes the loops that lowering makes of each node"),
-    Stage("schedule", "orders the loops and fuses them into kernels", "code is generated from what the scheduler made"),
-    Stage("codegen", "writes the kernels and the wrapper that calls them", "without code there is nothing to load"),
-    Stage("load", "compiles what has to be compiled and loads it", "without it there is nothing to call"),
-    Stage("align", "copies inputs that do not start on 16 bytes where kernels rely on it (GPU)"),
-    Stage("cudagraphs", "records the call as a CUDA graph and replays it, where asked for and possible"),
+    Stage("schedule", "code", "orders the loops and fuses them into kernels", "code is generated from what the scheduler made"),
+    Stage("codegen", "code", "writes the kernels and the wrapper that calls them", "without code there is nothing to load"),
+    Stage("load", "load", "compiles what has to be compiled and loads it", "without it there is nothing to call"),
+    Stage("align", "calls", "copies inputs that do not start on 16 bytes where kernels rely on it (GPU)"),
+    Stage("cudagraphs", "calls", "records the call as a CUDA graph and replays it, where asked for and possible"),
 )  # fmt: skip
 
 STAGES = {stage.name: stage for stage in _ALL}
 """Name -> stage, in order."""
 NAMES = tuple(STAGES)
+
+
+def reaches(until: str | None, stage: str) -> bool:
+    """Whether a compile that stops after `until` (None, "": at the end) runs a stage."""
+    return not until or order(until) >= order(stage)
 
 
 def order(name: str) -> int:

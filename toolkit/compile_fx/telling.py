@@ -1,16 +1,14 @@
 # pyright: basic
-"""Tells of a compile as it goes, in lines of JSON that are written before each risky step: what survives a crash of this process.
+"""Tells of a compile as it goes, by events that are reported before each risky step: what survives a crash of this process.
 
-An observer, and the one writer of the child's file. Texts and graphs that are too large for lines go to files beside it, and
-only those that were asked for.
+An observer of the pipeline. Texts and graphs that are too large for events go to files, and only those that were asked for.
 
->>> teller = Teller(lines, folder, Wanted(graphs=True))
+>>> teller = Teller(folder, Wanted(graphs=True))
 >>> compile_fx(gm, inputs, pipeline=Pipeline([teller, teller.kernels]))
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,9 @@ import msgspec
 from ...dumps import kernels as generated
 from ...dumps import live
 from ...dumps.wording import counted
-from ..isolation.child import mark
-from . import _torch as t
+from .. import torch_private as t
+from ..isolation.child import mark, report
+from . import logs
 from .kernels_watch import KernelWatch
 from .passes import PassReport, known
 from .pipeline import Observer, StageReport, node_count
@@ -46,15 +45,9 @@ class Wanted(msgspec.Struct):
     recorded: dict[str, str] = {}
 
 
-class Lines:
-    """Appends JSON objects to a file, one line each, whole."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    def tell(self, event: str, **about: Any) -> None:
-        """One event."""
-        os.write(self._file, msgspec.json.encode({"event": event, **about}) + b"\n")
+def tell(event: str, **about: Any) -> None:
+    """One event."""
+    report({"event": event, **about})
 
 
 class Teller(Observer):
@@ -62,8 +55,8 @@ class Teller(Observer):
 
     wants_passes = True
 
-    def __init__(self, lines: Lines, folder: Path, wanted: Wanted) -> None:
-        self.lines, self.folder, self.wanted = lines, folder, wanted
+    def __init__(self, folder: Path, wanted: Wanted) -> None:
+        self.folder, self.wanted = folder, wanted
         self.kernels = KernelWatch(self._tell_kernels, self.name_of)
         self.work: Work | None = None
         """Of the innermost stage that runs, or of the one that failed."""
@@ -88,7 +81,7 @@ class Teller(Observer):
         self.work = work
         part = self.name_of(work)
         mark(f"{stage.name} ({part})")
-        self.lines.tell("begin", part=part, stage=stage.name)
+        tell("begin", part=part, stage=stage.name)
         self._before.append(fingerprint(work.gm) if stage.rewrites else {})
         if stage.rewrites:
             self._keep(work, part, stage.name, "before")
@@ -106,18 +99,18 @@ class Teller(Observer):
             self.failed, self.work = stage.name, work
         if stage.name == "codegen" and not report.error and self.wanted.source:
             self._keep_source(work, part)
-        self.lines.tell("end", row=row)
+        tell("end", row=row)
         if stage.name == "codegen" and not report.error and self.wanted.target:
             self._compile_kernels(work, part)
         if stage.name == "lower" and not report.error:
-            self.lines.tell("buffers", part=part, buffers=buffers_of(work.lowering))
+            tell("buffers", part=part, buffers=buffers_of(work.lowering))
 
     def tell_skipped(self) -> None:
         """Rows for stages that were skipped since the last time."""
         new, self._told_skipped = self.reports[self._told_skipped :], len(self.reports)
-        for report in new:
-            if report.skipped_because:
-                self.lines.tell("end", row=row_of(report))
+        for skipped in new:
+            if skipped.skipped_because:
+                tell("end", row=row_of(skipped))
 
     def _name(self, stage: Stage, work: Work) -> None:
         if id(work) in self._names:
@@ -140,7 +133,7 @@ class Teller(Observer):
             row.made = self._last[part] = made
             row.removed, row.added = {}, {}
         if stage.name == "lower" and row.made is not None:
-            extern = sum(isinstance(one, t.ir.ExternKernel) for one in work.lowering.operations)
+            extern = sum(isinstance(one, t.ExternKernel) for one in work.lowering.operations)
             row.notes.append(f"{extern} of them library calls") if extern else None
         if stage.name == "partition" and work.halves is not None:
             row.made = Amount(sum(node_count(half) or 0 for half in work.halves), "nodes")
@@ -151,7 +144,7 @@ class Teller(Observer):
         if not hasattr(work.gm, "graph"):
             return
         if self.wanted.graphs:
-            self._write(part, f"{when}_{stage}.py", t.text_of(work.gm))
+            self._write(part, f"{when}_{stage}.py", logs.text_of(work.gm))
         if self.wanted.diff == stage:
             recorded = {"pre_grad": "dynamo", "joint": "joint"}.get(stage, "forward")
             record = live.encode(work.gm, id=f"{part}/{stage}", stage=recorded)
@@ -179,7 +172,7 @@ class Teller(Observer):
         text = getattr(work.wrapper_code, "value", None) or ""
         mark(f"Triton ({part})")
         rows = emitted_kernels(text, target_of(wanted.target), wanted.forms, self.folder / part / "triton", wanted.recorded)
-        self.lines.tell("compiled", part=part, compiled=rows)
+        tell("compiled", part=part, compiled=rows)
 
     def _headed(self, part: str, file: str, source: str) -> str:
         """A kernel's source below its nodes and the user's lines."""
@@ -198,7 +191,7 @@ class Teller(Observer):
 
     def _tell_kernels(self, part: str) -> None:
         watch = self.kernels
-        self.lines.tell(
+        tell(
             "kernels", part=part, kernels=watch.rows[part], node_to_kernel=watch.maps[part], without_kernel=watch.without[part]
         )  # fmt: skip
 

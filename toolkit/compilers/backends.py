@@ -58,7 +58,7 @@ class Backend:
         """Compiles one Dynamo graph. Raises UsageError for a mode, or an option that the compiler does not have."""
         if mode is not None:
             raise UsageError(f"the backend {self.__name__} has no modes", f"mode={mode!r} was asked for", "leave mode out")
-        from ._torch import aot_backend
+        from .aot import aot_backend
 
         arguments = self.arguments(options or {})
         arguments.pop("arrives", lambda _: None)(gm)

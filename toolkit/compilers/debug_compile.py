@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 import torch
 
 from ...dumps import live
+from ...dumps.atomic import free_path
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.live import save_graph
 from ...dumps.wording import counted
+from .. import torch_private as t
 from ..copying import clone_inputs
-from . import _torch
 from .boxed import Compiler
 from .label import label
 from .ts_compile import ts_compile
@@ -67,7 +68,7 @@ class DebugCompile:
         raises something.
         """
         name = label(fx_g)
-        with _torch.outside_modes():
+        with t.modes_off():
             inputs = _real(fx_g, inps, str(name), name.stage)
             case = save_graph(fx_g, inputs, self._place(name.stage) if path is None else Path(path), stage=name.stage)
             place = shlex.quote(str(case))
@@ -84,7 +85,7 @@ class DebugCompile:
         """A folder that is not there yet."""
         with self._lock:
             if self.folder is None:
-                return next(path for path in (Path(f"graphdbg-debug-{n}") for n in itertools.count(1)) if not path.exists())
+                return free_path("graphdbg-debug", bare=False)
             if not self._made:
                 self._make(self.folder)
             taken = {entry.name.partition("_")[0] for entry in self.folder.iterdir()}
@@ -112,7 +113,7 @@ def _taken(folder: Path) -> UsageError:
 
 def _real(fx_g: fx.GraphModule, inps: Sequence[Any], id: str, stage: str) -> list[Any]:
     """The inputs, or ones made up from the graph's metadata where some are fake."""
-    if not any(_torch.is_fake(value) or isinstance(value, torch.SymInt) for value in inps):
+    if not any(isinstance(value, (t.FakeTensor, torch.SymInt)) for value in inps):
         return list(inps)
     return live.inputs(live.encode(fx_g, id=id, stage=stage), None, None)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ._torch import get_decompositions
+from .. import torch_private as t
 
 aten = torch.ops.aten
 
@@ -27,5 +27,5 @@ OPERATORS = (
 )  # fmt: skip
 """What is taken apart; a packet stands for all its overloads."""
 
-default_decompositions: dict[Any, Callable[..., Any]] = get_decompositions(OPERATORS)
+default_decompositions: dict[Any, Callable[..., Any]] = t.get_decompositions(OPERATORS)
 """Overload -> its decomposition, as `torch.compile` and `aot_function` take it."""

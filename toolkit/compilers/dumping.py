@@ -25,7 +25,7 @@ from ..recorder.observe import watch_callable
 from ..recorder.options import Options, checked
 from ..recorder.origin import rank_and_restart
 from ..recorder.session import Session
-from . import _torch
+from . import aot
 from .boxed import boxed_call
 from .joint_inputs import JointInputs
 
@@ -51,7 +51,7 @@ class Dumping:
 
     def arrives(self, gm: fx.GraphModule) -> None:
         """Takes note of what the inputs of a Dynamo graph are for; later stages know them by number only."""
-        compile_id = _torch.compile_id()
+        compile_id = aot.compile_id()
         with self.session.guarded("roles of the inputs"):
             if compile_id is not None:
                 self.session.roles[compile_name(compile_id)] = roles.of_dynamo(gm)
@@ -66,7 +66,7 @@ class Dumping:
             if graph is None:
                 return compiled
             watched = watch_callable(self.session, [graph], compiled)
-            number = _torch.aot_graph_name()
+            number = aot.aot_graph_name()
             joint = self._joints.get(number[0]) if number is not None and stage != "inference" else None
             return watched if joint is None else joint.watch(stage, graph.id, watched)
 
@@ -80,7 +80,7 @@ class Dumping:
                 return partition(joint, joint_inputs, **kwargs)
             with self._flying() as flight:
                 graph = self._capture(flight, joint, "joint", {key: kwargs[key] for key in _FACTS if key in kwargs})
-                number = _torch.aot_graph_name()
+                number = aot.aot_graph_name()
                 if graph is not None and number is not None:
                     self._joints[number[0]] = JointInputs(self.session, graph.id)
                 return partition(joint, joint_inputs, **kwargs)
@@ -91,7 +91,7 @@ class Dumping:
     def _flying(self) -> Iterator[Flight]:
         """One compiler call. Without a compile id the graphs that AOTAutograd counts as one share a name."""
         with flying(self.session) as flight:
-            number = _torch.aot_graph_name()
+            number = aot.aot_graph_name()
             if flight.compile_id is None and number is not None:
                 flight.name = self._names.setdefault(number[0], flight.name)
             yield flight

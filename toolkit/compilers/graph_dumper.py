@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import UsageError
+from .. import torch_private as t
 from ..recorder import naming
 from ..recorder.origin import rank_and_restart
-from . import _torch
+from .aot import aot_backend
 from .decompositions import default_decompositions
 from .dumping import Dumping
 
@@ -44,7 +45,7 @@ class GraphDumper:
         """Compiles one Dynamo graph, saving on the way; the backward when it is compiled, which may be later."""
         given = arguments(self.dumping)
         given.pop("arrives")(gm)
-        return _torch.aot_backend(given, gm, example_inputs)
+        return aot_backend(given, gm, example_inputs)
 
 
 def graph_dumper_aot(
@@ -64,7 +65,7 @@ def arguments(dumping: Dumping) -> dict[str, Any]:
         "fw_compiler": dumping.compiler("forward"),
         "bw_compiler": dumping.compiler("backward"),
         "inference_compiler": dumping.compiler("inference"),
-        "partition_fn": dumping.partition(_torch.default_partition),
+        "partition_fn": dumping.partition(t.default_partition),
         "decompositions": default_decompositions,
     }
 

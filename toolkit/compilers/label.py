@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...dumps.errors import UsageError
 from ...dumps.ids import compile_name
 from ...dumps.schema import STAGES
-from . import _torch
+from . import aot
 
 if TYPE_CHECKING:
     from torch import fx
@@ -34,15 +34,15 @@ class Label(NamedTuple):
 
 def label(fx_g: fx.GraphModule, stage: str | None = None) -> Label:
     """The name of the graph that is being compiled on this thread; `stage` is what the caller knows better."""
-    aot = _torch.aot_graph_name()
-    stage = stage or (aot[1] if aot is not None and aot[1] in STAGES else stage_of(fx_g))
-    compile_id = _torch.compile_id()
+    number = aot.aot_graph_name()
+    stage = stage or (number[1] if number is not None and number[1] in STAGES else stage_of(fx_g))
+    compile_id = aot.compile_id()
     if compile_id is not None:
         try:
             return Label(compile_name(compile_id), stage)
         except UsageError:  # an id that another torch writes
             pass
-    return Label(f"x{aot[0]}_0" if aot is not None else "case", stage)
+    return Label(f"x{number[0]}_0" if number is not None else "case", stage)
 
 
 def stage_of(fx_g: fx.GraphModule) -> str:

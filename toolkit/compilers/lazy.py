@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import _torch
 from .decompositions import default_decompositions
 from .label import Label, label
 from .lazy_extraction import Extraction, extract
 from .lazy_tracing import Fallback, NotExtractedError, attributes_of
+from .operators import storage_size
 
 KEPT = 64
 """Geometries of one graph that stay extracted; the oldest goes first."""
@@ -138,7 +138,7 @@ def _geometry(given: Sequence[Any]) -> tuple[Any, ...]:
     key: list[Any] = []
     for place, value in enumerate(given):
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_nested:
-            shared = first.setdefault(_torch.storage_size(value)[0], place)
+            shared = first.setdefault(storage_size(value)[0], place)
             key.append((value.dtype, value.device, value.shape, value.stride(), value.storage_offset(), shared))
         elif isinstance(value, torch.Tensor):
             key.append((value.dtype, value.device, value.layout, place))

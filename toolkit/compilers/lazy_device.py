@@ -13,13 +13,15 @@ from typing import Any
 
 import torch
 
-from . import _torch
-from .nested import leaves
+from .. import torch_private as t
+from ..nested import leaves
+from . import lazy_backend
+from .operators import arguments_of
 
 aten = torch.ops.aten
 
 
-class OnLazyDevice(_torch.DispatchMode):
+class OnLazyDevice(t.TorchDispatchMode):
     """The mode; `device` is the lazy one."""
 
     def __init__(self, device: torch.device) -> None:
@@ -32,8 +34,8 @@ class OnLazyDevice(_torch.DispatchMode):
         if func is aten.copy.default:
             return _copied(*args[:2])
         if func in (aten.lift_fresh.default, aten.lift_fresh_copy.default) and args[0].device != self.device:
-            return _torch.wrapped_lazy(args[0].to(self.device))
-        names = [name for name, _ in _torch.arguments_of(func)]
+            return lazy_backend.wrapped_lazy(args[0].to(self.device))
+        names = [name for name, _ in arguments_of(func)]
         makes = not given
         if "device" in names:
             place = names.index("device")
@@ -45,7 +47,7 @@ class OnLazyDevice(_torch.DispatchMode):
             kwargs["pin_memory"] = False
         result = func(*(self._moved(value) for value in args), **kwargs)
         if makes and isinstance(result, torch.Tensor) and result.device == self.device:
-            return _torch.wrapped_lazy(result)
+            return lazy_backend.wrapped_lazy(result)
         return result
 
     def _moved(self, value: Any) -> Any:

@@ -18,9 +18,11 @@ import torch
 from torch import fx
 
 from ...dumps.wording import counted
-from . import _torch
+from .. import torch_private as t
+from ..nested import leaves, rebuilt
+from . import lazy_backend
 from .lazy_tracing import NotExtractedError, Traced, traced
-from .nested import leaves, rebuilt
+from .operators import storage_size
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Extraction:
         if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
             return []
         values = [_traced_shape(given[one].detach()) if isinstance(one, int) else one for one in self.sources]
-        found = _torch.run_lazy(self.key, values)
+        found = lazy_backend.run_lazy(self.key, values)
         if found is None:
             return None
         seen = {value.untyped_storage().data_ptr() for value in values}
@@ -124,7 +126,7 @@ def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch
     with torch.random.fork_rng(devices=[]):  # the stand-ins are computed with, too
         found = traced(gm, inps, attributes)
         _refuse_shared(given, found.changed)
-        with torch.inference_mode(False), torch.no_grad(), _torch.outside_modes():
+        with torch.inference_mode(False), torch.no_grad(), t.modes_off():
             return _compiled(found)
 
 
@@ -133,7 +135,7 @@ def _compiled(found: Traced) -> Extraction:
     places: dict[int, int] = {}
 
     def place(lazy: torch.Tensor) -> int:
-        number = _torch.lazy_id(lazy)
+        number = lazy_backend.lazy_id(lazy)
         if number not in places:
             places[number] = len(results)
             results.append(lazy)
@@ -144,8 +146,8 @@ def _compiled(found: Traced) -> Extraction:
     if not results:
         return Extraction("", "", b"", [], [], outputs, container)
     try:
-        key, ir, ids, values = _torch.extract_lazy(results)
-        compiled = len(_torch.run_lazy(key, values) or ())
+        key, ir, ids, values = lazy_backend.extract_lazy(results)
+        compiled = len(lazy_backend.run_lazy(key, values) or ())
     except RuntimeError as error:
         raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
     if compiled != len(results):
@@ -159,7 +161,7 @@ def _compiled(found: Traced) -> Extraction:
 def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
     """How each output comes about: by what it shares in eager."""
     storages = {
-        _torch.storage_size(fake)[0]: number
+        storage_size(fake)[0]: number
         for number, fake in reversed(list(enumerate(found.fakes)))
         if isinstance(fake, torch.Tensor)
     }
@@ -167,13 +169,13 @@ def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
     bases: dict[int, int] = {}
     for number, fake in enumerate(eager):
         if isinstance(fake, torch.Tensor) and _covers(fake):
-            bases.setdefault(_torch.storage_size(fake)[0], number)
+            bases.setdefault(storage_size(fake)[0], number)
     made: list[Made | View | Plain] = []
     for number, (fake, value) in enumerate(zip(eager, lazy, strict=True)):
         if not isinstance(fake, torch.Tensor):
             made.append(Plain(value))
             continue
-        storage = _torch.storage_size(fake)[0]
+        storage = storage_size(fake)[0]
         geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
         first = next(earlier for earlier, one in enumerate(eager) if one is fake)
         if storage in storages:
@@ -195,7 +197,7 @@ def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
 
 def _covers(fake: torch.Tensor) -> bool:
     """Whether a tensor is all of its storage, so that others can be views of it."""
-    return fake.numel() * fake.element_size() == _torch.storage_size(fake)[1] and fake.storage_offset() == 0
+    return fake.numel() * fake.element_size() == storage_size(fake)[1] and fake.storage_offset() == 0
 
 
 def _refuse(value: Any) -> None:
@@ -205,7 +207,7 @@ def _refuse(value: Any) -> None:
         raise NotExtractedError(
             "an input is sparse, nested, quantised or a conjugate view: there are no such lazy tensors"
         )
-    if not _torch.is_fake(value) and type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    if not isinstance(value, t.FakeTensor) and type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         raise NotExtractedError(f"an input is a {type(value).__name__}: there are no such lazy tensors")
     if value.device.type != "cpu":
         raise NotExtractedError(f"an input is on {value.device}, and the lazy TorchScript backend runs on the CPU")
@@ -213,7 +215,7 @@ def _refuse(value: Any) -> None:
 
 def _refuse_shared(given: Sequence[Any], changed: Sequence[int]) -> None:
     """An input that is written to is a copy for the lazy backend, so that another one in its memory would not see it."""
-    storages = [_torch.storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
+    storages = [storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
     for place in changed:
         if storages.count(storages[place]) > 1:
             raise NotExtractedError("an input that the graph writes to shares its memory with another input")

@@ -18,9 +18,11 @@ from torch import fx
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import user_frame
+from .. import torch_private as t
 from ..copying import attribute
-from . import _torch
+from . import lazy_backend
 from .lazy_device import OnLazyDevice
+from .operators import op_name, storage_size
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,15 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
     """
     given = [*inps, *attributes.values()]
     names = list(attributes)
-    device = _torch.start_lazy()
-    with _torch.outside_modes(), torch.inference_mode(False), torch.no_grad():
+    device = lazy_backend.start_lazy()
+    with t.modes_off(), torch.inference_mode(False), torch.no_grad():
         lazies, seen = [], []
         for value in given:
             lazy, shown = _lazy(value, device)
             lazies.append(lazy)
             seen.append(shown)
         state = _State(dict(zip(names, seen[len(inps) :], strict=True)), watch=True)
-        ids = {_torch.lazy_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
+        ids = {lazy_backend.lazy_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
         try:
             with OnLazyDevice(device):
                 values = _Tracer(gm, state).run(*seen[: len(inps)])
@@ -120,7 +122,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
             raise _explained(error, state.fallbacks) from error.__cause__
         if state.fallbacks:
             raise NotExtractedError.of(state.fallbacks)
-        mode, fakes = _torch.fakes(given)
+        mode, fakes = lazy_backend.fakes(given)
         before, versions = [_memory(fake) for fake in fakes], _versions(fakes)
         try:
             with mode:
@@ -144,7 +146,7 @@ def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
         return value, value
     try:
         stand_in = torch.zeros(value.shape if value.dim() else (1,), dtype=value.dtype)
-        lazy = _torch.wrapped_lazy(stand_in.to(device))
+        lazy = lazy_backend.wrapped_lazy(stand_in.to(device))
     except (RuntimeError, NotImplementedError) as error:
         raise NotExtractedError(f"an input of {value.dtype} cannot be a lazy tensor: {error}") from error
     return lazy, lazy if value.dim() else lazy.view(())
@@ -154,7 +156,7 @@ def _memory(fake: Any) -> tuple[Any, ...] | None:
     """Where a fake tensor lies."""
     if not isinstance(fake, torch.Tensor):
         return None
-    return fake.shape, fake.stride(), fake.storage_offset(), _torch.storage_size(fake)
+    return fake.shape, fake.stride(), fake.storage_offset(), storage_size(fake)
 
 
 def _versions(fakes: Sequence[Any]) -> list[int]:
@@ -176,7 +178,7 @@ def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtracted
     cause = error.__cause__
     reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
     line, _ = user_frame(error.node.stack_trace or "")
-    op = _torch.op_name(error.node)
+    op = op_name(error.node)
     why = f"{op} cannot be traced ({line or f'node {error.node.name}'}): {reason}"
     found = (*fallbacks, Fallback(op, error.node.name, line))
     return NotExtractedError("; ".join(filter(None, (NotExtractedError.of(fallbacks).why, why))), found)
@@ -192,7 +194,7 @@ class _Tracer(fx.Interpreter):
         self.prefix = prefix
 
     def run_node(self, n: fx.Node) -> Any:
-        before = _torch.lazy_fallbacks() if self.state.watch else {}
+        before = lazy_backend.lazy_fallbacks() if self.state.watch else {}
         try:
             return super().run_node(n)
         except _NodeError:
@@ -203,7 +205,7 @@ class _Tracer(fx.Interpreter):
             inner = n.op == "call_module" and isinstance(attribute(self.module, str(n.target)), fx.GraphModule)
             if self.state.watch and not inner:  # an inner graph's nodes were counted one by one
                 line, _ = user_frame(n.stack_trace or "")
-                after = _torch.lazy_fallbacks()
+                after = lazy_backend.lazy_fallbacks()
                 fell = [op for op, count in after.items() if count > before.get(op, 0)]
                 self.state.fallbacks += [Fallback(op, n.name, line) for op in fell]
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import torch
 
-from . import _torch
+from .. import torch_private as t
 from .decompositions import default_decompositions
 from .saved_bytes import SavedBytes
 from .ts_compile import ts_compile
@@ -33,13 +33,13 @@ def memory_efficient_fusion(
     config: dict[str, Any] = {
         "fw_compiler": ts_compile,
         "bw_compiler": ts_compile,
-        "partition_fn": _torch.min_cut_partition,
+        "partition_fn": t.min_cut_rematerialization_partition,
         "decompositions": default_decompositions,
         **kwargs,
     }
     saved = SavedBytes(report)
     config["partition_fn"] = saved.watching(config["partition_fn"])
-    compiled: Any = FusedModule(fn, config) if isinstance(fn, torch.nn.Module) else _torch.aot_function(fn, **config)
+    compiled: Any = FusedModule(fn, config) if isinstance(fn, torch.nn.Module) else t.aot_function(fn, **config)
     compiled.saved_bytes = saved
     return compiled
 
@@ -52,7 +52,7 @@ class FusedModule(torch.nn.Module):
         super().__init__()
         self.orig_module = module
         state = len(list(module.parameters())) + len(list(module.buffers()))
-        self._compiled = _torch.aot_function(self._call, num_params_buffers=state, **config)
+        self._compiled = t.aot_function(self._call, num_params_buffers=state, **config)
 
     def _call(self, parameters: dict[str, Any], buffers: dict[str, Any], args: Any, kwargs: Any) -> Any:
         return torch.func.functional_call(self.orig_module, {**parameters, **buffers}, args, kwargs)

@@ -15,14 +15,15 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import _torch
+from .. import torch_private as t
+from .operators import arguments_of
 
 aten = torch.ops.aten
 
 
 def can_translate(node: fx.Node) -> bool:
     """Whether a node is such an operator, and its changed arguments are plain tensors whose clones keep their strides."""
-    if node.target is None or node.target is not _torch.auto_functionalized or not isinstance(node.args[0], _torch.OpOverload):
+    if node.target is None or node.target is not t.optional("auto_functionalized") or not isinstance(node.args[0], t.OpOverload):
         return False
     bases: Any = node.kwargs.get("_all_bases", [])
     if any(f"_{name}_length" in node.kwargs for name in _changed(node)) or not all(map(_is_dense, bases)):
@@ -40,7 +41,7 @@ def _is_dense(base: Any) -> bool:
 
 def _changed(node: fx.Node) -> list[str]:
     """The names of the arguments that the operator writes to."""
-    return [name for name, is_write in _torch.arguments_of(node.args[0]) if is_write]
+    return [name for name, is_write in arguments_of(node.args[0]) if is_write]
 
 
 def translate(graph: fx.Graph, node: fx.Node) -> None:
@@ -51,9 +52,9 @@ def translate(graph: fx.Graph, node: fx.Node) -> None:
     with graph.inserting_before(node):
         clones = [_clone(graph, base) for base in bases]
         changed = {name: _view(graph, clones, given, f"_{name}") for name in _changed(node)}
-        plain = {name: given[name] for name, is_write in _torch.arguments_of(op) if not is_write and name in given}
+        plain = {name: given[name] for name, is_write in arguments_of(op) if not is_write and name in given}
         result = graph.call_function(op.overloadpacket, (), {**plain, **changed})
-        count = _torch.number_of_returns(op)
+        count = len(op._schema.returns)
         results = [result] if count <= 1 else [graph.call_function(operator.getitem, (result, i)) for i in range(count)]
     outputs = [*results, *clones]
     for user in list(node.users):

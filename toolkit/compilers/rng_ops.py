@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import _torch
+from .. import torch_private as t
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def translate(graph: fx.Graph, node: fx.Node) -> None:
     state_of, swapped = operators()
     with graph.inserting_before(node):
         near = graph.call_function(torch.ops.aten.rand, ([0],))
-        if node.target is _torch.run_and_save_rng_state:
+        if node.target is t.optional("run_and_save_rng_state"):
             op, *args = node.args
             state = graph.call_function(state_of, (near, _device(node, args)))
             result = graph.call_function(_packet(op), tuple(args), dict(node.kwargs))

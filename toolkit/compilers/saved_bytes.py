@@ -17,10 +17,12 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from torch import fx
 
+from ...dumps.amounts import size_text
 from ...dumps.wording import counted
+from .. import torch_private as t
 from ..copying import copy_graph
-from . import _torch
 from .label import label
+from .operators import storage_size
 
 
 class Kept(NamedTuple):
@@ -42,9 +44,9 @@ class Partitioned(NamedTuple):
     def __str__(self) -> str:
         kept, default = self.kept, self.default
         return (
-            f"graphdbg {self.name}: {size(kept.result_bytes)} kept from forward to backward in "
-            f"{counted(kept.results, 'tensor')} (default partition: {size(default.result_bytes)} in {default.results}), "
-            f"and {size(kept.input_bytes)} of inputs"
+            f"graphdbg {self.name}: {size_text(kept.result_bytes)} kept from forward to backward in "
+            f"{counted(kept.results, 'tensor')} (default partition: {size_text(default.result_bytes)} in {default.results}), "
+            f"and {size_text(kept.input_bytes)} of inputs"
         )
 
 
@@ -74,7 +76,7 @@ class SavedBytes:
         def watched(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
             copied = copy_graph(joint)  # both partitioners change the graph that they are given
             forward, backward = partition(joint, joint_inputs, **kwargs)
-            by_default, _ = _torch.default_partition(copied, joint_inputs, **kwargs)
+            by_default, _ = t.default_partition(copied, joint_inputs, **kwargs)
             count = kwargs["num_fwd_outputs"]
             row = Partitioned(label(joint, "joint").name, kept(forward, count), kept(by_default, count))
             self.rows.append(row)
@@ -97,14 +99,4 @@ def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> Kept:
 
 def _storage(node: Any) -> list[tuple[int, int]]:
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return [_torch.storage_size(value)] if isinstance(value, torch.Tensor) else []
-
-
-def size(count: int) -> str:
-    """A number of bytes as people read it."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024 or unit == "GiB":
-            break
-        amount /= 1024
-    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+    return [storage_size(value)] if isinstance(value, torch.Tensor) else []

@@ -18,8 +18,9 @@ from torch import fx
 from torch.fx.graph import CodeGen
 from torch.fx.node import map_aggregate
 
+from .. import torch_private as t
 from ..copying import copy_graph
-from . import _torch, mutable_ops, rng_ops
+from . import mutable_ops, rng_ops
 
 aten = torch.ops.aten
 
@@ -58,7 +59,7 @@ def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule
 
 def has_translation(node: fx.Node) -> bool:
     """Whether a higher-order operator can be written with plain ones."""
-    return _torch.is_rng_wrapper(node.target) or mutable_ops.can_translate(node)
+    return _is_rng_wrapper(node.target) or mutable_ops.can_translate(node)
 
 
 def _annotate(graph: fx.Graph, inps: Sequence[Any]) -> None:
@@ -131,11 +132,11 @@ def _translate(graph: fx.Graph, node: fx.Node) -> None:
         _translate_power(graph, node)
     elif _is_sym_math(target):
         node.target = getattr(math, getattr(target, "__name__", "").removeprefix("_sym_"))
-    elif target in (_torch.run_and_save_rng_state, _torch.run_with_rng_state):
+    elif target in (t.optional("run_and_save_rng_state"), t.optional("run_with_rng_state")):
         rng_ops.translate(graph, node)
     elif mutable_ops.can_translate(node):
         mutable_ops.translate(graph, node)
-    elif isinstance(target, _torch.OpOverload):
+    elif isinstance(target, t.OpOverload):
         node.target = target.overloadpacket
 
 
@@ -179,3 +180,8 @@ def _chain(graph: fx.Graph, function: Callable[..., Any], terms: Sequence[Any]) 
     for term in terms[1:]:
         total = graph.call_function(function, (total, term))
     return total
+
+
+def _is_rng_wrapper(target: object) -> bool:
+    """Whether a target is what checkpointing leaves of `preserve_rng_state`."""
+    return target is not None and target in (t.optional("run_and_save_rng_state"), t.optional("run_with_rng_state"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _torch
+from .. import torch_private as t
 from .boxed import boxed
 from .torchscript import returning, script
 
@@ -26,4 +26,4 @@ def simple_ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
 
 def nnc_jit(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function, traced on its first call and run by TorchScript, forward and backward; returns the same values."""
-    return _torch.aot_function(f, simple_ts_compile)
+    return t.aot_function(f, simple_ts_compile)

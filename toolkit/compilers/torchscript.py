@@ -8,8 +8,10 @@ RecursiveScriptModule(original_name=GraphModule)
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -19,7 +21,8 @@ from torch.jit.frontend import FrontendError
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import user_frame
-from . import _torch
+from .. import torch_private as t
+from .operators import op_name
 from .scriptable import has_translation, scriptable
 
 _MARK = "<--- HERE"
@@ -44,11 +47,11 @@ def script(
 ) -> torch.jit.ScriptModule:
     """The scripted copy of a graph, in evaluation mode, after the passes of `finish`. Raises UnscriptableError."""
     for node in _nodes(fx_g):
-        if node.op == "call_function" and _torch.is_higher_order(node.target) and not has_translation(node):
+        if node.op == "call_function" and isinstance(node.target, t.HigherOrderOperator) and not has_translation(node):
             raise UnscriptableError("TorchScript has no form for higher-order operators", node.name, *_told(node))
     gm = scriptable(fx_g, inps)
     try:
-        with _torch.torchscript_alone():
+        with torchscript_alone():
             return finish(torch.jit.script(gm).eval())
     except (RuntimeError, TypeError, NotImplementedError, ValueError, OSError, FrontendError) as error:
         raise _explained(error, fx_g, gm) from error
@@ -72,7 +75,7 @@ def _nodes(fx_g: fx.GraphModule) -> list[fx.Node]:
 def _told(node: fx.Node) -> tuple[str, str]:
     """(operator, user line) of a node."""
     where, line = user_frame(node.stack_trace or "")
-    return _torch.op_name(node), f"{where}: {line}" if where and line else where
+    return op_name(node), f"{where}: {line}" if where and line else where
 
 
 def _explained(error: Exception, fx_g: fx.GraphModule, gm: fx.GraphModule) -> UnscriptableError:
@@ -95,3 +98,17 @@ def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
             return nodes[found[1]]
     functions = (node for node in nodes.values() if isinstance(node.target, FunctionType))
     return next((node for node in functions if re.search(rf"\b{node.target.__name__}\b", text)), None)  # type: ignore[union-attr]
+
+
+@contextlib.contextmanager
+def torchscript_alone() -> Iterator[None]:
+    """TorchScript's own autocast off, and as it was afterwards; no modes, or the constants that it folds would be fake tensors;
+    no warnings that it is deprecated, since it is used on purpose."""
+    before = t.set_jit_autocast(False)
+    try:
+        with warnings.catch_warnings(), t.modes_off():
+            for kind in (DeprecationWarning, FutureWarning):
+                warnings.filterwarnings("ignore", message=".*torch.jit.*", category=kind)
+            yield
+    finally:
+        t.set_jit_autocast(before)

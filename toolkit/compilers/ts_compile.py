@@ -15,25 +15,25 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import torch_private as t
 from ..copying import clone_inputs
-from . import _torch
 from .boxed import boxed
 from .decompositions import default_decompositions
-from .torchscript import returning, script
+from .torchscript import returning, script, torchscript_alone
 
 
 @boxed
 def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
     """Compiles with TorchScript; the first run is now unless an input is fake. Raises UnscriptableError (a GraphdbgError)."""
-    with _torch.torchscript_alone():
+    with torchscript_alone():
         frozen = script(fx_g, inps, _optimised)
-        if not any(_torch.is_fake(value) or isinstance(value, torch.SymInt) for value in inps):
+        if not any(isinstance(value, (t.FakeTensor, torch.SymInt)) for value in inps):
             _run_once(frozen, inps)
     return returning(fx_g, frozen)
 
 
 def _optimised(scripted: torch.jit.ScriptModule) -> Any:
-    _torch.remove_mutation(scripted)
+    t.remove_mutation(scripted.graph)
     return torch.jit.optimize_for_inference(torch.jit.freeze(scripted))
 
 

@@ -11,15 +11,17 @@ data, draw random numbers, or leave a guard behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 from torch.fx.node import map_arg
 
+from ...dumps.torchside.torch_private import storage_key
+from .. import torch_private as t
 from ..copying import attribute
-from . import _torch
 from .expressions import evaluate
 from .layout import Layout, layout_of
 from .ops import value_of
@@ -40,17 +42,17 @@ class Says(NamedTuple):
 
 def on_real(plan: Plan, step: Step, given: Mapping[fx.Node, Any]) -> Says:
     """The op's fake function on fakes of its real arguments."""
-    mode = _torch.alone_mode()
+    mode = _alone_mode()
 
     def fake(value: Any) -> Any:
         return mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
 
-    return _run(step, mode, lambda: {node: _torch.tree_map(fake, value) for node, value in given.items()})
+    return _run(step, mode, lambda: {node: t.tree_map(fake, value) for node, value in given.items()})
 
 
 def on_traced(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
     """The op's fake function on its arguments as they were recorded, with numbers for symbols."""
-    mode = _torch.alone_mode()
+    mode = _alone_mode()
     return _run(step, mode, lambda: _recorded(plan, step, values, mode))
 
 
@@ -60,7 +62,7 @@ def really_on_traced(plan: Plan, step: Step, given: Mapping[fx.Node, Any], value
     Not for ops that draw random numbers, for arguments of another size than recorded, or in lists.
     """
     target = step.node.target
-    if not isinstance(target, _torch.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
+    if not isinstance(target, t.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
         return Says([], [], "it is not run a second time")
     known: dict[fx.Node, Any] = {}
     for node, value in given.items():
@@ -78,7 +80,7 @@ def really_on_traced(plan: Plan, step: Step, given: Mapping[fx.Node, Any], value
 
 def on_symbols(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
     """The op's fake function on the recorded fake values: it may branch on a symbol otherwise than on a number."""
-    with _torch.quietly(plan.graph) as mode:
+    with _quietly(plan.graph) as mode:
         if mode is None:
             return Says([], [], "the graph was not traced with fake values")
         return _run(step, None, lambda: {node: value_of(node) for node in step.node.all_input_nodes}, values)
@@ -98,7 +100,7 @@ def _run(
     except Exception as error:  # noqa: BLE001  a fake function is the user's code and may raise anything
         first = str(error).strip().splitlines()
         return Says([], [], f"{type(error).__name__}: {first[0][:200] if first else ''}")
-    leaves = [result] if isinstance(result, torch.Tensor) else _torch.tree_leaves(result)
+    leaves = [result] if isinstance(result, torch.Tensor) else t.tree_leaves(result)
     return Says([_said(leaf, values) for leaf in leaves], [shared(leaf, known) for leaf in leaves])
 
 
@@ -118,11 +120,11 @@ def shared(leaf: Any, given: Mapping[fx.Node, Any]) -> frozenset[str]:
     """The names of the nodes among `given` whose memory a value shares."""
     if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
         return frozenset()
-    key = _torch.storage_key(leaf)
+    key = storage_key(leaf)
     return frozenset(
         node.name for node, value in given.items()
-        for one in _torch.tree_leaves(value)
-        if isinstance(one, torch.Tensor) and one.layout is torch.strided and _torch.storage_key(one) == key
+        for one in t.tree_leaves(value)
+        if isinstance(one, torch.Tensor) and one.layout is torch.strided and storage_key(one) == key
     )  # fmt: skip
 
 
@@ -181,3 +183,21 @@ def _view(leaf: Leaf, layout: Layout, reach: Mapping[Any, int], bases: dict[Any,
     if key not in bases:
         bases[key] = torch.empty_strided((reach[key],), (1,), dtype=layout.dtype, device=layout.device)
     return torch.as_strided(bases[key], layout.shape, layout.stride, layout.offset or 0)
+
+
+def _alone_mode() -> Any:
+    """A fake mode with numbers for sizes, in which an op of data-dependent size gets a symbol."""
+    return t.FakeTensorMode(shape_env=t.ShapeEnv(), allow_non_fake_inputs=True, static_shapes=True)
+
+
+@contextlib.contextmanager
+def _quietly(graph: fx.Graph) -> Iterator[Any]:
+    """The fake mode of a graph's recorded values with no guard added to its shapes; None when the values are of none."""
+    values = (leaf for node in graph.nodes for leaf in t.tree_leaves(node.meta.get("val", node.meta.get("example_value"))))
+    mode = next((leaf.fake_mode for leaf in values if isinstance(leaf, t.FakeTensor)), None)
+    if mode is None or mode.shape_env is None:
+        yield mode
+        return
+    env = mode.shape_env
+    with env.suppress_guards(), env.ignore_fresh_unbacked_symbols(), mode:
+        yield mode

@@ -17,7 +17,7 @@ from torch import fx
 
 from ...dumps.sidecar import user_frame
 from ...dumps.wording import counted
-from . import _torch
+from .. import torch_private as t
 from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared
 from .expressions import Expression, text_of
 from .findings import Cause, Finding, Mismatch
@@ -194,13 +194,13 @@ class Blame:
 def op_name(node: fx.Node) -> str:
     """The op as a user writes it: "aten.view.default", "mylib::foo" for a custom op, a method's name, "placeholder"."""
     target = node.target
-    if isinstance(target, _torch.OpOverload):
+    if isinstance(target, t.OpOverload):
         return str(target) if target.namespace in ("aten", "prims") else target.name().removesuffix(".default")
-    if isinstance(target, _torch.OpOverloadPacket):
+    if isinstance(target, t.OpOverloadPacket):
         return str(target)
-    if isinstance(target, _torch.HigherOrderOperator) and node.args and isinstance(node.args[0], _torch.OpOverload):
+    if isinstance(target, t.HigherOrderOperator) and node.args and isinstance(node.args[0], t.OpOverload):
         return node.args[0].name().removesuffix(".default")  # auto_functionalized(op, ...)
-    if isinstance(target, _torch.HigherOrderOperator):
+    if isinstance(target, t.HigherOrderOperator):
         return f"higher_order.{target.name()}"
     if node.op in ("placeholder", "get_attr", "output"):
         return node.op

@@ -20,11 +20,12 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import torch_private as t
 from ..copying import attribute, set_attribute
-from . import _torch
 from .binding import Binding, bind
 from .findings import Finding, MetadataMismatch, joined, merged
 from .generate import ToItsEnd, generated
+from .layout import layout_guard
 from .plan import Leaf, plan_of
 from .report import text_report
 from .running import Run
@@ -63,10 +64,10 @@ class CheckedGraph:
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Runs the graph on flat inputs; findings go to the session."""
-        if _torch.FakeTensor in set(map(type, inputs)):
+        if t.FakeTensor in set(map(type, inputs)):
             return self.gm(*inputs)
         binding, deep = self._binding(inputs)
-        with _torch.aliases_only_warned(), self._running(Run(self, binding, deep=deep), inputs) as run:
+        with _aliases_only_warned(), self._running(Run(self, binding, deep=deep), inputs) as run:
             outputs = self._module(deep)(run, *inputs)
         binding.runs += 1
         return outputs
@@ -102,7 +103,7 @@ class CheckedGraph:
             if last is not None and last.guard is not None and last.seen[1:] == (offsets, rest) and last.guard(*tensors):
                 return last, _is_new(last)
             layouts = tuple((one.shape, one.stride(), one.dtype, one.device) for one in tensors)
-            guard = _torch.layout_guard(tensors)
+            guard = layout_guard(tensors)
         except (AttributeError, RuntimeError, NotImplementedError):  # not a strided tensor: found when it is compared
             layouts, offsets, guard = tuple(str(type(one)) for one in inputs), [], None
         key = (layouts, tuple(offsets), rest)
@@ -275,3 +276,13 @@ def checked(
     `device`: where a graph that was traced elsewhere has been moved to; `where`: what findings call the graph;
     `rewritten`: passes that replace nodes ran over the graph (see Run)."""
     return Checked(fx_g, raises=False, device=device, where=where, rewritten=rewritten)
+
+
+def _aliases_only_warned() -> contextlib.AbstractContextManager[None]:
+    """AOTAutograd warns of a custom op that returns its input, and raises where CI is set in the environment: inside it warns.
+
+    So the checker can say which.
+    """
+    if not getattr(t.functorch_config, "error_on_custom_op_aliasing", False):
+        return contextlib.nullcontext()
+    return t.functorch_config.patch(error_on_custom_op_aliasing=False)

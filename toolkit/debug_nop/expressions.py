@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...dumps import expr as expressions
-from ...dumps.expr_values import number
+from ...dumps.expr_values import evaluate as number_of
 from ...dumps.torchside import sympy_text
 
 Values = Mapping[str, Any]
@@ -95,7 +95,7 @@ def compiled(parsed: Any) -> Compiled:
         names = expressions.symbols(parsed)
 
         def general(values: Values) -> Any:
-            return number(parsed, {name: values[name] for name in names})
+            return number_of(parsed, {name: values[name] for name in names})
 
         return general
     return _folded(plain, [compiled(arg) for arg in parsed.args])

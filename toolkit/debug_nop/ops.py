@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import fx
 
-from . import _torch
+from .. import torch_private as t
 
 
 def value_of(node: fx.Node) -> Any:
@@ -27,14 +27,14 @@ def is_getitem(node: fx.Node) -> bool:
 
 def may_alias(node: fx.Node) -> bool:
     """Whether an op's result may be its argument's memory by its schema, or has no schema that says."""
-    if not isinstance(node.target, _torch.OpOverload):
+    if not isinstance(node.target, t.OpOverload):
         return node.op != "get_attr"
     return any(returned.alias_info is not None for returned in node.target._schema.returns)
 
 
 def is_view(node: fx.Node) -> bool:
     """Whether an op of torch's own always returns its argument's memory and writes nothing."""
-    if not isinstance(node.target, _torch.OpOverload) or not node.target.is_view:
+    if not isinstance(node.target, t.OpOverload) or not node.target.is_view:
         return False
     return node.target.namespace == "aten" and str(node.target).split(".")[1] not in ("reshape", "contiguous", "to")
 
@@ -50,17 +50,17 @@ _FUNCTIONAL_HOPS = frozenset({
 def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
     """Whether an op is torch's own, and the argument nodes that its schema writes to."""
     target = node.target
-    if isinstance(target, _torch.HigherOrderOperator):
+    if isinstance(target, t.HigherOrderOperator):
         return target.name() not in _FUNCTIONAL_HOPS, (frozenset() if target.name() in _FUNCTIONAL_HOPS else None)
-    if isinstance(target, _torch.OpOverloadPacket):
+    if isinstance(target, t.OpOverloadPacket):
         target = getattr(target, target.overloads()[0]) if len(target.overloads()) == 1 else target
-    if not isinstance(target, _torch.OpOverload):
+    if not isinstance(target, t.OpOverload):
         return True, None
     written: set[fx.Node] = set()
     for place, argument in enumerate(target._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-            written.update(one for one in _torch.tree_leaves(given) if isinstance(one, fx.Node))
+            written.update(one for one in t.tree_leaves(given) if isinstance(one, fx.Node))
     return target.namespace in _TORCHS, frozenset(written)
 
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from . import _torch
+from ...dumps.torchside.torch_private import storage_key
+from .. import torch_private as t
 from .expressions import Expression, evaluate, expression
 from .layout import Layout
 from .ops import is_getitem, is_view, may_alias, reshaped_in_place, schema_of, value_of
@@ -73,7 +74,7 @@ class Step:
     def by_layout(self) -> bool:
         """Whether the layouts of its arguments decide whose memory its value lies in: ops of torch's own with a schema.
         Repeated runs on one layout need not ask again."""
-        return self.torchs and isinstance(self.node.target, _torch.OpOverload)
+        return self.torchs and isinstance(self.node.target, t.OpOverload)
 
     @property
     def name(self) -> str:
@@ -132,7 +133,7 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
         if step.node in reshaped:
             unchecked.append(f"{step.name}: a later node changes its shape in place")
             continue
-        leaves = [value] if isinstance(value, torch.Tensor) else _torch.tree_leaves(value)
+        leaves = [value] if isinstance(value, torch.Tensor) else t.tree_leaves(value)
         step.leaves = [leaf_of(leaf, (step.index, place), roots, device) for place, leaf in enumerate(leaves)]
         if not kept:
             step.leaves = [leaf._replace(offset=None) if isinstance(leaf, Leaf) else leaf for leaf in step.leaves]
@@ -171,11 +172,11 @@ def _keeps_storages(graph: fx.Graph) -> bool:
 
 
 def _fakes(node: fx.Node) -> list[Any]:
-    return [leaf for leaf in _torch.tree_leaves(value_of(node)) if isinstance(leaf, _torch.FakeTensor)]
+    return [leaf for leaf in t.tree_leaves(value_of(node)) if isinstance(leaf, t.FakeTensor)]
 
 
 def _keys(node: fx.Node) -> set[int]:
-    return {_torch.storage_key(leaf) for leaf in _fakes(node) if leaf.layout is torch.strided}
+    return {storage_key(leaf) for leaf in _fakes(node) if leaf.layout is torch.strided}
 
 
 def leaf_of(value: Any, place: Place, roots: dict[int, Place], device: torch.device | None = None) -> Any:
@@ -188,7 +189,7 @@ def leaf_of(value: Any, place: Place, roots: dict[int, Place], device: torch.dev
         return Leaf(shape, (), value.dtype, device or value.device, 0, value.layout, place)
     try:
         stride, offset = tuple(expression(size) for size in value.stride()), expression(value.storage_offset())
-        root = roots.setdefault(_torch.storage_key(value), place)
+        root = roots.setdefault(storage_key(value), place)
     except (RuntimeError, NotImplementedError):  # wrappers of vmap have no storage
         return None
     return Leaf(shape, stride, value.dtype, device or value.device, offset, value.layout, root)
@@ -284,7 +285,7 @@ def _is_flat(step: Step) -> bool:
 
 def _holds_tensor(plan: Plan, node: fx.Node) -> bool:
     value = value_of(node)
-    return any(isinstance(leaf, torch.Tensor) for leaf in _torch.tree_leaves(value)) if value is not None else False
+    return any(isinstance(leaf, torch.Tensor) for leaf in t.tree_leaves(value)) if value is not None else False
 
 
 def _aliases(step: Step, leaf: Leaf, plan: Plan) -> None:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ...dumps.torchside.torch_private import storage_key
 from ...dumps.wording import counted
-from . import _torch
+from .. import torch_private as t
 from .binding import Binding, at, single
 from .blame import Blame
 from .contents import Contents, contents
 from .findings import Finding
-from .layout import Layout, differences, layout_of
+from .layout import Layout, differences, layout_guard, layout_of
 from .plan import Leaf, Place, Plan, Step, parts_sharing
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Run:
         self.binding = binding
         self.deep = deep
         self.expected, self.offsets = binding.expected, binding.offsets
-        self.is_alias_of = _torch.is_alias_of
+        self.is_alias_of = t.optional("is_alias_of", _share_storage)
         self.symbols = dict(binding.symbols)
         self.findings: list[Finding] = []
         self.wrong: dict[Place, Finding] = {}
@@ -62,7 +63,7 @@ class Run:
     def bad(self, index: int, value: Any, *arguments: Any) -> None:
         """A comparison of the generated code failed: finds out in what, or lets it pass from now on."""
         step = self.plan.steps[index]
-        if isinstance(value, _torch.FakeTensor):
+        if isinstance(value, t.FakeTensor):
             return
         given = dict(zip(step.node.all_input_nodes, arguments, strict=True))
         layouts = self._layouts(step)
@@ -87,21 +88,21 @@ class Run:
         """Keeps what the arguments hold, except those that the op may write to."""
         step = self.plan.steps[index]
         written = {
-            _torch.storage_key(one)
+            storage_key(one)
             for node, value in zip(step.tensors, tensors, strict=True)
             if step.written and node in step.written
             for one in _tensors(value)
         }
         self.kept[index] = [
-            None if _torch.storage_key(one) in written else contents(one) for value in tensors for one in _tensors(value)
+            None if storage_key(one) in written else contents(one) for value in tensors for one in _tensors(value)
         ]
 
     def after(self, index: int, value: Any, *arguments: Any) -> None:
         """Compares every part of a value, and in a deep run its storages and the contents of the arguments."""
         step = self.plan.steps[index]
         given = dict(zip(step.node.all_input_nodes, arguments, strict=True))
-        leaves = [value] if isinstance(value, torch.Tensor) else _torch.tree_leaves(value)
-        if any(isinstance(leaf, _torch.FakeTensor) for leaf in leaves):
+        leaves = [value] if isinstance(value, torch.Tensor) else t.tree_leaves(value)
+        if any(isinstance(leaf, t.FakeTensor) for leaf in leaves):
             return
         self._bind(step, value, leaves)
         changed = self._changed(step, given)
@@ -141,7 +142,7 @@ class Run:
             self.offsets[step.index] = (*offsets, *shared) if asked else offsets[0]
         else:
             self.offsets[step.index] = offsets
-        self.expected[step.index] = _torch.layout_guard(tensors)
+        self.expected[step.index] = layout_guard(tensors)
 
     def _layouts(self, step: Step) -> list[Any] | None:
         found = self.binding.layouts[step.index]
@@ -159,7 +160,7 @@ class Run:
         """Gives the symbols that begin at this step their numbers; one that nothing binds is taken from where it stands alone."""
         for name, path in step.binds:
             try:
-                self.symbols[name] = int(_torch.key_get(value, path))
+                self.symbols[name] = int(t.key_get(value, tuple(path)))
             except (AttributeError, IndexError, KeyError, TypeError, ValueError):
                 continue
         for name in step.needs - self.symbols.keys():
@@ -221,12 +222,12 @@ class Run:
         self.storages[step.index, place] = key
         if key not in self.first:
             self.first[key] = (step.index, place)
-            self.references.append(_torch.StorageWeakRef(storage))
+            self.references.append(t.StorageWeakRef(storage))
         return key
 
     def _whose(self, key: int, own: Place, given: Mapping[fx.Node, Any]) -> str:
         for node, value in given.items():
-            if any(one.layout is torch.strided and _torch.storage_key(one) == key for one in _tensors(value)):
+            if any(one.layout is torch.strided and storage_key(one) == key for one in _tensors(value)):
                 return f"the memory of `{node.name}`"
         first = self.first[key]
         return "memory of its own" if first == own else f"the memory of `{self._named(first)}`"
@@ -318,7 +319,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple, dict)):
-        yield from (one for one in _torch.tree_leaves(value) if isinstance(one, torch.Tensor))
+        yield from (one for one in t.tree_leaves(value) if isinstance(one, torch.Tensor))
 
 
 def _aliases(value: Any, other: Any) -> bool:
@@ -326,4 +327,8 @@ def _aliases(value: Any, other: Any) -> bool:
         return False
     if value.layout is not torch.strided or other.layout is not torch.strided:
         return False
-    return _torch.is_alias_of(value, other)
+    return t.optional("is_alias_of", _share_storage)(value, other)
+
+
+def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return storage_key(one) == storage_key(other)

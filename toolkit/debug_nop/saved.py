@@ -9,26 +9,25 @@ The calling process imports no torch. Each graph runs twice: the second time wit
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...dumps.wording import counted
-from ..isolation import Answer, ForkServer, default_memory_bytes
+from ..isolation import ForkServer, ask
+from ..signature import how_ended
 from ..spec import FULL_STAGES, ReplaySpec
+from ..verdict import OK, Verdict, Where, cannot_tell, fails
 from .findings import Finding, origins
-from .report import headline, text_report
+from .report import headline, sentence, text_report
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
-PRELOAD = (
-    "graphdbg.toolkit.live_case:warm", "graphdbg.dumps.store", "graphdbg.dumps.torchside.fake",
-    "graphdbg.dumps.torchside.make_inputs", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.surroundings",
-)  # fmt: skip
+TASKS = (TASK, f"{__package__}.checking")
+"""What a server should import once for these checks; Inductor is not needed."""
 
 
 class Checkup(msgspec.Struct, omit_defaults=True):
@@ -45,24 +44,33 @@ class Checkup(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
 
     @property
+    def record(self) -> Verdict:
+        """The verdict: metadata that is wrong, at the first origin; or why nothing could be checked."""
+        if self.findings and not self.cannot:
+            first = (origins(self.findings) or self.findings)[0]
+            return fails("metadata", "debug_nop", sentence(first), Where(first.name, first.where, first.line))
+        if self.cannot or self.failed:
+            return cannot_tell(self.cannot or f"eager itself fails ({self.failed})")
+        return OK
+
+    @property
     def ok(self) -> bool:
         """Whether everything ran and nothing was found."""
-        return not (self.findings or self.failed or self.cannot)
+        return not self.record.exit_code
 
     @property
     def headline(self) -> str:
         """One line."""
-        if self.cannot:
-            return f"cannot check: {self.cannot}"
+        record = self.record
+        if record.undecided:
+            return f"cannot check: {record.reason}"
         if self.findings:
             return headline(self.findings)
-        if self.failed:
-            return f"cannot check: eager itself fails ({self.failed})"
         return f"ok: {counted(self.values, 'value')} as traced"
 
     def text(self) -> str:
         """The whole report."""
-        if self.cannot or (self.failed and not self.findings):
+        if self.record.undecided:
             return self.headline
         right = counted(self.values, "value is what its", "values are what their")
         none = f"No mismatch: {'all ' * (self.values > 1)}{right} metadata says."
@@ -71,7 +79,7 @@ class Checkup(msgspec.Struct, omit_defaults=True):
 
     def json(self) -> dict[str, Any]:
         """Plain data: the findings with their sentences."""
-        from .report import next_step, sentence
+        from .report import next_step
 
         plain: dict[str, Any] = msgspec.to_builtins(self)
         rows = [
@@ -81,6 +89,7 @@ class Checkup(msgspec.Struct, omit_defaults=True):
         ]
         return {
             "ok": self.ok, "verdict": self.headline, "origins": len(origins(self.findings)), "findings": rows,
+            "record": self.record.plain(),
             **{name: plain.get(name, empty) for name, empty in _EMPTY.items()},
         }  # fmt: skip
 
@@ -90,31 +99,16 @@ _EMPTY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def server_for_checks() -> ForkServer:
-    """A fork server with what checks need imported once; Inductor is not."""
-    return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm="torch", preload=PRELOAD)
-
-
 def check(
     saved: SavedGraph, server: ForkServer, *, seed: int = 0, device: str | None = None, limit_s: float = 600.0,
     imports: Sequence[str] = (),
 ) -> Checkup:  # fmt: skip
     """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be loaded."""
     payload = {"path": str(saved.path.absolute()), "seed": seed, "device": device, "imports": list(imports)}
-    answer = server.call(TASK, payload, limit_s)
-    if answer.status == "done":
-        found = msgspec.convert(answer.value, Checkup)
-    else:
-        found = Checkup(cannot=_lost(answer))
+    answer = ask(TASK, payload, limit_s, server=server).end()
+    found = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
     found.peak_bytes = answer.peak_bytes
     return found
-
-
-def _lost(answer: Answer) -> str:
-    """Why there is no answer; raises what is the user's mistake."""
-    from ..replay import outcome_of
-
-    return outcome_of(answer, "debug_nop").verdict.removeprefix("cannot judge: ").splitlines()[0]
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
@@ -123,18 +117,16 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
     import torch
 
-    from ...dumps.store import load_graph
-    from .. import _torch
+    from ..case import Case
     from ..copying import clone_inputs
-    from ..imports import import_modules
     from ..isolation.child import mark
-    from ..live_case import live_case, moved
+    from ..live import moved
+    from ..settings import settings
     from ..surroundings import in_force
     from .checking import checked
 
     mark("load")
-    import_modules(payload["imports"])
-    case = live_case(load_graph(payload["path"]), seed=payload["seed"])
+    case = Case.at(payload["path"]).live(seed=payload["seed"])
     gm, inputs, device = case.gm, case.inputs, None
     notes = list(case.notes)
     if payload["device"] is not None:
@@ -147,7 +139,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     found = Checkup(notes=notes)
     mark("run")
     began = time.perf_counter()
-    with _torch.settings(case.spec.config) as lost, in_force(case.spec):
+    with settings(case.spec.config) as lost, in_force(case.spec):
         run = checked(gm, device=device, rewritten=rewritten(case.spec))
         for _ in range(2):
             torch.manual_seed(payload["seed"])

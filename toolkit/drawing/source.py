@@ -16,8 +16,9 @@ from ...dumps.browse.levels import Path, common, frames_of, input_source, levels
 from ...dumps.browse.partner import JOINT
 from ...dumps.browse.short import base_name, shorten
 from ...dumps.schema import GraphRecord, NodeRecord, SymValue
-from ...dumps.sidecar import Table, build, references
+from ...dumps.sidecar import Table, build
 from ...dumps.tables import one_line, plain
+from ...dumps.walk import references, returned
 from .families import family
 from .texts import arguments_text, value_text
 
@@ -168,10 +169,7 @@ def _outputs(record: GraphRecord, position: dict[str, int]) -> list[Output]:
     last = record.graph.nodes[-1] if record.graph.nodes else None
     if last is None or last.op != "output":
         return []
-    items = last.args[0] if len(last.args) == 1 else last.args
-    while isinstance(items, dict) and "tuple" in items:
-        items = items["tuple"]
-    items = items if isinstance(items, list) else [items]
+    items = returned(last.args)
     made_for = last.meta.get("desc")
     words = made_for if isinstance(made_for, list) and len(made_for) == len(items) else [""] * len(items)
     return [

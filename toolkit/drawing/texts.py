@@ -11,8 +11,8 @@ from typing import Any
 
 from ...dumps.browse.short import DTYPES, shorten
 from ...dumps.schema import ConstValue, SequenceValue, SymValue, TensorValue, Value
-from ...dumps.sidecar import references
 from ...dumps.tables import plain
+from ...dumps.walk import references, tag_of
 from ...dumps.wording import counted
 
 _LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 80
@@ -46,13 +46,11 @@ def _argument(arg: Any) -> str:
             return ""
         named = [text or next(references(item), "None") for text, item in zip(texts, arg, strict=True)]
         return f"[{', '.join(named)}]"
-    if isinstance(arg, dict):
-        tag, body = next(iter(arg.items()), ("", ""))
-        if tag in ("dtype", "device", "layout", "memory_format"):
-            return DTYPES.get(str(body), str(body))
-        if tag in ("tuple", "size"):
-            return _argument(body)
-        return {"float": str(body), "ellipsis": "..."}.get(tag, "")
+    tag, content = tag_of(arg)
+    if tag in ("dtype", "device", "layout", "memory_format"):
+        return DTYPES.get(str(content), str(content))
+    if tag:
+        return _argument(content) if tag in ("tuple", "size") else {"float": str(content), "ellipsis": "..."}.get(tag, "")
     if isinstance(arg, float):
         return f"{arg:.4g}"
     return "" if arg is None or arg == [] else str(arg)

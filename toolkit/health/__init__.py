@@ -17,6 +17,7 @@ from .finding import Finding
 CHECKS: tuple[Callable[[], Finding | Sequence[Finding]], ...] = (
     machine.python, machine.torch_itself, packages.packages, machine.compiler, running.compiling, machine.cuda,
     running.drawing, machine.cache_folder, running.isolation, recording.plugin, recording.hooks,
+    recording.names,
 )  # fmt: skip
 """In order."""
 

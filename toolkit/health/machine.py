@@ -86,9 +86,9 @@ def compiler_name() -> str | None:
     """The path of that compiler."""
     if importlib.util.find_spec("torch") is None:
         return shutil.which(os.environ.get("CXX", "g++"))
-    from .. import _torch as private
+    from ..cpp_compiler import cpp_compiler
 
-    return private.cpp_compiler()
+    return cpp_compiler()
 
 
 @row("CUDA", essential=False)
@@ -109,8 +109,8 @@ def cuda() -> Finding:
 @row("cache folder", essential=False)
 def cache_folder() -> Finding:
     """Writes into it, and says what lies there."""
+    from ...dumps.amounts import size_text
     from ...dumps.errors import GraphdbgError
-    from ...dumps.tables import size_text
     from ..isolation import cache, cleaning
 
     home = cache.home()

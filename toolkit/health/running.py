@@ -31,14 +31,14 @@ DRAW_LIMIT_S = 20.0
 def isolation() -> Finding:
     """Asks a child of a bare fork server."""
     from ...dumps.errors import GraphdbgError
-    from ..isolation import ForkServer
+    from ..isolation import ask, fork_server
 
     fix = "graphdbg isolates each replay in a forked child; it needs Linux or macOS, and room for one more process"
     if not hasattr(os, "fork"):
         return Finding("isolation", False, True, f"no fork on {platform.system()}", fix)
     try:
-        with ForkServer(warm="nothing") as server:
-            answer = server.submit("builtins:dict", {"alive": True}, limit_s=30).result(60)
+        with fork_server("nothing", ()) as server:
+            answer = ask("builtins:dict", {"alive": True}, 30, server=server).answer(60)
     except (OSError, TimeoutError, GraphdbgError) as error:
         return Finding("isolation", False, True, one_line(error), fix)
     ok = answer.status == "done" and answer.value == {"alive": True}
@@ -51,7 +51,7 @@ def compiling() -> Finding:
     """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with eager."""
     import torch
 
-    from ..isolation import ForkServer
+    from ..isolation import ask, fork_server
 
     devices = ["cpu"] if compiler_name() is not None else []
     devices += ["cuda"] if torch.cuda.is_available() else []
@@ -59,10 +59,11 @@ def compiling() -> Finding:
     if not devices:
         return Finding("compile", False, False, "not tried: there is no C++ compiler, see its row")
     began = time.monotonic()
-    with ForkServer(threads=1, preload=(__name__,)) as server:
-        waiting = {device: server.submit(f"{__name__}:three_nodes", {"device": device}, COMPILE_LIMIT_S) for device in devices}
+    task = f"{__name__}:three_nodes"
+    with fork_server(preload=(__name__,), threads=1) as server:
+        waiting = {device: ask(task, {"device": device}, COMPILE_LIMIT_S, server=server) for device in devices}
         try:
-            answers = {device: one.result(START_LIMIT_S) for device, one in waiting.items()}
+            answers = {device: one.answer(START_LIMIT_S) for device, one in waiting.items()}
         except TimeoutError:
             return Finding("compile", False, False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
         notes = server.notes

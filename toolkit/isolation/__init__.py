@@ -1,18 +1,23 @@
 """Runs one query per forked child of a warm server, so that a segfault, a hang or a memory hog is a verdict and not an end.
 
-`client.ForkServer` is the door; `server` is the process that forks; `child` is what a forked child does; `cache` is the private
-Inductor cache and its per-user seed; `protocol` is the wire. Nothing here knows of graphs.
+`ask` is the door; `servers` starts what the commands ask; `client.ForkServer` is their side of it; `server` is the process that
+forks; `child` is what a forked child does, and `bare` one that becomes a program; `cache` is the private Inductor cache and its
+per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
->>> with ForkServer() as server:
-...     answer = server.call("graphdbg.toolkit.replay:task", {"path": "case"}, limit_s=60)
-...     answer.status
+>>> with opened(None) as server:
+...     ask("graphdbg.toolkit.replay:task", {"path": "case"}, limit_s=60, server=server).end().status
 'done'
 """
 
 from __future__ import annotations
 
-from .client import ForkServer, Pending
+from .asking import Asked, Servers, ask, raise_refusal
+from .client import ForkServer
 from .limits import default_memory_bytes
 from .protocol import Answer
+from .servers import JUDGING, fork_server, opened, programs
 
-__all__ = ["Answer", "ForkServer", "Pending", "default_memory_bytes"]
+__all__ = [
+    "JUDGING", "Answer", "Asked", "ForkServer", "Servers", "ask", "default_memory_bytes", "fork_server", "opened",
+    "programs", "raise_refusal",
+]  # fmt: skip

@@ -13,10 +13,12 @@ seed holds it, so that `cleaning` leaves it alone.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -36,19 +38,21 @@ SEEDS = "seed"
 
 def home() -> Path:
     """The cache folder, which need not be there. Raises RuntimeError where there is no home folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphdbg"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("graphdbg")
 
 
 def seed_folder() -> Path:
     """Where the seed for this torch, compiler and CPU lies (or will lie). Imports torch."""
     import torch
 
-    from .. import _torch
+    from ..cpp_compiler import compiler_version
 
     parts = (
         torch.__version__,
         str(torch.version.git_version),
-        _torch.compiler_version(),
+        compiler_version(),
         platform.machine(),
         _cpu_flags(),
     )
@@ -121,6 +125,30 @@ def plant(cache_dir: Path, seed: Path) -> bool:
     return True
 
 
+def furnish(home: Path, seed: Path | None) -> bool:
+    """Plants a seed where programs find it whose cache folder is `home`/cache and whose TMPDIR is `home`/tmp; False without one.
+
+    Inductor looks for its precompiled header in TMPDIR/torchinductor_<user>, whatever its cache folder is (torch 2.13.0).
+    """
+    if seed is None or not plant(home / "cache", seed):
+        return False
+    with contextlib.suppress(KeyError, OSError):  # a uid without a name: the header is made anew
+        user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+        place = home / "tmp" / f"torchinductor_{user}" / "precompiled_headers"
+        place.parent.mkdir(exist_ok=True)
+        (home / "cache" / place.name).rename(place)
+    return True
+
+
+def toolchain_seed() -> Path | None:
+    """The seed of this user, torch, compiler and CPU; None when none was made yet. May import torch."""
+    known = known_seed()
+    if known is not None:
+        return known
+    folder = seed_folder()
+    return folder if folder.exists() else None
+
+
 def keep(cache_dir: Path, seed: Path) -> None:
     """Makes the seed from what `probe_toolchain` left in `cache_dir`. A seed that someone else made meanwhile stays.
 
@@ -148,9 +176,9 @@ def keep(cache_dir: Path, seed: Path) -> None:
 
 def probe_toolchain(_payload: dict[str, Any]) -> None:
     """Compiles two tiny kernels, vectorised and scalar, so that every first-use probe is made. Runs in a child."""
-    from .. import _torch
+    from .warming import compile_probe_kernels
 
-    _torch.compile_probe_kernels()
+    compile_probe_kernels()
 
 
 def _link(source: Path, target: Path) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from ..imports import import_modules
+from . import bare
 from .limits import bind_child
 from .protocol import Failure, Query
 
@@ -29,7 +31,7 @@ TRACE_SIGNAL = signal.SIGUSR1
 _MEMORY_WORDS = ("can't allocate memory", "std::bad_alloc", "out of memory", "cannot allocate memory")
 
 _mark_fd: int | None = None
-_folder: Path | None = None
+_events_fd: int | None = None
 _began = 0.0
 _marks: list[tuple[str, float]] = []
 
@@ -53,10 +55,15 @@ def mark(stage: str) -> None:
         os.pwrite(_mark_fd, stage.encode(), 0)
 
 
-def tell(value: Any) -> None:
-    """Leaves a value (with a JSON form) that the answer has if the task dies before it returns; no-op elsewhere."""
-    if _folder is not None:
-        _write(_folder, "told", msgspec.json.encode(value))
+def report(event: Any) -> None:
+    """Hands an event (with a JSON form) to whoever asked, at once, so that it outlives this process; no-op elsewhere.
+
+    An answer without a value has the last one as `told`.
+    """
+    if _events_fd is not None:
+        rest = msgspec.json.encode(event) + b"\n"
+        while rest:
+            rest = rest[os.write(_events_fd, rest) :]
 
 
 def is_memory_error(error: BaseException) -> bool:
@@ -78,9 +85,10 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(name, str(error), text[-20_000:], frames[::-1][:40])
 
 
-def run_child(query: Query, folder: Path, output_fd: int, server: int) -> None:
+def run_child(query: Query, folder: Path, output_fd: int, events_fd: int, server: int) -> None:
     """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`."""
-    global _began
+    global _began, _events_fd
+    _events_fd = events_fd
     _began = time.monotonic()
     code = 70
     try:
@@ -90,19 +98,20 @@ def run_child(query: Query, folder: Path, output_fd: int, server: int) -> None:
 
 
 def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
-    global _mark_fd, _folder
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+    global _mark_fd
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     bind_child(server, query.memory_bytes)
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
+    if (become := bare.LIVES.get(query.function)) is not None:
+        return become(query.payload)
     sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
     faulthandler.enable(file=2, all_threads=False)
     faulthandler.register(TRACE_SIGNAL, file=2, all_threads=False)
-    _folder = folder
     _mark_fd = os.open(folder / "mark", os.O_RDWR | os.O_CREAT, 0o600)
     reply, code = _answer(query)
     _write(folder, "reply", _encode(reply))
@@ -121,6 +130,9 @@ def _answer(query: Query) -> tuple[Reply, int]:
     try:
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(query.threads)
+        if query.payload.get("imports"):
+            mark("import")
+            import_modules(query.payload["imports"])
         module, _, name = query.function.partition(":")
         return Reply(value=getattr(import_module(module), name)(query.payload), marks=_marks), 0
     except BaseException as error:  # noqa: BLE001  the verdict of a query is whatever was raised, SystemExit included

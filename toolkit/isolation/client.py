@@ -4,7 +4,7 @@ Must not import torch: commands that only ask (and the TUI) use it. Safe to use 
 
 >>> with ForkServer(threads=1) as server:
 ...     pending = [server.submit("os:getcwd_of", {"n": n}, limit_s=5) for n in range(4)]
-...     answers = [one.result() for one in pending]
+...     answers = [one.answer() for one in pending]
 """
 
 from __future__ import annotations
@@ -17,41 +17,57 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
 
 from ...dumps.errors import EnvironmentLackError
-from . import folders
-from .environment import server_environment
-from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
+from . import bare, cache, folders
+from .asking import Asked
+from .environment import FORKING, program_environment, server_environment
+from .protocol import Answer, Events, Failure, Frames, Query, Ready, frame_of
 
 
-class Pending:
-    """A query on its way; `result()` waits for its answer."""
+class Pending(Asked):
+    """A query on its way in one life of a server."""
 
-    def __init__(self, query: Query) -> None:
-        self.query = query
+    def __init__(self, query: Query, process: _Process) -> None:
+        self.query, self._process = query, process
+        self._last: msgspec.Raw | None = None
+        self._coming: SimpleQueue[msgspec.Raw | None] = SimpleQueue()
+        """Events that nobody took yet, and None behind the last."""
         self._done = threading.Event()
         self._answer: Answer | None = None
 
-    def done(self) -> bool:
-        """Whether the answer is there."""
-        return self._done.is_set()
+    def __iter__(self) -> Iterator[Any]:
+        """Each event as it comes, once, until the query has ended."""
+        while (event := self._coming.get()) is not None:
+            yield msgspec.json.decode(event)
+        self._coming.put(None)  # for whoever asks again
 
-    def result(self, timeout_s: float | None = None) -> Answer:
-        """Waits for the answer; raises TimeoutError when it is not there after `timeout_s`."""
+    def answer(self, timeout_s: float | None = None) -> Answer:
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"no answer from the fork server after {timeout_s} s")
         assert self._answer is not None
         return self._answer
 
+    def kill(self) -> None:
+        self._process.kill(self.query)
+
     def _resolve(self, answer: Answer) -> None:
         if not self._done.is_set():
             self._answer = answer
+            if answer.value is None and self._last is not None:
+                answer.told = msgspec.json.decode(self._last)
             self._done.set()
+            self._coming.put(None)
+
+    def _report(self, rows: Sequence[msgspec.Raw]) -> None:
+        for self._last in rows:
+            self._coming.put(self._last)
 
 
 class _Process:
@@ -60,10 +76,13 @@ class _Process:
     def __init__(self, settings: dict[str, Any], cache_dir: Path | None) -> None:
         self.owner = os.getpid()
         self.root, self.held = folders.make("graphdbg-server-")
-        cache = cache_dir or self.root / "cache"
-        cache.mkdir(parents=True, exist_ok=True)
-        (self.root / "tmp").mkdir()
-        (self.root / "handed").mkdir()
+        compiled = cache_dir or self.root / "cache"
+        compiled.mkdir(parents=True, exist_ok=True)
+        for name in ("tmp", "handed", "cwd"):
+            (self.root / name).mkdir()
+        self.bare = settings["warm"] == bare.WARM
+        self.furnished = not self.bare
+        self.furnish()
         ours, theirs = socket.socketpair()
         self.socket = ours
         self.pending: dict[int, Pending] = {}
@@ -76,21 +95,29 @@ class _Process:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.server", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
-                env=server_environment(cache, self.root / "tmp"),
+                cwd=self.root / "cwd" if self.bare else None,
+                env=program_environment(compiled, self.root / "tmp") | FORKING if self.bare
+                else server_environment(compiled, self.root / "tmp"),
             )  # fmt: skip
         theirs.close()
         first = {
             "root": str(self.root),
-            "cache_dir": str(cache),
+            "cache_dir": str(compiled),
             "client": os.getpid(),
-            "path": [p for p in sys.path if p],
+            "path": [] if self.bare else [p for p in sys.path if p],
             "tmp": tempfile.gettempdir(),
             **settings,
         }
         ours.sendall(frame_of(first))
         threading.Thread(target=self._listen, name="graphdbg-answers", daemon=True).start()
 
+    def furnish(self) -> None:
+        """Gives whole programs the toolchain probes, also those that were made since this began."""
+        if not self.furnished:
+            self.furnished = cache.furnish(self.root, cache.known_seed())
+
     def send(self, pending: Pending) -> None:
+        self.furnish()
         with self.lock:
             if not self.lost:
                 self.pending[pending.query.id] = pending
@@ -119,10 +146,14 @@ class _Process:
         self.ready.set()
 
     def _take(self, body: bytes) -> None:
-        message = msgspec.json.decode(body, type=Ready | Answer)
+        message = msgspec.json.decode(body, type=Ready | Answer | Events)
         if isinstance(message, Ready):
             self.notes, self.warm_seconds = message.notes, message.seconds
             self.ready.set()
+            return
+        if isinstance(message, Events):
+            if (waiting := self.pending.get(message.id)) is not None:
+                waiting._report(message.rows)
             return
         with self.lock:
             pending = self.pending.pop(message.id, None)
@@ -159,9 +190,9 @@ class ForkServer:
 
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end). `threads`: for each
     child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no limit). `warm`: "inductor"
-    imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is a bare Python. `preload`: modules
-    that the tasks need, imported once ("package.module", or "package.module:function" to call too). Start-up costs 4 to 8 s,
-    the first ever on a machine about 30 s more.
+    imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is an empty Python, "bare" is for
+    whole programs (see `bare`). `preload`: modules that the tasks need, imported once ("package.module", or
+    "package.module:function" to call too). Start-up costs 4 to 8 s, the first ever on a machine about 30 s more.
     """
 
     def __init__(self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,
@@ -189,25 +220,23 @@ class ForkServer:
             self._last_id += 1
             query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes, dict(stage_limits or {}))
             process = self._started()
-        pending = Pending(query)
+        pending = Pending(query, process)
         process.send(pending)
         return pending
 
-    def call(self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *,
-             stage_limits: Mapping[str, float] | None = None) -> Answer:  # fmt: skip
-        """Submits one query and waits for its answer."""
-        return self.submit(function, payload, limit_s, stage_limits=stage_limits).result()
+    @property
+    def home(self) -> ForkServer:
+        """The server of this process: itself."""
+        return self
 
-    def kill(self, pending: Pending) -> None:
-        """Ends a query's child; its answer, "signal", comes soon. Nothing happens where it has ended already."""
-        process = self._process
-        if process is not None:
-            process.kill(pending.query)
+    def start(self) -> _Process:
+        """Starts the server if need be: it gets warm while something else goes on."""
+        with self._lock:
+            return self._started()
 
     def wait_ready(self) -> float:
         """Starts the server if need be, waits until it is warm, returns the seconds of its warm-up."""
-        with self._lock:
-            process = self._started()
+        process = self.start()
         process.ready.wait()
         return process.warm_seconds
 

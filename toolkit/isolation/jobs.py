@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from . import processes
 from .child import TRACE_SIGNAL, Reply
 from .limits import address_space_tells, oom_kills
-from .protocol import Answer, Failure, Query, Status
+from .protocol import Answer, Events, Failure, Query, Status
 
 _KEEP_BYTES = 16_384
 _TRACE_GRACE_S = 0.3
@@ -53,9 +54,10 @@ class Output:
 class Job:
     """A forked child and what the server knows of it."""
 
-    def __init__(self, query: Query, pid: int, folder: Path, pipe: int) -> None:
-        self.query, self.pid, self.folder, self.pipe = query, pid, folder, pipe
+    def __init__(self, query: Query, pid: int, folder: Path, pipe: int, events: int) -> None:
+        self.query, self.pid, self.folder, self.pipe, self.events = query, pid, folder, pipe, events
         self.output = Output()
+        self._torn = b""
         self.began = time.monotonic()
         self.deadline = self.began + query.limit_s
         self.timed_out = False
@@ -70,18 +72,26 @@ class Job:
         self._own_bytes = 0 if query.memory_bytes is None else processes.held_bytes(os.getpid())
         self._next_look = self.began + _LOOK_S
         self._oom_before = oom_kills()
-        os.set_blocking(pipe, False)
+        for end in (pipe, events):
+            os.set_blocking(end, False)
 
     def read(self) -> bool:
         """Drains the output pipe; False once it is closed on the other side."""
-        while True:
-            try:
-                data = os.read(self.pipe, 65_536)
-            except BlockingIOError:
-                return True
+        for data in _waiting(self.pipe):
             if not data:
                 return False
             self.output.add(data)
+        return True
+
+    def reported(self) -> Events | None:
+        """What the child reported since the last call, an event that it was killed in left out; None once nothing can come."""
+        whole: list[msgspec.Raw] = []
+        for data in _waiting(self.events):
+            if not data:
+                return Events(self.query.id, whole) if whole else None
+            *lines, self._torn = (self._torn + data).split(b"\n")
+            whole += map(msgspec.Raw, lines)
+        return Events(self.query.id, whole)
 
     @property
     def due(self) -> float:
@@ -145,7 +155,7 @@ class Job:
     def reap(self) -> Answer | None:
         """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs.
 
-        The pipe stays open: the server has to stop watching it first.
+        The pipes stay open: the server has to stop watching them first.
         """
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
@@ -164,9 +174,6 @@ class Job:
         with contextlib.suppress(OSError):
             answer.stage = (self.folder / "mark").read_text()
         reply = self._reply()
-        if reply is None or reply.value is None:
-            with contextlib.suppress(OSError):
-                answer.told = msgspec.json.decode((self.folder / "told").read_bytes())
         if reply is not None:
             answer.value, answer.error, answer.marks = reply.value, reply.error, reply.marks
             answer.status = "memory" if reply.memory else "exception" if reply.error else "done"
@@ -194,6 +201,16 @@ class Job:
             return msgspec.json.decode((self.folder / "reply").read_bytes(), type=Reply)
         except OSError:
             return None
+
+
+def _waiting(pipe: int) -> Iterator[bytes]:
+    """What lies in a pipe; b"" at last where its other side is closed."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            data = os.read(pipe, 65_536)
+            yield data
+            if not data:
+                return
 
 
 def folder_for(root: Path, query: Query) -> Path:

@@ -49,10 +49,10 @@ class Failure(msgspec.Struct, omit_defaults=True):
 class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
-    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task returned,
-    `told` what it left before it died (`child.tell`). `stage` is the last mark that the child set (`child.mark`), `marks` are all
-    of them with the seconds since its start, where it could still tell; `output` is the head and the tail of what it and its
-    children printed, faulthandler's traces included.
+    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task returned; of
+    one without a value `told` is the last event that it reported. `stage` is the last mark that the child set (`child.mark`),
+    `marks` are all of them with the seconds since its start, where it could still tell; `output` is the head and the tail of what
+    it and its children printed, faulthandler's traces included.
     """
 
     id: int
@@ -67,6 +67,13 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     seconds: float = 0.0
     peak_bytes: int = 0
     marks: list[tuple[str, float]] = []
+
+
+class Events(msgspec.Struct, tag="events"):
+    """What the child of a query reported meanwhile (`child.report`), in order, each the JSON of one event."""
+
+    id: int
+    rows: list[msgspec.Raw]
 
 
 class Ready(msgspec.Struct, tag="ready"):

@@ -17,11 +17,12 @@ import socket
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from . import cache, folders, processes
+from . import bare, cache, folders, processes
 from .child import run_child
 from .jobs import Job, folder_for
 from .limits import become_subreaper
@@ -94,7 +95,7 @@ class Server:
             elif key.data == "wake":
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
-            elif not key.data.read():
+            elif not key.data():
                 self.selector.unregister(key.fileobj)
         now = time.monotonic()
         for job in list(self.jobs.values()):
@@ -151,7 +152,10 @@ class Server:
         self.settings = settings
         self.held = folders.hold(Path(settings.root))
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
-        if settings.warm != "nothing":
+        if settings.warm == bare.WARM:
+            del sys.path[0]  # our working folder
+            bare.warm()
+        elif settings.warm != "nothing":
             self._warm(settings)
         for name in settings.preload:
             module, _, function = name.partition(":")
@@ -159,28 +163,29 @@ class Server:
             if function:
                 getattr(loaded, function)()
         if settings.warm == "inductor":
-            from .. import _torch
+            from .warming import warm_patterns
 
-            _torch.warm_patterns()
+            warm_patterns()
         gc.collect()
         gc.freeze()  # children then do not touch, and copy, every page that holds an object
         if self.seed is None:
             self._be_ready()
 
     def _warm(self, settings: Settings) -> None:
-        from .. import _torch
+        from ..cpp_compiler import has_cpp_compiler
+        from .warming import warm_imports, warm_toolchain
 
         cache_dir = Path(settings.cache_dir)
-        self.notes += _torch.warm_imports(cache_dir)
+        self.notes += warm_imports(cache_dir)
         if settings.warm == "torch":
             return
-        if not _torch.has_cpp_compiler():
+        if not has_cpp_compiler():
             self.notes.append("no C++ compiler was found, so Inductor cannot compile for the CPU")
             return
         seed = cache.seed_folder()
         self.held_seed = cache.hold(seed)
         if cache.plant(cache_dir, seed):
-            _torch.warm_toolchain(seed)
+            warm_toolchain(seed)
         else:
             self.seed = seed
             self._fork(Query(_SEED_QUERY, f"{cache.__name__}:probe_toolchain", limit_s=_SEED_LIMIT_S))
@@ -202,6 +207,7 @@ class Server:
         assert self.settings is not None
         folder = folder_for(Path(self.settings.root), query)
         read, write = os.pipe()
+        events, report = os.pipe()
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -209,27 +215,38 @@ class Server:
             os.close(self.held)
             if self.held_seed is not None:
                 os.close(self.held_seed)
-            run_child(query, folder, write, server)
-        os.close(write)
-        job = Job(query, pid, folder, read)
+            run_child(query, folder, write, report, server)
+        for end in (write, report):
+            os.close(end)
+        job = Job(query, pid, folder, read, events)
         self.jobs[pid] = job
-        self.selector.register(read, selectors.EVENT_READ, job)
+        self.selector.register(read, selectors.EVENT_READ, job.read)
+        self.selector.register(events, selectors.EVENT_READ, partial(self._pass_on, job))
+
+    def _pass_on(self, job: Job) -> bool:
+        """Sends what a child reported; False once nothing more can come."""
+        reported = job.reported()
+        if reported is not None and reported.rows:
+            self._send(reported)
+        return reported is not None
 
     def _finish(self, job: Job, answer: Answer) -> None:
         del self.jobs[job.pid]
-        with contextlib.suppress(KeyError, ValueError):
-            self.selector.unregister(job.pipe)
-        os.close(job.pipe)  # only now: a pipe that other children still hold is watched on by its number, which the next one gets
+        self._pass_on(job)
+        for pipe in (job.pipe, job.events):
+            with contextlib.suppress(KeyError, ValueError):
+                self.selector.unregister(pipe)
+            os.close(pipe)  # only now: a pipe that other children still hold is watched on by its number, which the next one gets
         if answer.id != _SEED_QUERY:
             self._send(answer)
             return
-        from .. import _torch
+        from .warming import warm_toolchain
 
         assert self.settings is not None
         assert self.seed is not None
         if answer.status == "done":
             self._keep_seed(self.seed)
-            _torch.warm_toolchain(self.seed)
+            warm_toolchain(self.seed)
         else:
             why = answer.error.message if answer.error else answer.signal or answer.status
             self.notes.append(f"Inductor could not compile a first kernel ({why}), so nothing on the CPU will compile")

@@ -16,9 +16,9 @@ import torch
 from torch import fx
 
 from ...dumps.sidecar import user_frame
+from ..case import Live
 from ..eager import run_graph
 from ..float64 import NoReference, reference
-from ..live_case import LiveCase
 from ..numerics import Streamed, relative_rmse
 from ..numerics.statistics import tensors_in
 from ..values import Held, Values, leaves
@@ -29,7 +29,7 @@ LARGEST = 1e308
 """JSON has no infinity."""
 
 
-def measure(case: LiveCase, eager: Values, got: Mapping[str, torch.Tensor] | None, wanted: set[str] | None, *, seed: int,
+def measure(case: Live, eager: Values, got: Mapping[str, torch.Tensor] | None, wanted: set[str] | None, *, seed: int,
             tell: Callable[[Row], object]) -> str:  # fmt: skip
     """Tells a row for each node in graph order; returns why there is no float64, or "".
 
@@ -131,7 +131,7 @@ def _eager(eager: Values, name: str) -> list[torch.Tensor]:
     return [one.load().detach() for one in leaves(_tree(eager, name))]
 
 
-def _given(case: LiveCase) -> dict[str, list[torch.Tensor]]:
+def _given(case: Live) -> dict[str, list[torch.Tensor]]:
     """The tensors of inputs and attributes by their nodes."""
     names = [node.name for node in case.gm.graph.nodes if node.op == "placeholder"]
     found = {name: tensors_in(value) for name, value in zip(names, case.inputs, strict=False)}

@@ -1,8 +1,8 @@
 """Asks children for the values of a graph's nodes and hands their rows on while they come. Imports no torch here.
 
 eager: one child, every value beside float64. Another rung: the graph is judged once as it is, then compiled with its values as
-extra outputs, at most BATCH_BYTES of them in one program. A child appends rows to a file that is read here, so that those
-from before a segfault, a hang or a kill are there.
+extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those from before a
+segfault, a hang or a kill are there.
 
 >>> [event["event"] for event in node_values(saved, "eager")]
 ['start', 'stage', 'stage', 'value', ..., 'end']
@@ -10,8 +10,6 @@ from before a segfault, a hang or a kill are there.
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..isolation import Answer, ForkServer
-from ..replay import DEFAULT_LIMIT_S, PRELOAD, outcome_of, replay
+from ..isolation import Answer, ForkServer, ask, opened
+from ..replay import DEFAULT_LIMIT_S, replay
+from ..rungs.names import WHOLE, warmth
 from ..signature import Signature, from_answer
 from ..triage.words import address
+from ..verdict import Verdict, skipped
+from ..verdict_words import RELATIONS, headline, text
 from .words import NO_PROGRAM, Relation, finding, first_bad_of_eager, first_bad_of_rung, largest, relation
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
 TASK = f"{__package__}.child:task"
 BATCH_BYTES = 2 << 30
 PARTITIONED = ("joint", "joint_passed")
-WHOLE = ("eager", "nop", "debug_nop", "torchscript")
-"""Rungs that run a joint graph as it is."""
-
-LOOK_S = 0.05
-"""How often the file of a child is looked at."""
 
 Event = dict[str, Any]
 
@@ -54,17 +50,9 @@ def node_values(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device
 
     known(rung)
     with ExitStack() as stack:
-        used = server or stack.enter_context(_server(rung))
+        used = stack.enter_context(opened(server, warmth(rung), TASK))
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-values-")))
         yield from _Reading(saved, used, work, rung, seed, device, limit_s, list(imports), batch_bytes).events()
-
-
-def _server(rung: str) -> ForkServer:
-    from ..isolation import default_memory_bytes
-
-    warm = "torch" if rung in ("eager", "nop", "debug_nop", "torchscript") else "inductor"
-    preload = (*PRELOAD, TASK.partition(":")[0])
-    return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm=warm, preload=preload)
 
 
 class _Reading:
@@ -80,6 +68,8 @@ class _Reading:
         self.wrong: list[dict[str, Any]] = []
         self.relations: list[Relation] = []
         self.plain: Signature | None = None
+        self.refused: Verdict | None = None
+        """Why the rung cannot run the graph."""
         self.end: Event = {"event": "end", "rung": rung, "rows": 0, "stopped": "", "no_reference": "", "outputs": 0, "notes": []}
 
     def events(self) -> Iterator[Event]:
@@ -107,16 +97,19 @@ class _Reading:
     def _compiled(self, sizes: dict[str, int], shared: Path) -> Iterator[Event]:
         if self.saved.stage in PARTITIONED and self.rung not in WHOLE and "num_fwd_outputs" in self.saved.record.compile_kwargs:
             family = f"{self.saved.id.rpartition('/')[0]}/forward and /backward"
-            self.end["stopped"] = f"skipped, because a joint graph is split in two before it is compiled: look at {family}"
+            self.refused = skipped(f"a joint graph is split in two before it is compiled: look at {family}")
+            self.end["stopped"] = text(self.refused)
             return
         yield {"event": "stage", "stage": "as it is"}
         outcome = replay(self.saved, self.rung, self.seed, self.device, limit_s=self.limit_s, outputs=False, imports=self.imports,
                          server=self.server, shared=shared)  # fmt: skip
         self.plain = outcome.signature
-        yield {"event": "plain", "verdict": outcome.verdict.partition("\n")[0], "seconds": outcome.seconds,
-               "signature": msgspec.to_builtins(outcome.signature), "ok": outcome.ok}  # fmt: skip
-        if outcome.verdict.startswith("skipped"):
-            self.end["stopped"] = outcome.verdict
+        yield {
+            "event": "plain", "verdict": headline(outcome.record), "seconds": outcome.seconds, "ok": outcome.ok,
+            "signature": msgspec.to_builtins(outcome.signature), "record": outcome.record.plain(),
+        }  # fmt: skip
+        if outcome.record.skipped:
+            self.refused, self.end["stopped"] = outcome.record, outcome.verdict
         elif outcome.signature is not None and outcome.signature.kind in NO_PROGRAM:
             self.end["stopped"] = f"{outcome.signature.text()}: there is no program whose values could be read"
         else:
@@ -127,31 +120,20 @@ class _Reading:
                 yield from self._child(everything, sum(sizes[name] for name in names), shared)
 
     def _child(self, names: list[str] | None, size: int, shared: Path) -> Iterator[Event]:
-        lines = self.server.scratch_file(".jsonl")
         payload = {
             "path": str(self.saved.path.absolute()), "rung": self.rung, "seed": self.seed, "device": self.device,
             "imports": self.imports, "names": names, "bytes": size, "work": str(self.work), "shared": str(shared),
-            "lines": str(lines),
         }  # fmt: skip
-        pending = self.server.submit(TASK, payload, self.limit_s)
-        tail = _Tail(lines)
-        while True:
-            ended = pending.done()
-            for event in tail.more():
-                if event["event"] == "value":
-                    self.rows.append(event)
-                yield event
-            if ended:
-                break
-            time.sleep(LOOK_S)
-        lines.unlink(missing_ok=True)
-        self._take(pending.result())
+        asked = ask(TASK, payload, self.limit_s, server=self.server)
+        for event in asked:
+            if event["event"] == "value":
+                self.rows.append(event)
+            yield event
+        self._take(asked.end())
 
     def _take(self, answer: Answer) -> None:
         end = self.end
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
-        if answer.status == "lost" or (answer.error is not None and answer.error.type.startswith("graphdbg.dumps.errors")):
-            outcome_of(answer, self.rung)  # raises what the task refused
         signature = from_answer(answer)
         if answer.status != "done":
             assert signature is not None
@@ -180,21 +162,21 @@ class _Reading:
         if self.rung == "eager":
             end["first_bad"] = first_bad_of_eager(self.rows)
         else:
-            known = [how for how in ("same", "other", "new", "gone", "unknown", "right") if how in self.relations]
+            known = [how for how in RELATIONS if how in self.relations]
             end["relation"] = known[0] if known else None
             end["first_bad"] = first_bad_of_rung(self.rows, self.wrong)
         end["wrong"] = [one["name"] for one in self.wrong]
         end["largest"] = largest(self.rows)
         bad = end["first_bad"]
         own = bad is not None and bad["kind"] == "nan" and self.rung == "eager"
-        died = bool(end["stopped"]) and not end["stopped"].startswith("skipped")
+        died = bool(end["stopped"]) and self.refused is None
         end["failed"] = self.plain is not None or died or (bad is not None and not own)
         end["next"] = self._next()
         end["sentence"] = finding(end)
 
     def _next(self) -> str:
         """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not explain."""
-        if self.rung == "eager" or self.plain is None or self.plain.kind in ("error", "nondeterministic"):
+        if self.rung == "eager" or self.plain is None or self.plain.undecided:
             return ""
         return f"graphdbg localize {address(self.saved)}" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
 
@@ -210,22 +192,3 @@ def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
         found[-1].append(name)
         held += size
     return found
-
-
-class _Tail:
-    """The whole lines of a file that grows."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.at, self.rest = path, 0, b""
-
-    def more(self) -> list[Event]:
-        """What came since the last call."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.at)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        self.at += len(data)
-        *lines, self.rest = (self.rest + data).split(b"\n")
-        return [json.loads(line) for line in lines if line]

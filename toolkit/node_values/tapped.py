@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .._torch import tree_leaves
+from .. import torch_private as t
 from ..rungs import Rung
 from ..rungs.base import Compiled
 from ..spec import ReplaySpec
@@ -63,7 +63,7 @@ def add_outputs(gm: fx.GraphModule, names: Sequence[str]) -> tuple[dict[str, int
     there were before. Not for a joint graph that is to be partitioned.
     """
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    own = list(tree_leaves(output.args[0], is_leaf=lambda value: value is None))
+    own = list(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None))
     nodes = {node.name: node for node in gm.graph.nodes}
     returned = {leaf.name for leaf in own if isinstance(leaf, fx.Node)}
     leaves = [*own, *(nodes[name] for name in names if name not in returned)]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ...dumps.wording import counted
 from ..signature import Signature
+from ..verdict_words import RELATIONS
 
 Row = dict[str, Any]
 Relation = Literal["right", "same", "other", "gone", "new", "unknown"]
@@ -20,21 +21,12 @@ Relation = Literal["right", "same", "other", "gone", "new", "unknown"]
 NO_PROGRAM = ("crash", "signal", "hang", "memory")
 """Failures that leave no program whose values could be read."""
 
-_RELATION = {
-    "right": "without them nothing fails, nor with them",
-    "same": "with them the failure is the same",
-    "other": "with them it fails in another way",
-    "gone": "with them the failure is gone, so no node is marked: a fusion or a pass that returned values prevent is to blame",
-    "new": "without them nothing fails; with them something does",
-    "unknown": "whether with them the failure is the same cannot be said",
-}
-
 
 def relation(plain: Signature | None, tapped: Signature | None) -> Relation:
     """How the failure of a program with extra outputs compares with the failure of the program itself."""
     if plain is None:
         return "right" if tapped is None else "new"
-    if plain.kind in ("error", "nondeterministic"):
+    if plain.undecided:
         return "unknown"
     if tapped is None:
         return "gone"
@@ -76,7 +68,7 @@ def _bad(row: Row, kind: str, text: str) -> Row:
 
 def outputs_sentence(count: int, how: Relation) -> str:
     """That values were read by extra outputs, and what that did to the failure."""
-    return f"Read with {counted(count, 'extra output')}: the compiled program differs; {_RELATION[how]}."
+    return f"Read with {counted(count, 'extra output')}: the compiled program differs; {RELATIONS[how]}."
 
 
 def finding(end: Row) -> str:

@@ -29,19 +29,6 @@ class Difference(NamedTuple):
     text: str
     form: Form | None = None
 
-    @property
-    def word(self) -> str:
-        """The failure in two or three words."""
-        if self.kind == "metadata":
-            return "metadata"
-        if self.kind == "nan":
-            missing = self.detail.startswith("no ")
-            return f"{self.detail} where eager has it" if missing else f"{self.detail} that eager does not have"
-        return _WORDS.get(self.detail, "wrong numbers")
-
-
-_WORDS = {SIGNED_ZERO: "wrong sign of zero", ROUNDING: "a rounding is left out"}
-
 
 def is_float(value: object) -> bool:
     """Whether a value is a dense tensor of floating-point or complex numbers."""

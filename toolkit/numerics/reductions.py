@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..nested import leaves
+
 _REDUCING = frozenset({
     "sum", "mean", "var", "std", "var_mean", "std_mean", "prod", "cumsum", "cumprod", "logsumexp", "norm", "linalg_vector_norm",
     "nansum", "nanmean", "logcumsumexp", "trace",
@@ -67,7 +69,7 @@ def output_lengths(gm: fx.GraphModule) -> list[int]:
             break
         own = reduction_length(node) if node.op in ("call_function", "call_method") else 1
         longest[node.name] = max([own, *(longest.get(arg.name, 1) for arg in node.all_input_nodes)])
-    return [] if output is None else [longest.get(getattr(leaf, "name", ""), 1) for leaf in _flat(output.args[0])]
+    return [] if output is None else [longest.get(getattr(leaf, "name", ""), 1) for leaf in leaves(output.args[0])]
 
 
 def output_grains(gm: fx.GraphModule) -> list[float]:
@@ -78,7 +80,7 @@ def output_grains(gm: fx.GraphModule) -> list[float]:
     coarsest: dict[str, float] = {}
     for node in gm.graph.nodes:
         if node.op == "output":
-            return [coarsest.get(getattr(leaf, "name", ""), 0.0) for leaf in _flat(node.args[0])]
+            return [coarsest.get(getattr(leaf, "name", ""), 0.0) for leaf in leaves(node.args[0])]
         own = 0.0 if node.op in ("placeholder", "get_attr") else _grain(node)
         coarsest[node.name] = max([own, *(coarsest.get(arg.name, 0.0) for arg in node.all_input_nodes)])
     return []
@@ -124,11 +126,3 @@ def _product(sizes: tuple[int, ...]) -> int:
     for size in sizes:
         total *= max(1, size)
     return total
-
-
-def _flat(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in _flat(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _flat(item)]
-    return [value]

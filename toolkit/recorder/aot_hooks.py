@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import roles
-from ._torch import aot_compiler_like, is_inductor_partition
 from .caches import bypassed
 from .flight import Flight, flying, here
+from .live_torch import aot_compiler_like, is_inductor_partition
 from .observe import watch_callable
 from .session import Session, active
 

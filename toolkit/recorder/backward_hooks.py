@@ -11,17 +11,18 @@ the forward. Must not change a gradient and must not raise into the recorded pro
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.wording import counted
-from . import configs, importhook, patches, sources
-from ._torch import BACKWARD_CALL, BACKWARD_CALLERS, undisturbed
+from .. import torch_private as t
+from ..torch_private import importing
+from . import configs, patches, sources
 from .ambient import ambient
 from .flight import Graph, flying, told
+from .live_torch import undisturbed
 from .observe import WHOLE
 from .session import active
 
@@ -37,7 +38,7 @@ QUIET = 3
 
 def watch(session: Session) -> None:
     """Records the backwards of this process into the session from now on, or as soon as torch is imported."""
-    importhook.watch({BACKWARD_CALLERS[0]: lambda _: _install(session)})
+    importing.watch({"torch.autograd": lambda _: _install(session)})
 
 
 def stop(session: Session) -> None:
@@ -53,10 +54,8 @@ _watchers: dict[int, _Watcher] = {}
 def _install(session: Session) -> None:
     with session.guarded("compiled autograd"):
         watcher = _watchers[id(session)] = _Watcher(session)
-        for name in BACKWARD_CALLERS:
-            owner = sys.modules[name]
-            original = getattr(owner, BACKWARD_CALL)
-            patches.replace(owner, BACKWARD_CALL, original, _wrapper(watcher, original))
+        for name in ("engine_call", "graph_engine_call"):
+            patches.put(*t.home(name), _wrapper(watcher, t.look_up(name)))
 
 
 def _wrapper(watcher: _Watcher, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +125,7 @@ class _Watcher:
         with session.guarded(f"{name}/{STAGE}"), torch.no_grad(), flying(session, compile_id=name) as flight:
             self._start = time.perf_counter()
             self._ambient = ambient(rng=session.options.inputs in WHOLE)
-            if captured is not None and (graph := flight.capture(captured, STAGE, settle=False, provisional=True)) is not None:
+            if captured is not None and (graph := flight.capture(captured, STAGE, settle=False)) is not None:
                 self._graph = graph
                 session.event("running", graph.id)
 

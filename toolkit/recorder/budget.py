@@ -108,6 +108,14 @@ class Budget:
         with self._lock:
             return not self.limit_bytes or self._room(size_bytes, local.partition("/")[0])
 
+    def spare(self, size_bytes: int) -> bool:
+        """Whether so much is free, without anything going for it."""
+        with self._lock:
+            if self.disk is None or self.writer is None:
+                return True
+            self.disk.set(self.writer.disk_bytes())
+            return self.disk.reserve(size_bytes + KEEP_BYTES // 8)
+
     def full(self) -> bool:
         """Whether even the journal has to stay short."""
         if not self.limit_bytes or self.disk is None or self.writer is None:

@@ -8,12 +8,12 @@ Settings are those of the calling thread (torch keeps them per thread), and are 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from ._torch import CACHE_SWITCHES, CONFIGS
+from ..torch_private import loaded
+from .live_torch import CACHE_SWITCHES
 
 if TYPE_CHECKING:
     from .session import Session
@@ -25,7 +25,7 @@ def bypassed(session: Session) -> Iterator[None]:
     with ExitStack() as stack:
         if not session.options.keep_cache:
             for room, names in CACHE_SWITCHES.items():
-                module = sys.modules.get(CONFIGS[room])
+                module = loaded(f"{room}_config")
                 present = [name for name in names if module is not None and hasattr(module, name)]
                 if module is not None and any(getattr(module, name) for name in present):
                     session.caches_were_on = True

@@ -8,11 +8,12 @@ Only reads; the values are the live ones, to be encoded at once.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._torch import CACHE_SWITCHES, CONFIGS
+from ..torch_private import loaded
+from ..torch_private.names import CONFIGS
+from .live_torch import CACHE_SWITCHES
 
 
 def changed(extra_inductor: Mapping[str, Any] | None = None, *, bypassed: bool = False) -> dict[str, dict[str, Any]]:
@@ -22,8 +23,8 @@ def changed(extra_inductor: Mapping[str, Any] | None = None, *, bypassed: bool =
     the recorder itself has set them.
     """
     found: dict[str, dict[str, Any]] = {}
-    for room, module_name in CONFIGS.items():
-        module = sys.modules.get(module_name)
+    for room in CONFIGS:
+        module = loaded(f"{room}_config")
         values = dict(_not_default(module)) if module is not None else {}
         if room == "inductor":
             values.update({name.replace("-", "_"): value for name, value in (extra_inductor or {}).items()})

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from . import roles, unsaved, why_hooks
-from ._torch import backend_options, counter, forced_lazy_graph_off, is_serializable, undisabled
 from .caches import bypassed
 from .flight import Flight, Graph, flying
+from .live_torch import backend_options, counter, forced_lazy_graph_off, is_serializable, undisabled
 from .observe import watch_callable
 from .session import Session, active
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.ids import compile_name
 from ...dumps.schema import GraphRecord, InputRecord
 from . import configs, sources, unsaved
-from ._torch import compile_id, is_restart, undisturbed
 from .ambient import ambient
+from .live_torch import compile_id, is_restart, undisturbed
 from .origin import versions
 from .waiting import PackedSave
 
@@ -57,7 +57,7 @@ class Flight:
 
     def capture(
         self, gm: Any, stage: str, compile_kwargs: Mapping[str, Any] | None = None, *,
-        roles: list[InputRecord] | None = None, settle: bool = True, provisional: bool = False,
+        roles: list[InputRecord] | None = None, settle: bool = True,
     ) -> Graph | None:  # fmt: skip
         """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved."""
         session = self.session
@@ -88,7 +88,7 @@ class Flight:
                 graph.save = PackedSave(writer, record)
                 session.wait_for(local, graph.save)
             else:
-                writer.save_graph(record, writer.tensors, provisional=provisional)
+                writer.save_graph(record, writer.tensors)
                 sources.keep(writer, record)
             if settle:
                 self.open.append(graph)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...dumps import index, journal
-from ...dumps.tables import size_text
+from ...dumps.amounts import size_text
 from ...dumps.wording import counted
 from .holding import COST
 

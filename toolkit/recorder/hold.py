@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...dumps.amounts import size_text
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
-from ...dumps.tables import size_text
 from ...dumps.tensors import Bytes
 from . import steps
-from ._torch import undisturbed
 from .held import Copy, OverLimit
+from .live_torch import undisturbed
 from .trouble import Finding, Member
 
 if TYPE_CHECKING:

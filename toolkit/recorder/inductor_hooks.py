@@ -15,9 +15,9 @@ from typing import Any
 from ...dumps import kernels
 from ...dumps.compressed import LARGE_BYTES
 from . import roles
-from ._torch import counter, is_fake, tracing_facts
 from .caches import bypassed
 from .flight import Flight, Graph, current, flying, here, level
+from .live_torch import counter, is_fake, tracing_facts
 from .observe import watch_inductor
 from .session import Session, active
 

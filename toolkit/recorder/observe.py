@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.schema import GraphBody, GraphRecord
-from ._torch import is_capturing, is_fake, undisturbed
 from .ambient import ambient
 from .flight import Graph, told
 from .holding import holder_of
+from .live_torch import is_capturing, is_fake, undisturbed
 
 if TYPE_CHECKING:
     from .session import Session

@@ -25,7 +25,8 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
-from . import configs, importhook, leaving, naming, steps, summary
+from ..torch_private import importing
+from . import configs, leaving, naming, steps, summary
 from .budget import Budget
 from .options import Options, checked, parts
 from .origin import environment, rank_and_restart, versions
@@ -52,6 +53,7 @@ class Session:
         self.compile_seconds = 0.0
         self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
+        self.interrupted = False
         self.errors: Counter[str] = Counter()
         self.caches_were_on = False
         self.roles: dict[str, list[InputRecord]] = {}
@@ -209,6 +211,7 @@ class Session:
 
     def uncaught(self, error: BaseException) -> None:
         """Journals the exception that ends the program, if this process recorded anything."""
+        self.interrupted = isinstance(error, KeyboardInterrupt)
         if self._writer is not None and self._writer.owned:
             self.event("note", message=leaving.sentence(error), uncaught=True)
             if self.holder is not None:
@@ -226,8 +229,11 @@ class Session:
         self.notes.clear()
         self.errors.clear()
 
-    def close(self) -> None:
-        """Journals what the recording cost and closes the journal."""
+    def close(self, *, programs: bool = False) -> None:
+        """Journals what the recording cost and closes the journal. `programs`: nobody outside will write graph.py of its graphs.
+
+        Not after Ctrl-C: Python exits with 130 then only if nothing is imported meanwhile that compiles code (as dataclasses do).
+        """
         holder, self.holder = self.holder, None
         if holder is not None:
             holder.close()
@@ -241,6 +247,8 @@ class Session:
                 caches_were_on=self.caches_were_on,
             )  # fmt: skip
         with contextlib.suppress(GraphdbgError, OSError):
+            if programs and not self.interrupted:
+                writer.write_programs()
             writer.close()
 
 
@@ -272,7 +280,7 @@ def begin(session: Session) -> None:
 
         backward_hooks.watch(session)
     if session.options.after_step:
-        importhook.watch({"torch._dynamo": lambda _: _count_steps(session)})
+        importing.watch({"torch._dynamo": lambda _: _count_steps(session)})
     tracebacks.install(_uncaught)
 
 
@@ -286,8 +294,8 @@ def _uncaught(error: BaseException) -> None:
         session.uncaught(error)
 
 
-def end(session: Session) -> None:
-    """Ends a recording; with the last one torch is as it was."""
+def end(session: Session, *, programs: bool = True) -> None:
+    """Ends a recording; with the last one torch is as it was. `programs`: see `Session.close`."""
     from . import patches
 
     if session.options.compiled_autograd:
@@ -298,7 +306,7 @@ def end(session: Session) -> None:
         _sessions.remove(session)
     if not _sessions:
         patches.uninstall()
-    session.close()
+    session.close(programs=programs)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def _started(session: Session, *, tells: bool) -> Session:
     pid = os.getpid()
 
     def at_exit() -> None:
-        end(session)
+        end(session, programs=not session.options.wrapped)
         if tells and os.getpid() == pid:
             tell(session, in_block=False)
         else:

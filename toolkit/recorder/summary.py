@@ -21,6 +21,7 @@ import msgspec
 
 from ...dumps import deaths, index, journal, why
 from ...dumps.graph_folder import JOURNAL_FILE
+from ...dumps.lines import append, objects
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
 from ...dumps.wording import counted
@@ -186,14 +187,10 @@ def leave_trace(path: str, **fields: str) -> None:
     `folder` says that it records, and where; `lost` what could not be recorded nor journalled. Raises OSError.
     """
     pid = os.getpid()
-    line = msgspec.json.encode({"pid": pid, "ticks": start_ticks(pid) or 0, "disabled": _disabled(), **fields}) + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+    about = {"pid": pid, "ticks": start_ticks(pid) or 0, "disabled": _disabled(), **fields}
+    append(path, msgspec.json.encode(about), create=False)
 
 
 def read_traces(path: Path) -> list[dict[str, Any]]:
     """The lines that `leave_trace` left."""
-    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines() if line.strip()]
+    return list(objects(path.read_bytes().splitlines()))

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..spec import is_opaque, of_the_process
-from ._torch import innermost_backend
 from .configs import encoded
+from .live_torch import innermost_backend
 
 if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord

@@ -18,11 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ...dumps.atomic import write_file
 from ...dumps.errors import GraphdbgError
 from ...dumps.graph_folder import encode
+from ...dumps.lines import Tail, objects
 from ...dumps.process import EXIT_FILE, ExitRecord, start_ticks
 from ...dumps.schema import FORMAT
 
@@ -46,7 +45,7 @@ class Watcher:
         self._command: Identity = (0, 0)
         self._held: dict[int, Identity] = {}
         self._folders: dict[Identity, list[Path]] = {}
-        self._offset = 0
+        self._told = Tail(seen) if seen is not None else None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="graphdbg-watch", daemon=True)
 
@@ -111,13 +110,8 @@ class Watcher:
         return opened
 
     def _lines(self) -> list[dict[str, Any]]:
-        if self.seen is None:
-            return []
-        with contextlib.suppress(OSError, msgspec.MsgspecError), self.seen.open("rb") as file:
-            file.seek(self._offset)
-            whole, newline, _ = file.read().rpartition(b"\n")
-            self._offset += len(whole) + len(newline)
-            return [msgspec.json.decode(line, type=dict) for line in whole.splitlines() if line.strip()]
+        with contextlib.suppress(OSError):
+            return list(objects(self._told.read())) if self._told is not None else []
         return []
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.ids import compile_name
 from . import ddp_parts, guard_values
-from ._torch import dynamo_setting
+from .live_torch import dynamo_setting
 from .session import Session, active
 from .why_journal import GUARD, TEXT, journal, now, skip, stack_of, text_of
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...dumps.ids import compile_name
-from ._torch import WHY_NAMES, compile_id
+from .live_torch import compile_id
 
 if TYPE_CHECKING:
     from ...dumps.writer import ProcessWriter
@@ -49,10 +49,10 @@ def journal(session: Session, what: str, **fields: Any) -> None:
     writer = session.writer()
     told = _told.get(writer)
     if told is None:
-        from .patches import missing
+        from .patches import missing, tells_why
 
         told = _told[writer] = _Told()
-        lacking = [f"{hook.why} (it has no {hook.name})" for hook in missing() if hook.name in WHY_NAMES]
+        lacking = [f"{hook.lost} (it has no {hook.whole()})" for hook in missing() if tells_why(hook)]
         session.event("why", what="begin", missing=lacking or None)
     text = fields.pop("text", None)
     if text:

@@ -1,73 +1,73 @@
-"""`aot_inductor`: Inductor's code as one shared library in C++, loaded and run, for graphs of every stage.
+"""`aot_inductor`: torch's own `aot_compile` and load: Inductor's code as one C++ library, for graphs of every stage.
 
-Forward and backward graphs are compiled ahead of time each on its own, Dynamo's through AOTAutograd into two libraries, by the
-stages of `compile_fx`. Takes tensors alone: a graph with sizes among its inputs or results is skipped. On CUDA only
-Dynamo's graphs are taken: where a half enters on its own, torch's settings that keep its kernels' binaries are not made.
+Whatever its stage, a graph is taken as an inference graph and traced again through AOTAutograd, as torch does it; the verdict
+says so. Takes tensors alone, and no graph that a backward has to go through: the recorded forward and backward graphs are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-import msgspec
 import torch
 from torch import fx
 
 from .. import kernel_calls
-from .._torch import is_number, mode_of
-from ..compile_fx.entering import enter
-from ..compile_fx.pipeline import Pipeline
-from ..spec import ReplaySpec
-from . import _torch
-from .base import Compiled
-from .inductor import Inductor
-from .undecomposed import decomposed_copy, needs_decomposing
+from ..compile_fx.cpp_library import shared_standard_library
+from ..fakes import is_number, mode_of
+from ..spec import FULL_STAGES, ReplaySpec
+from . import entries
+from .base import CannotRun, Compiled
+from .inductor import Inductor, flatten_outputs
 
 
 class AotInductor(Inductor):
-    """The same entries as `inductor`."""
+    """One library for a graph."""
 
     name = "aot_inductor"
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        return super().unavailable(spec) or _torch.lacks_aot_inductor()
+        return super().unavailable(spec) or entries.lacks_aot_inductor()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        types = {value.device.type for value in _tensors(gm)}
+        types = {value.device.type for value in _tensors(gm.graph.nodes)}
         if spec.device is not None:
             types.add(torch.device(spec.device).type)
         if others := types - {"cpu", "cuda"}:
             return f"one graph ahead of time is built for the CPU and CUDA, not for {', '.join(sorted(others))}"
-        if "cuda" in types and spec.stage not in ("dynamo", "pre_grad"):
-            return "one graph ahead of time is built for CUDA from Dynamo's graphs only"
         if any(is_number(node) for node in gm.graph.find_nodes(op="placeholder")):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
             return "AOTInductor returns tensors alone, and the graph returns sizes"
         return kernel_calls.refusal(gm)
 
-    @contextmanager
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        with super().around(gm, spec), _torch.ahead_of_time():
-            yield
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        return ["traced again as an inference graph, as torch's aot_compile does with every graph"]
+
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[Any]:
+        return shared_standard_library()
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        mode = mode_of(gm, fake_inputs)
-        mode.allow_non_fake_inputs = True  # constants are written into the library
-        if needs_decomposing(gm, spec):  # asked before arguments are added that only Inductor's own graphs have
-            gm = decomposed_copy(gm, fake_inputs, mode)
-        kwargs = {**spec.compile_kwargs, "cpp_wrapper": True, "cudagraphs": False}
-        return enter(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs), Pipeline())
+        if _is_trained([*fake_inputs, *gm.parameters()], spec):
+            raise CannotRun("AOTInductor makes no backward, and a replay of this graph runs one; its halves are taken")
+        mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
+        flatten_outputs(gm)
+        return entries.compile_ahead(gm, fake_inputs)
 
 
-def _tensors(gm: fx.GraphModule) -> Iterator[torch.Tensor]:
-    for node in gm.graph.nodes:
+def _is_trained(values: Sequence[Any], spec: ReplaySpec) -> bool:
+    """Whether a replay runs a backward through a graph with these inputs and parameters."""
+    if spec.stage not in FULL_STAGES or not spec.ambient.grad or spec.ambient.inference_mode:
+        return False
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
+
+
+def _tensors(nodes: Any) -> Iterator[torch.Tensor]:
+    for node in nodes:
         value = node.meta.get("val", node.meta.get("example_value"))
-        yield from (
-            one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, torch.Tensor)
-        )
+        values = value if isinstance(value, (list, tuple)) else [value]
+        yield from (one for one in values if isinstance(one, torch.Tensor))
 
 
 RUNG = AotInductor()

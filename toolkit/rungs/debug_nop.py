@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx
 from torch.fx.graph import CodeGen
 
-from .._torch import tree_leaves
+from .. import torch_private as t
 from ..debug_nop.checking import Checked
 from ..debug_nop.saved import rewritten
 from ..eager import draw_like_kernels
@@ -31,7 +31,7 @@ class DebugNop(Rung):
         gm.graph.set_codegen(CodeGen())
         draw_like_kernels(gm)
         checked = Checked(gm, raises=True, rewritten=rewritten(spec))
-        return lambda inputs: tree_leaves(checked(inputs), is_leaf=lambda value: value is None)
+        return lambda inputs: t.tree_leaves(checked(inputs), is_leaf=lambda value: value is None)
 
 
 RUNG = DebugNop()

@@ -11,11 +11,12 @@ from typing import Any
 
 from torch import fx
 
-from .._torch import mode_of, tree_leaves
+from .. import torch_private as t
 from ..compilers.boxed import boxed_call
 from ..eager import draw_like_kernels
+from ..fakes import mode_of
 from ..spec import FULL_STAGES, ReplaySpec
-from . import _torch
+from . import entries
 from .base import Compiled, Rung
 from .inductor import run_joint
 from .undecomposed import RETRACED, can_be_decomposed, decomposed_copy, made_by_inductor
@@ -42,13 +43,13 @@ class Decomposed(Rung):
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         mode = mode_of(gm, fake_inputs)
         if spec.stage in FULL_STAGES:
-            whole = _torch.run_decomposed(gm, fake_inputs, mode, _nop)
-            return lambda inputs: tree_leaves(whole(*inputs), is_leaf=lambda value: value is None)
+            whole = entries.run_decomposed(gm, fake_inputs, mode, _nop)
+            return lambda inputs: t.tree_leaves(whole(*inputs), is_leaf=lambda value: value is None)
         traced = decomposed_copy(gm, fake_inputs, mode)
         if spec.training_joint:
             return run_joint(traced, fake_inputs, mode, spec, _half)
         run = _nop(traced, fake_inputs)
-        return lambda inputs: tree_leaves(run(inputs), is_leaf=lambda value: value is None)
+        return lambda inputs: t.tree_leaves(run(inputs), is_leaf=lambda value: value is None)
 
 
 def _nop(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:

@@ -16,10 +16,12 @@ import torch
 from torch import fx
 
 from .. import kernel_calls
-from .._torch import has_cpp_compiler, mode_of, tree_leaves
+from .. import torch_private as t
+from ..cpp_compiler import has_cpp_compiler
 from ..eager import draws_from_generator
+from ..fakes import mode_of
 from ..spec import FULL_STAGES, ReplaySpec
-from . import _torch
+from . import entries
 from .base import Compiled, Rung
 from .undecomposed import RETRACED, decomposed_copy, needs_decomposing
 
@@ -55,7 +57,7 @@ class Inductor(Rung):
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
         # A joint pass would have replaced torch's random functions; a graph that enters behind it keeps them.
         draws = needs_decomposing(gm, spec) and not spec.training_joint and draws_from_generator(gm)
-        return _torch.drawing_like_torch() if draws else nullcontext()
+        return entries.drawing_like_torch() if draws else nullcontext()
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         mode = mode_of(gm, fake_inputs)
@@ -64,45 +66,45 @@ class Inductor(Rung):
         if spec.stage not in FULL_STAGES:
             flatten_outputs(gm)
         if spec.training_joint:
-            return run_joint(gm, fake_inputs, mode, spec, _torch.compile_inner_with_strides)
+            return run_joint(gm, fake_inputs, mode, spec, entries.compile_inner_with_strides)
         return _ENTRIES.get(spec.stage, _inner)(gm, fake_inputs, mode, spec)
 
 
 def _inner(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
     kwargs = {"is_backward": spec.stage.endswith("backward"), **spec.compile_kwargs}
-    return flat(_torch.compile_inner(gm, fakes, mode, kwargs))
+    return flat(entries.compile_inner(gm, fakes, mode, kwargs))
 
 
 def _inference(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    _torch.propagate(gm, fakes, mode)
-    gm = _torch.joint_passes(gm, fakes, mode)
+    entries.propagate(gm, fakes, mode)
+    gm = entries.joint_passes(gm, fakes, mode)
     show_outputs(gm, spec)
-    return flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
+    return flat(entries.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
 
 
 def _joint_passed(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
     show_outputs(gm, spec)
-    return flat(_torch.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
+    return flat(entries.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
 
 
 def _post_grad(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    with _torch.without_post_grad_passes():
+    with entries.without_post_grad_passes():
         return _inner(gm, fakes, mode, spec)
 
 
 def _whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    compiled = _torch.compile_whole(gm, fakes, mode, pre_grad=spec.stage == "dynamo")
+    compiled = entries.compile_whole(gm, fakes, mode, pre_grad=spec.stage == "dynamo")
     return flat(lambda inputs: compiled(*inputs))
 
 
 def run_joint(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, compile_half: Half,
-    partition: Callable[..., tuple[Any, Any]] = _torch.partition,
+    partition: Callable[..., tuple[Any, Any]] = entries.partition,
 ) -> Compiled:  # fmt: skip
     """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     kwargs = spec.compile_kwargs
-    _torch.propagate(gm, fakes, mode)
+    entries.propagate(gm, fakes, mode)
     forward, backward = partition(gm, fakes, mode, kwargs, passes=spec.stage == "joint")
     kept = int(kwargs["num_fwd_outputs"])
     made = [getattr(node, "name", None) for node in _output_args(forward)]
@@ -112,14 +114,14 @@ def run_joint(
     static = kwargs.get("static_lifetime_input_indices") or ()
     wanted = _saved_names([node.name for node in backward.graph.nodes if node.op == "placeholder"], made[kept:], names)
     needs = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
-    donated = _torch.donated_inputs(forward, backward, kept)
+    donated = entries.donated_inputs(forward, backward, kept)
     asked = {name: kwargs[name] for name in ("cpp_wrapper", "cudagraphs") if name in kwargs}
     static_forward = {"static_input_idxs": list(static), **asked}
     compiled, strides = compile_half(forward, _values(forward), mode, static_forward)
     run_forward = flat(compiled)
     laid_out = dict(zip(made, strides, strict=False))
     fakes_backward = [
-        _torch.restrided(value, laid_out.get(name)) for name, value in zip(wanted, _values(backward), strict=True)
+        entries.restrided(value, laid_out.get(name)) for name, value in zip(wanted, _values(backward), strict=True)
     ]
     _set_visible(backward, range(len(_output_args(backward))))
     tangents = sum("tangents" in name for name in wanted)
@@ -151,7 +153,7 @@ def _saved_names(wanted: list[str], saved: list[str | None], inputs: list[str]) 
 
 
 def flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
-    return lambda inputs: tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
+    return lambda inputs: t.tree_leaves(compiled(list(inputs)), is_leaf=lambda value: value is None)
 
 
 def _values(gm: fx.GraphModule) -> list[Any]:
@@ -167,7 +169,7 @@ def flatten_outputs(gm: fx.GraphModule) -> None:
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     made = output.args[0]
     if not isinstance(made, (tuple, list)) or any(isinstance(value, (tuple, list, dict)) for value in made):
-        output.args = (tuple(tree_leaves(made, is_leaf=lambda value: value is None)),)
+        output.args = (tuple(t.tree_leaves(made, is_leaf=lambda value: value is None)),)
         gm.recompile()
 
 

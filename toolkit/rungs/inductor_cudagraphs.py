@@ -14,10 +14,10 @@ import msgspec
 import torch
 from torch import fx
 
-from .._torch import mode_of
 from ..copying import clone_inputs
+from ..fakes import mode_of
 from ..spec import ReplaySpec
-from . import _torch
+from . import entries
 from .base import Compiled
 from .inductor import Inductor
 from .undecomposed import decomposed_copy, needs_decomposing
@@ -46,7 +46,7 @@ class InductorCudagraphs(Inductor):
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        with super().around(gm, spec), _torch.with_cudagraphs():
+        with super().around(gm, spec), entries.with_cudagraphs():
             yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:

@@ -11,7 +11,7 @@ from torch import fx
 
 from ..eager import has_kernel_draws
 from ..spec import ReplaySpec
-from . import _torch
+from . import entries
 from .inductor import Inductor
 
 
@@ -21,7 +21,7 @@ class InductorNofuse(Inductor):
     name = "inductor_nofuse"
 
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
-        return _torch.unfused(kernels_draw=has_kernel_draws(gm))
+        return entries.unfused(kernels_draw=has_kernel_draws(gm))
 
 
 RUNG = InductorNofuse()

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import EnvironmentLackError
-from .._torch import tree_leaves
+from .. import torch_private as t
 from ..compilers.lazy import lazy_compile
 from ..compilers.lazy_tracing import NotExtractedError
 from ..eager import has_kernel_draws
@@ -48,7 +48,7 @@ class Lazy(Rung):
 
         def run(inputs: list[Any]) -> list[Any]:
             try:
-                return tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
+                return t.tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
             except NotExtractedError as error:  # sizes were symbolic until now
                 raise CannotRun(error.why) from error
 

@@ -5,3 +5,10 @@ NAMES = (
     "inductor_cudagraphs", "aot_inductor",
 )  # fmt: skip
 """From trusted to clever."""
+WHOLE = ("eager", "nop", "debug_nop", "torchscript")
+"""Rungs without Inductor, which run a joint graph as it is."""
+
+
+def warmth(*rungs: str) -> str:
+    """How warm a fork server has to be for these rungs."""
+    return "torch" if set(rungs) <= set(WHOLE) else "inductor"

@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx
 from torch.fx.graph import CodeGen
 
-from .._torch import tree_leaves
+from .. import torch_private as t
 from ..eager import draw_like_kernels
 from ..spec import ReplaySpec
 from .base import Compiled, Rung
@@ -27,7 +27,7 @@ class Nop(Rung):
         gm.graph.set_codegen(CodeGen())
         draw_like_kernels(gm)
         gm.recompile()
-        return lambda inputs: tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
+        return lambda inputs: t.tree_leaves(gm(*inputs), is_leaf=lambda value: value is None)
 
 
 RUNG = Nop()

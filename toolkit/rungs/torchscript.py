@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
-from .._torch import tree_leaves
+from .. import torch_private as t
 from ..compilers.ts_compile import ts_compile
 from ..eager import has_kernel_draws
 from ..spec import FULL_STAGES, ReplaySpec
@@ -37,7 +37,7 @@ class TorchScript(Rung):
             compiled = ts_compile(gm, fake_inputs)
         except GraphdbgError as error:
             raise CannotRun(error.why or str(error)) from error
-        return lambda inputs: tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
+        return lambda inputs: t.tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
 
 
 RUNG = TorchScript()

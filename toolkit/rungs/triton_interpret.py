@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from .._torch import mode_of
 from ..eager import has_kernel_draws
+from ..fakes import mode_of
 from ..spec import FULL_STAGES, ReplaySpec
-from . import _torch
 from .base import Compiled
+from .entries import patterns_without_device
 from .inductor import Inductor
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class TritonInterpret(Inductor):
         from ..triton.targets import target_of
 
         moving = _moving() if spec.stage in FULL_STAGES else nullcontext()
-        with super().around(gm, spec), _torch.patterns_without_device(), pretending(target_of(self.target)), moving:
+        with super().around(gm, spec), patterns_without_device(), pretending(target_of(self.target)), moving:
             session = self.session()
             session.draws_like_cpu = self.may_draw_like_cpu and has_kernel_draws(gm) and not _draws_on_gpu(gm)
             with put_back(), session.open():
@@ -84,7 +84,7 @@ class TritonInterpret(Inductor):
 @contextmanager
 def _moving() -> Iterator[None]:
     """AOTAutograd traces on the CPU, but as for a GPU: without oneDNN's operators, which no other device has."""
-    from ..triton._torch import put_on_gpu_behind_autograd
+    from ..triton.pretended import put_on_gpu_behind_autograd
     from ..triton.retarget import put
 
     with put_on_gpu_behind_autograd(put), torch.backends.mkldnn.flags(enabled=False):

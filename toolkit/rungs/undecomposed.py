@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import fx
 
-from .._torch import tree_leaves
+from .. import torch_private as t
 from ..spec import FULL_STAGES, ReplaySpec
-from . import _torch
+from . import entries
 from .base import CannotRun
 
 RETRACED = "re-traced through Inductor's decompositions, which it was recorded without"
@@ -33,24 +33,24 @@ def needs_decomposing(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
     """The operators that Inductor cannot compile unless they are decomposed first; empty for what it compiles as it is."""
     if spec.stage in FULL_STAGES or made_by_inductor(spec):
         return []
-    return _torch.decomposed_ops(gm, without_lowering=True)
+    return entries.decomposed_ops(gm, without_lowering=True)
 
 
 def can_be_decomposed(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
     """The operators that Inductor's decompositions would take apart."""
-    return [] if spec.stage in FULL_STAGES or made_by_inductor(spec) else _torch.decomposed_ops(gm)
+    return [] if spec.stage in FULL_STAGES or made_by_inductor(spec) else entries.decomposed_ops(gm)
 
 
 def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
     """The graph traced through the decompositions. Raises CannotRun where it cannot be traced again."""
     try:
-        traced = _torch.decompose(gm, fakes, mode)
+        traced = entries.decompose(gm, fakes, mode)
     except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CannotRun(
             f"it was recorded without Inductor's decompositions and cannot be traced again: {why}"
         ) from error
     output = traced.graph.output_node()
-    output.args = (tuple(tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
+    output.args = (tuple(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
     traced.recompile()
     return traced

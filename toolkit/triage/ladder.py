@@ -9,17 +9,17 @@ Inductor, and what `debug_nop` finds may be harmless, so neither stops it. Impor
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..isolation import ForkServer
-from ..replay import replay, server_for
-from ..rungs.names import NAMES
+from ..isolation import ForkServer, opened
+from ..replay import replay
+from ..rungs.names import NAMES, warmth
 from ..signature import RAISED_TOO
+from ..verdict import NO_TIME, Verdict, cannot_tell, skipped
 from .given import inputs_given
-from .records import SIDE, Row, Triage, row_of, skipped
+from .records import SIDE, Row, Triage, row_of
 from .words import concluded
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     called with each row, `begun` with the name of a rung that is about to be run. `rungs`: only these, in the ladder's order.
     Raises GraphdbgError for a graph that cannot be loaded.
     """
-    with opened(server, "inductor" if set(rungs) - {"eager", "nop", "debug_nop", "torchscript"} else "eager") as used:
+    with opened(server, warmth(*rungs)) as used:
         ladder = Ladder(saved, used, seed=seed, device=device, limit_s=limit_s, imports=imports, max_time_s=max_time_s)
         for rung in (name for name in NAMES if name in rungs):
             if begun is not None:
@@ -73,22 +73,22 @@ class Ladder:
         """The row of the next rung: run, unless a former row says that it need not be."""
         if rung not in self.rows:
             stop = self._stopped(rung, all)
-            self.rows[rung] = skipped(rung, stop) if stop else self.run(rung)
+            self.rows[rung] = Row(rung, skipped(stop)) if stop else self.run(rung)
         return self.rows[rung]
 
     def run(self, rung: str) -> Row:
         """Judges the graph under a rung, whatever the others said."""
         left = self._left_s()
         if left < 1.0:
-            self.rows[rung] = skipped(rung, f"the time was over ({self.max_time_s:.0f} s, see --max-time)")
+            self.rows[rung] = Row(rung, cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NO_TIME))
             return self.rows[rung]
         outcome = replay(
             self.saved, rung, self.seed, self.device, limit_s=min(self.limit_s, left), outputs=False, imports=self.imports,
             server=self.server, shared=self._shared,
         )  # fmt: skip
         row = row_of(outcome, rung)
-        if row.verdict == "hang" and left < self.limit_s:
-            row = skipped(rung, f"the {left:.0f} s that were left were not enough (see --max-time)")
+        if row.record.kind == "hang" and left < self.limit_s:
+            row = Row(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
         self.fidelity = outcome.fidelity or self.fidelity
         self.eager_nan = outcome.eager_nan or self.eager_nan
         self.rows[rung] = row
@@ -100,7 +100,7 @@ class Ladder:
         first = next((row.rung for row in rows if row.blames), None)
         if first == "triton_interpret" and any(row.rung == "inductor" and row.blames for row in rows):
             first = "inductor"  # what its kernels for a GPU and its code for this machine share
-        if first is not None and self.rows[first].verdict == "missing error":
+        if first is not None and self.rows[first].record.kind == "missing_error":
             rows = [_as_eager(row) for row in rows]
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.imports, self.eager_nan)
@@ -115,7 +115,7 @@ class Ladder:
     def _stopped(self, rung: str, all: bool) -> str:
         eager = self.rows.get("eager")
         raises = eager is not None and eager.signature is not None and eager.signature.kind == "error"
-        if eager is not None and eager.verdict == "cannot judge" and not raises:
+        if eager is not None and eager.record.undecided and not raises:
             return "eager itself cannot be judged"
         if eager is not None and eager.failed:
             return f"eager itself ends with: {eager.verdict}"
@@ -128,17 +128,7 @@ class Ladder:
 
 def _as_eager(row: Row) -> Row:
     """A row that could not be judged for eager's error, right where that error is what is wanted."""
-    if row.verdict != "cannot judge" or row.signature is None or row.signature.detail != RAISED_TOO:
+    if not row.record.undecided or row.signature is None or row.signature.detail != RAISED_TOO:
         return row
     reason = f"raises {row.signature.error}" + ("" if row.rung == "eager" else ", as eager does")
-    return Row(row.rung, "ok", None, row.seconds, reason, None, row.peak_bytes)
-
-
-@contextlib.contextmanager
-def opened(server: ForkServer | None, rung: str = "inductor") -> Iterator[ForkServer]:
-    """The server that was given, or one of our own that is warm for a rung, closed at the end."""
-    if server is not None:
-        yield server
-        return
-    with server_for(rung) as own:
-        yield own
+    return Row(row.rung, Verdict("ok", reason=reason), seconds=row.seconds, peak_bytes=row.peak_bytes)

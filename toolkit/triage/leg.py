@@ -16,6 +16,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ...dumps.lines import append
+
 VARIABLE = "GRAPHDBG_LEG"
 RANDOM_VARIABLE = "GRAPHDBG_LEG_RANDOM"
 """Set: Inductor falls back to torch's own random functions. The variable of torch that overrides settings hands them to
@@ -26,10 +28,10 @@ def start(note: str) -> None:
     """Will add a line to the note when this process ends; a fork of it adds none."""
     atexit.register(_write, Path(note), os.getpid())
     if os.environ.get(RANDOM_VARIABLE):
-        from ..recorder._torch import CONFIGS
-        from ..recorder.importhook import watch
+        from .. import torch_private as t
+        from ..torch_private.importing import watch
 
-        watch({CONFIGS["inductor"]: _draw_like_eager})
+        watch({t.NAMES.whole("inductor_config"): _draw_like_eager})
 
 
 def _draw_like_eager(config: Any) -> None:
@@ -39,15 +41,14 @@ def _draw_like_eager(config: Any) -> None:
 def _write(note: Path, owner: int) -> None:
     if os.getpid() != owner:
         return
-    from ..recorder._torch import counter, has_dynamo_setting
+    from ..recorder.live_torch import counter, has_dynamo_setting
 
     with contextlib.suppress(OSError):
         line = {
             "graphs": counter("stats", "unique_graphs"),
             "backends": has_dynamo_setting("debug_backend_override"),
         }
-        with note.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append(note, json.dumps(line).encode())
 
 
 def read(note: Path) -> list[dict[str, int]]:

@@ -1,6 +1,6 @@
 """The events of `triage --json-lines`, as plain data (docs/json-lines.md). Prints nothing; imports no torch.
 
->>> rung(Row("inductor", "wrong", 0.03))["event"]
+>>> rung(Row("inductor", skipped("there is no C++ compiler")))["event"]
 'rung'
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from .given import inputs_given
 from .ranking import GraphRow
@@ -46,7 +44,7 @@ def end(found: Triage) -> Event:
 def of_run(graph: str, row: GraphRow | Row) -> Event:
     """A graph of a run was judged under Inductor ("graph"), or climbed a rung ("rung")."""
     if isinstance(row, GraphRow):
-        return {"event": "graph", **msgspec.to_builtins(row)}
+        return {"event": "graph", **row.plain()}
     return {**rung(row), "graph": graph}
 
 
@@ -56,5 +54,5 @@ def end_of_run(found: RunTriage) -> Event:
     return {
         "event": "end", "run": found.run, "summary": found.summary, "next": found.next, "seconds": found.seconds,
         "interrupted": found.interrupted, "graphs": len(found.graphs), "failing": failing,
-        "first_failing": {ladder.graph: ladder.first_failing for ladder in found.ladders},
+        "first_failing": {ladder.graph: ladder.first_failing for ladder in found.ladders}, "record": found.record.plain(),
     }  # fmt: skip

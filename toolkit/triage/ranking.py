@@ -12,26 +12,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.wording import counted
+from .. import verdict_words
 from ..signature import Signature
+from ..verdict import OK, Verdict, cannot_tell
 from .given import REAL
-from .records import FAILURES, Triage
+from .records import Triage
 from .words import record_again, run_address
 
 if TYPE_CHECKING:
     from ...dumps.store import Run
 
-_ORDER = ("crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "missing error", "cannot judge", "no reference",
-          "ok", "skipped", "same", "not judged")  # fmt: skip
-
 
 class GraphRow(msgspec.Struct):
     """One graph of a run under Inductor; as `records.Row`. `status` and `recorded` are what the journal says became of it,
-    `also` the graphs that fail alike. Further verdicts: "same" (as another graph) and "not judged".
+    `also` the graphs that fail alike.
     """
 
     id: str
     stage: str
-    verdict: str
+    record: Verdict = OK
     error: float | None = None
     eager_error: float | None = None
     seconds: float = 0.0
@@ -46,14 +45,24 @@ class GraphRow(msgspec.Struct):
     also: list[str] = msgspec.field(default_factory=list)
 
     @property
+    def verdict(self) -> str:
+        """The verdict in a word, as of `records.Row`; further ones are "same" (as another graph) and "not judged"."""
+        return verdict_words.word(self.record)
+
+    @property
     def failed(self) -> bool:
         """Whether Inductor goes wrong where eager is right."""
-        return self.verdict in FAILURES
+        return self.record.failed
 
     @property
     def judged(self) -> bool:
         """Whether there is a verdict."""
-        return self.failed or self.verdict == "ok"
+        return self.failed or self.record.verdict == "ok"
+
+    def plain(self) -> dict[str, Any]:
+        """Every field as a plain value, for JSON."""
+        fields = msgspec.structs.asdict(self) | {"record": self.record.plain()}
+        return msgspec.to_builtins({"id": self.id, "stage": self.stage, "verdict": self.verdict, **fields})
 
     @property
     def ratio(self) -> float:
@@ -63,7 +72,7 @@ class GraphRow(msgspec.Struct):
 
 class RunTriage(msgspec.Struct):
     """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is between which
-    graphs. `summary` and `next`: the finding, and how to go on.
+    graphs. `record`, `summary` and `next`: the verdict on the run, the finding, and how to go on.
     """
 
     graphs: list[GraphRow]
@@ -74,6 +83,7 @@ class RunTriage(msgspec.Struct):
     next: str = ""
     seconds: float = 0.0
     interrupted: bool = False
+    record: Verdict = OK
 
     @property
     def failed(self) -> bool:
@@ -83,9 +93,9 @@ class RunTriage(msgspec.Struct):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         return {
-            "run": self.run, "graphs": msgspec.to_builtins(self.graphs), "ladders": [one.plain() for one in self.ladders],
+            "run": self.run, "graphs": [row.plain() for row in self.graphs], "ladders": [one.plain() for one in self.ladders],
             "boundaries": self.boundaries, "summary": self.summary, "next": self.next, "seconds": self.seconds,
-            "interrupted": self.interrupted,
+            "interrupted": self.interrupted, "record": self.record.plain(),
         }  # fmt: skip
 
 
@@ -94,12 +104,11 @@ def rank(row: GraphRow) -> tuple[Any, ...]:
     compiled as in the run.
     """
     size = row.signature.size if row.signature is not None and row.signature.size is not None else 0.0
-    place = _ORDER.index(row.verdict) if row.verdict in _ORDER else len(_ORDER)
-    return place, -size, -row.ratio, not row.fidelity.startswith("different")
+    return verdict_words.rank(row.record), -size, -row.ratio, not row.fidelity.startswith("different")
 
 
 def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> RunTriage:
-    """Fills in `run`, `summary` and `next`."""
+    """Fills in `run`, `summary`, `next` and `record`."""
     found.run = run_address(run)
     if found.ladders:
         first = found.ladders[0]
@@ -118,7 +127,16 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
         if any(row.judged and row.inputs != REAL for row in found.graphs):
             found.next = record_again(run)
     found.summary = " ".join(text for text in [*texts, _counts(found)] if text)
+    found.record = _worst(found).then(found.next)
     return found
+
+
+def _worst(found: RunTriage) -> Verdict:
+    """The verdict on the graph to look at first: as its ladder says, where it has one."""
+    if found.failed:
+        first = found.ladders[0] if found.ladders else None
+        return first.record if first is not None and first.record.failed else found.graphs[0].record
+    return OK if any(row.judged for row in found.graphs) else cannot_tell(found.summary)
 
 
 def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
@@ -136,12 +154,6 @@ def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
     return text + (f" Imported first: {', '.join(imports)}." if imports else "")
 
 
-_UNJUDGED = (
-    ("same", "equal to others"), ("no reference", "without reference"), ("cannot judge", "cannot be judged"),
-    ("skipped", "skipped"), ("not judged", "not judged for lack of time"),
-)  # fmt: skip
-
-
 def _counts(found: RunTriage) -> str:
     graphs = found.graphs
     failing = [row for row in graphs if row.failed]
@@ -149,7 +161,7 @@ def _counts(found: RunTriage) -> str:
     text = f"{counted(len(judged), 'graph was', 'graphs were')} judged, {counted(len(failing), 'fails', 'fail')}" + (
         f" ({', '.join(row.id for row in failing[:8])})" if failing else ""
     )
-    for verdict, words in _UNJUDGED:
+    for verdict, words in verdict_words.UNJUDGED.items():
         some = [row.id for row in graphs if row.verdict == verdict]
         if some:
             text += f"; {len(some)} {words} ({', '.join(some[:6])}{' ...' if len(some) > 6 else ''})"

@@ -1,7 +1,7 @@
 """What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is imported.
 
->>> Row("inductor", "wrong", error=0.03, seconds=1.2).failed
-True
+>>> Row("inductor", skipped("there is no C++ compiler")).verdict
+'skipped'
 """
 
 from __future__ import annotations
@@ -12,14 +12,8 @@ import msgspec
 
 from ..outcome import Outcome, OutputError
 from ..signature import Signature
-
-WORDS = {
-    "crash": "crash", "signal": "signal", "hang": "hang", "memory": "memory", "nan": "NaN", "accuracy": "wrong",
-    "metadata": "metadata", "missing_error": "missing error", "nondeterministic": "cannot judge", "error": "cannot judge",
-}  # fmt: skip
-"""Kind of a signature -> the verdict of a row. The others are "ok", "skipped" and "no reference"."""
-
-FAILURES = frozenset({"crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "missing error"})
+from ..verdict import OK, Verdict
+from ..verdict_words import word
 
 SIDE = frozenset({"torchscript"})
 """Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
@@ -28,47 +22,56 @@ SIDE = frozenset({"torchscript"})
 class Row(msgspec.Struct, omit_defaults=True):
     """One rung.
 
-    `verdict`: ok, crash, wrong, NaN, metadata, missing error, hang, memory, signal, skipped, no reference, cannot judge.
     `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest
-    (None: there are no numbers).
-    `reason`: why it was skipped, or what the failure is, in a sentence. `seconds`: compile and first run; `peak_bytes`: of its
-    process, the libraries included.
+    (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries included.
     """
 
     rung: str
-    verdict: str
+    record: Verdict = OK
     error: float | None = None
     seconds: float = 0.0
-    reason: str = ""
     eager_error: float | None = None
     peak_bytes: int = 0
     signature: Signature | None = None
     notes: list[str] = []
 
     @property
+    def verdict(self) -> str:
+        """The verdict in a word: ok, crash, wrong, NaN, skipped, no reference, cannot judge, ..."""
+        return word(self.record)
+
+    @property
+    def reason(self) -> str:
+        """Why it was skipped, or what the failure is, in a sentence."""
+        seen = self.signature
+        return self.record.reason if seen is None or seen.stage == "compare" else seen.text()
+
+    @property
     def failed(self) -> bool:
         """Whether the rung went wrong where eager is right."""
-        return self.verdict in FAILURES
+        return self.record.failed
 
     @property
     def blames(self) -> bool:
         """Whether that failure is a step towards Inductor's: a crash of the checker itself is not, nor is a side rung's."""
-        return self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.verdict != "metadata")
+        return self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.record.kind != "metadata")
 
     @property
     def passed(self) -> bool:
         """Whether it was run and seen to be right."""
-        return self.verdict == "ok"
+        return self.record.verdict == "ok"
 
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for JSON."""
-        return {**_DEFAULTS, **msgspec.to_builtins(self)}
+        plain = {name: getattr(self, name) for name in ("rung", "verdict", *_NUMBERS, "reason", "signature", "notes")}
+        return msgspec.to_builtins(plain) | {"record": self.record.plain()}
 
 
 class Triage(msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
 
-    `summary` is the finding in a sentence, `next` the command to go on with. `inputs` says which of them were real.
+    `record` is the verdict on the graph. `summary` is the finding in a sentence, `next` the command to go on with. `inputs` says
+    which of them were real.
     """
 
     rows: list[Row]
@@ -78,6 +81,7 @@ class Triage(msgspec.Struct, omit_defaults=True):
     next: str = ""
     inputs: str = ""
     seconds: float = 0.0
+    record: Verdict = OK
 
     @property
     def judged(self) -> bool:
@@ -96,28 +100,19 @@ class Triage(msgspec.Struct, omit_defaults=True):
         rows = [row.plain() for row in self.rows]
         return {
             "graph": self.graph, "first_failing": self.first_failing, "rows": rows, "summary": self.summary, "next": self.next,
-            "inputs": self.inputs, "seconds": self.seconds,
+            "inputs": self.inputs, "seconds": self.seconds, "record": self.record.plain(),
         }  # fmt: skip
 
 
-_DEFAULTS: dict[str, Any] = {
-    "rung": "", "verdict": "", "error": None, "eager_error": None, "seconds": 0.0, "peak_bytes": 0, "reason": "",
-    "signature": None, "notes": [],
-}  # fmt: skip
+_NUMBERS = ("error", "eager_error", "seconds", "peak_bytes")
 
 
 def row_of(outcome: Outcome, rung: str) -> Row:
     """The row that an outcome makes."""
-    signature = outcome.signature
-    words, _, rest = outcome.verdict.partition(": ")
-    if signature is not None:
-        verdict = "cannot judge" if outcome.verdict.startswith("cannot judge") else WORDS[signature.kind]
-        reason = signature.text() if signature.stage != "compare" else rest
-    elif words.startswith("skipped, because "):
-        verdict, reason = "skipped", outcome.verdict.partition("because ")[2]
-    else:
-        verdict, reason = (words, rest) if outcome.ok else ("cannot judge", outcome.verdict)
-    row = Row(rung, verdict, None, outcome.seconds, reason.strip(), None, outcome.peak_bytes, signature, outcome.notes)
+    row = Row(
+        rung, outcome.record, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
+        notes=outcome.notes,
+    )  # fmt: skip
     if worst := max(outcome.errors, key=_size, default=None):
         row.error, row.eager_error = worst.rung, worst.eager
     return row
@@ -127,7 +122,3 @@ def _size(error: OutputError) -> float:
     size = error.rung
     return float("inf") if size is not None and size != size else size or 0.0
 
-
-def skipped(rung: str, reason: str) -> Row:
-    """The row of a rung that was not run."""
-    return Row(rung, "skipped", reason=reason)

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.wording import counted
-from ..isolation import ForkServer
+from ..isolation import ForkServer, opened
 from ..rungs.names import NAMES
 from ..suspects import suspects, triggered
+from ..verdict import NO_TIME, NOT_JUDGED, SAME, cannot_tell
 from .candidates import Candidate, candidates, inner_graphs
 from .given import inputs_given
-from .ladder import DEFAULT_LIMIT_S, Ladder, opened
+from .ladder import DEFAULT_LIMIT_S, Ladder
 from .ranking import GraphRow, RunTriage, rank, run_concluded
 from .records import Row, Triage
 from .words import address
@@ -99,7 +100,7 @@ class _Work:
         self.told(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
         for candidate in chosen:
             if candidate.same_as:
-                self.rows.append(self._blank(candidate.graph, "same", f"the same graph as {candidate.same_as}"))
+                self.rows.append(self._blank(candidate.graph, SAME, f"the same graph as {candidate.same_as}"))
                 continue
             share = SCREENING if any(row.failed for row in self.rows) else 1.0
             self._candidate(candidate, share)
@@ -108,14 +109,14 @@ class _Work:
         for graphs in candidate.levels:
             rows = [self.judge(graph, share) for graph in graphs]
             self.rows += rows
-            if any(row.judged or row.verdict == "not judged" for row in rows):
+            if any(row.judged or row.record.detail == NOT_JUDGED for row in rows):
                 return
 
     def judge(self, graph: SavedGraph, share: float = 1.0) -> GraphRow:
         """One graph under Inductor."""
         left = self.left_s(share)
         if left < 1.0:
-            return self._blank(graph, "not judged", f"the time was over ({self.max_time_s:.0f} s, see --max-time)")
+            return self._blank(graph, NOT_JUDGED, f"the time was over ({self.max_time_s:.0f} s, see --max-time)")
         ladder = Ladder(
             graph,
             self.server,
@@ -130,10 +131,10 @@ class _Work:
         except GraphdbgError as error:
             if isinstance(error, EnvironmentLackError) or str(error).startswith("cannot import "):
                 raise  # it is the same for every graph
-            return self._blank(graph, "cannot judge", str(error))
+            return self._blank(graph, "", str(error))
         self.ladders[graph.id] = ladder
-        if row.verdict == "skipped" and "--max-time" in row.reason:
-            row.verdict = "not judged"
+        if row.record.detail == NO_TIME:
+            row.record = cannot_tell(row.reason, NOT_JUDGED)
         if not row.failed:
             ladder.forget()
         self.told(f"{graph.id}: {row.verdict}")
@@ -164,7 +165,7 @@ class _Work:
         worse = sorted((one for one in inner if one.failed and _alike(one, row)), key=rank)
         if worse:
             return worse[0], self.run.graph(worse[0].id), f"{row.id} fails, and so does {worse[0].id} by itself."
-        return row, graph, _between(row.id, [one.id for one in inner if one.verdict == "ok"]) if inner else ""
+        return row, graph, _between(row.id, [one.id for one in inner if one.record.verdict == "ok"]) if inner else ""
 
     def _explain_one(self, row: GraphRow, all: bool) -> None:
         _, graph, boundary = self.narrowed(row)
@@ -184,15 +185,17 @@ class _Work:
 
     def _row(self, graph: SavedGraph, row: Row, fidelity: str) -> GraphRow:
         made = GraphRow(
-            graph.id, graph.stage, row.verdict, row.error, row.eager_error, row.seconds, row.reason, row.peak_bytes,
+            graph.id, graph.stage, row.record, row.error, row.eager_error, row.seconds, row.reason, row.peak_bytes,
             fidelity.partition("\n")[0], inputs_given(graph), row.signature, graph.status, graph.error or "", address(graph),
         )  # fmt: skip
         self.heard(graph.id, made)
         return made
 
-    def _blank(self, graph: SavedGraph, verdict: str, reason: str) -> GraphRow:
-        made = GraphRow(graph.id, graph.stage, verdict, reason=reason, status=graph.status, recorded=graph.error or "",
-                        address=address(graph))  # fmt: skip
+    def _blank(self, graph: SavedGraph, detail: str, reason: str) -> GraphRow:
+        made = GraphRow(
+            graph.id, graph.stage, cannot_tell(reason, detail), reason=reason, status=graph.status, recorded=graph.error or "",
+            address=address(graph),
+        )  # fmt: skip
         self.heard(graph.id, made)
         return made
 

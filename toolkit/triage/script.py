@@ -22,6 +22,8 @@ from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.wording import counted
 from ..recorder import launch
 from ..recorder.summary import shown_path
+from ..verdict import OK, Verdict, cannot_tell, fails, skipped
+from ..verdict_words import word
 from .legs import LEGS, Leg, run_leg
 from .texts import Comparison, departures, nan_lines
 
@@ -35,26 +37,41 @@ Told = Callable[[str], object]
 
 
 class LegRow(msgspec.Struct):
-    """One leg: verdict ok, crash, signal, hang, wrong, NaN, skipped or cannot judge; `line` is where it departs from eager."""
+    """One leg; `line` is where it departs from eager."""
 
     leg: str
-    verdict: str
+    record: Verdict = OK
     exit_code: int | None = None
     seconds: float = 0.0
-    reason: str = ""
     line: int | None = None
     expected: float | None = None
     got: float | None = None
     graphs: int | None = None
 
     @property
+    def verdict(self) -> str:
+        """The verdict in a word: ok, crash, signal, hang, wrong, NaN, skipped or cannot judge."""
+        return word(self.record)
+
+    @property
+    def reason(self) -> str:
+        """What it is that failed, or why it was skipped, in a sentence."""
+        return self.record.reason
+
+    @property
     def failed(self) -> bool:
         """Whether it went wrong where eager did not."""
-        return self.verdict in ("crash", "signal", "hang", "wrong", "NaN")
+        return self.record.failed
+
+    def plain(self) -> dict[str, Any]:
+        """Every field as a plain value, for JSON."""
+        said = {"leg": self.leg, "verdict": self.verdict, "reason": self.reason}
+        return said | msgspec.structs.asdict(self) | {"record": self.record.plain()}
 
 
 class ScriptTriage(msgspec.Struct):
-    """`rows`: one per leg in order. `folder` holds what each printed. `summary` and `next`: the finding, and how to go on."""
+    """`rows`: one per leg in order. `folder` holds what each printed. `record`, `summary` and `next`: the verdict, the finding,
+    and how to go on."""
 
     rows: list[LegRow]
     command: list[str]
@@ -63,10 +80,11 @@ class ScriptTriage(msgspec.Struct):
     summary: str = ""
     next: str = ""
     notes: list[str] = msgspec.field(default_factory=list)
+    record: Verdict = OK
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        return msgspec.to_builtins(self)
+        return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows], "record": self.record.plain()}
 
 
 def triage_script(command: Sequence[str], *, output: Path | None = None, limit_s: float | None = None, all: bool = False,
@@ -87,7 +105,7 @@ def triage_script(command: Sequence[str], *, output: Path | None = None, limit_s
     for name in LEGS:
         failed = next((row for row in work.rows if row.failed), None)
         if failed is not None and not all:
-            work.rows.append(LegRow(name, "skipped", reason=f"{failed.leg} failed (--all runs it all the same)"))
+            work.rows.append(LegRow(name, skipped(f"{failed.leg} failed (--all runs it all the same)")))
         else:
             work.leg(name)
     return _concluded(found, work)
@@ -109,7 +127,7 @@ class _Work:
         left = self.began + self.max_time_s - time.monotonic()
         if stop or left < 1.0:
             reason = stop or f"the time was over ({self.max_time_s:.0f} s, see --max-time)"
-            self.rows.append(LegRow(name, "skipped", reason=reason))
+            self.rows.append(LegRow(name, skipped(reason)))
             return
         self.told(f"running {name}")
         limit = min(self._limit_s(), left)
@@ -117,7 +135,7 @@ class _Work:
         if leg.graphs and not leg.overridden and name != "as written":
             why, fix = "it does not know TORCH_COMPILE_OVERRIDE_BACKENDS", "triage a recorded run instead"
             raise EnvironmentLackError("this torch cannot run a script under another backend", why, fix)
-        row = LegRow(name, "ok", leg.exit_code, leg.seconds, graphs=leg.graphs)
+        row = LegRow(name, OK, leg.exit_code, leg.seconds, graphs=leg.graphs)
         self._judge(row, leg, cut=left <= self._limit_s(), limit=limit)
         self.rows.append(row)
         self.told(f"{name}: {row.verdict}{f' ({row.reason})' if row.reason else ''}, {leg.seconds:.1f} s")
@@ -132,30 +150,23 @@ class _Work:
         eager = next((row for row in self.rows if row.leg == "eager"), None)
         if eager is None:
             return ""
-        if eager.verdict == "cannot judge":
+        if eager.record.undecided:
             return "eager itself cannot be judged"
         return "torch.compile was never called" if eager.graphs == 0 else ""
 
     def _judge(self, row: LegRow, leg: Leg, *, cut: bool, limit: float) -> None:
         eager = self.legs["eager"]
         if leg.hang and (cut or leg.name.startswith("eager")):
-            row.verdict, row.reason = (
-                "cannot judge",
-                f"{limit:.0f} s were not enough (see {'--max-time' if cut else '--limit'})",
-            )
+            row.record = cannot_tell(f"{limit:.0f} s were not enough (see {'--max-time' if cut else '--limit'})")
         elif leg.hang:
-            row.verdict, row.reason = "hang", f"still running after {limit:.0f} s, eager took {eager.seconds:.0f} s"
+            row.record = fails("hang", leg.name, f"still running after {limit:.0f} s, eager took {eager.seconds:.0f} s")
         elif leg is eager:
             if leg.exit_code:
-                row.verdict, row.reason = (
-                    "cannot judge",
-                    f"eager itself ends with code {leg.exit_code}: {leg.stderr_end[:160]}",
-                )
+                row.record = cannot_tell(f"eager itself ends with code {leg.exit_code}: {leg.stderr_end[:160]}")
         elif leg.exit_code != eager.exit_code:
-            row.verdict = "signal" if leg.exit_code > 128 else "crash"
-            row.reason = f"exit code {leg.exit_code}: {leg.stderr_end[:200]}"
-            if leg.name == "eager again":
-                row.verdict = "cannot judge"
+            reason = f"exit code {leg.exit_code}: {leg.stderr_end[:200]}"
+            again, kind = leg.name == "eager again", "signal" if leg.exit_code > 128 else "crash"
+            row.record = cannot_tell(reason) if again else fails(kind, leg.name, reason)
         elif leg.name != "eager again":
             self._compare(row, leg)
 
@@ -163,11 +174,11 @@ class _Work:
         again = self.legs.get("eager again", self.legs["eager"])
         found = self.compared[leg.name] = departures(self.legs["eager"].stdout, again.stdout, leg.stdout)
         if found.first is not None:
-            row.verdict = "NaN" if found.first.is_nan else "wrong"
             row.line, row.expected, row.got = found.first.line, found.first.expected, found.first.got
-            row.reason = f"line {row.line}: {found.first.text[:100]!r} where eager has {row.expected:g}"
+            reason = f"line {row.line}: {found.first.text[:100]!r} where eager has {row.expected:g}"
+            row.record = fails("nan" if found.first.is_nan else "wrong_numbers", leg.name, reason)
         elif found.compared == 0:
-            row.reason = "it prints no number that could be compared"
+            row.record = Verdict("ok", reason="it prints no number that could be compared")
 
 
 def _folder(output: Path | None) -> Path:
@@ -193,10 +204,10 @@ def _folder(output: Path | None) -> Path:
 def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
     failing = next((row for row in found.rows if row.failed), None)
     found.first_failing = failing.leg if failing is not None else None
-    command = shlex.join(found.command)
+    recording = f"graphdbg dump --inputs last -- {shlex.join(found.command)}"
     eager = found.rows[0]
     found.notes = _notes(work)
-    if eager.verdict == "cannot judge":
+    if eager.record.undecided:
         found.summary = f"Nothing can be judged: {eager.reason}."
     elif eager.graphs == 0:
         found.summary = "torch.compile was never called by this command, so there is nothing to compare."
@@ -204,21 +215,23 @@ def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
         right = [
             row.leg
             for row in found.rows[: found.rows.index(failing)]
-            if row.verdict == "ok" and row.leg != "eager again"
+            if row.record.verdict == "ok" and row.leg != "eager again"
         ]
         agree = f"{' and '.join(right)} agree; " if len(right) > 1 else ""
         found.summary = f"{agree}{_named(failing.leg)} {_departs(failing)}. {_meaning(failing.leg)}"
-        found.next = f"graphdbg dump --inputs last -- {command}; graphdbg triage RUN"
+        found.next = f"{recording}; graphdbg triage RUN"
     else:
         compared = max((one.compared for one in work.compared.values()), default=0)
-        done = [row.leg for row in found.rows if row.verdict == "ok" and row.leg != "eager again"]
+        done = [row.leg for row in found.rows if row.record.verdict == "ok" and row.leg != "eager again"]
         nothing = "the command prints no number that could be compared"
         numbers = f", {counted(compared, 'number')} compared" if compared else f"; {nothing}"
         found.summary = f"{', '.join(done)} agree: same exit code{numbers}."
-        left = [row.leg for row in found.rows if row.verdict in ("skipped", "cannot judge")]
+        left = [row.leg for row in found.rows if row.record.verdict == "cannot_tell"]
         if left:
             found.summary += f" Not judged: {', '.join(left)}."
-        found.next = f"graphdbg dump --inputs last -- {command}; graphdbg triage RUN"
+        found.next = f"{recording}; graphdbg triage RUN"
+    record = failing.record if failing is not None else eager.record if eager.record.undecided else OK
+    found.record = record.then(recording if found.next else "")
     return found
 
 
@@ -227,11 +240,9 @@ def _named(leg: str) -> str:
 
 
 def _departs(row: LegRow) -> str:
-    if row.verdict in ("wrong", "NaN"):
+    if row.line is not None:
         return f"departs at line {row.line} ({row.got:g} where eager has {row.expected:g}), beyond what two eager runs differ by"
-    if row.verdict == "hang":
-        return f"hangs ({row.reason})"
-    return f"ends with {row.reason}"
+    return f"hangs ({row.reason})" if row.record.kind == "hang" else f"ends with {row.reason}"
 
 
 def _meaning(leg: str) -> str:

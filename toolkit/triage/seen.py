@@ -2,22 +2,23 @@
 
 Plain data for a screen: no torch, no widget, no process. What ends without a last line is told by `lost`.
 
->>> ladder = LadderSeen(); ladder.take({"event": "rung", "rung": "inductor", "verdict": "wrong", "error": 0.03})
+>>> ladder = LadderSeen(); ladder.take({"event": "rung", "rung": "inductor", "record": {"verdict": "ok"}, "error": 1e-7})
 >>> ladder.cells("inductor").verdict
-'FAIL wrong'
+'ok'
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from ...dumps.amounts import size_text
+from .. import verdict_words
 from ..rungs.names import NAMES
-from .records import FAILURES
+from ..verdict import LOST, OK, cannot_tell, read
+from ..verdict_words import Tone
 
 KILLED = "SIGKILL comes from outside (somebody, a limit, the kernel for memory): run it again"
-
-Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class LadderSeen:
         """Its process ended without a last line."""
         if not self.end:
             if self.running:
-                self.rows[self.running] = {"rung": self.running, "verdict": "lost", "reason": how}
+                self.rows[self.running] = {"reason": how, "record": cannot_tell(how, LOST).plain()}
             self.running, self.ended = "", how
 
     @property
@@ -91,22 +92,17 @@ class LadderSeen:
         row = self.rows.get(rung)
         if row is None:
             return RungCells(rung)
-        verdict, reason = str(row.get("verdict", "")), str(row.get("reason") or "")
+        record, reason = read(row.get("record")) or OK, str(row.get("reason") or "")
         notes = [str(note) for note in row.get("notes") or ()]
         outside = KILLED if (row.get("signature") or {}).get("detail") == "SIGKILL" else ""
-        said = "; ".join(part for part in (f"because {reason}" if verdict == "skipped" else reason, outside, *notes) if part)
+        said = "; ".join(part for part in (verdict_words.said(record, reason), outside, *notes) if part)
+        word = f"FAIL {verdict_words.word(record)}" if record.failed else verdict_words.word(record)
         seconds, peak = row.get("seconds"), row.get("peak_bytes")
         return RungCells(
-            rung, f"FAIL {verdict}" if verdict in FAILURES else verdict, _size(row.get("error")), _size(row.get("eager_error")),
-            f"{seconds:.2f}" if seconds and peak else "", f"{peak / 2**20:,.0f} MB" if peak else "",
-            " ".join(said.split()), _tone(verdict),
+            rung, word, _size(row.get("error")), _size(row.get("eager_error")),
+            f"{seconds:.2f}" if seconds and peak else "", size_text(peak) if peak else "",
+            " ".join(said.split()), verdict_words.tone(record),
         )  # fmt: skip
-
-
-def _tone(verdict: str) -> Tone:
-    if verdict in FAILURES or verdict == "lost":
-        return "bad" if verdict != "lost" else "doubt"
-    return "ok" if verdict == "ok" else "dim" if verdict == "skipped" else "doubt"
 
 
 def _size(value: float | None) -> str:

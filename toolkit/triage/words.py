@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..recorder.summary import shown_path
 from ..trusting import option_words, without_trust
+from ..verdict import NO_REFERENCE, NO_TIME, NOT_JUDGED, OK, Verdict, Where, cannot_tell
+from ..verdict_words import phrase
 from .given import REAL
 from .records import SIDE, Row, Triage
 
@@ -48,31 +52,48 @@ def run_address(run: Run) -> str:
 
 
 def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eager_nan: Sequence[str] = ()) -> Triage:
-    """Fills in `graph`, `summary` and `next`."""
+    """Fills in `graph`, `summary`, `next` and `record`."""
     found.graph = address(saved)
+    _summed_up(found, saved, imports, eager_nan)
+    found.record = _record(found)
+    return found
+
+
+def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_nan: Sequence[str]) -> None:
     with_imports = "".join(f" {word}" for word in option_words(imports))
     if found.first_failing is not None:
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
-        wanted = {} if row.verdict == "missing error" else _NEXT
+        wanted = {} if row.record.kind == "missing_error" else _NEXT
         command = wanted.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
         found.next = command + (with_imports if command else "")
-        return found
+        return
     eager = next((row for row in found.rows if row.rung == "eager"), None)
-    if eager is not None and eager.verdict == "cannot judge":
+    if eager is not None and eager.record.undecided:
         found.summary = f"Nothing can be judged: {eager.reason}. That is not the compiler's."
-        return found
+        return
     if eager_nan:
         places = ", ".join(eager_nan[:6])
         found.summary = f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(found)}"
         found.next = f"graphdbg localize {found.graph}{with_imports}"
-        return found
+        return
     if not found.judged:
         found.summary = f"Nothing was judged: {_most_said(found)}."
     else:
         found.summary = _all_right(found)
     found.next = again(saved, found)
-    return found
+
+
+def _record(found: Triage) -> Verdict:
+    """The first failing rung's verdict, or eager's where that allows none, with the graph and how to go on."""
+    if found.first_failing is not None:
+        record = found.row(found.first_failing).record
+    elif found.rows[0].record.undecided:
+        record = found.rows[0].record
+    else:
+        record = OK if found.judged else cannot_tell(found.summary, NOT_JUDGED)
+    where = msgspec.structs.replace(record.where or Where(), graph=found.graph) if record.failed else None
+    return msgspec.structs.replace(record, where=where).then(found.next)
 
 
 def again(saved: SavedGraph, found: Triage) -> str:
@@ -89,27 +110,9 @@ def record_again(run: Run) -> str:
     return f"graphdbg dump --inputs last -- {shlex.join(run.record.command)}"
 
 
-def phrase(row: Row) -> str:
+def _phrase(row: Row) -> str:
     """How a rung fails, in words."""
-    seen = row.signature
-    where = f" in {seen.stage}" if seen is not None and seen.stage not in ("", "compare") else ""
-    if row.verdict == "wrong":
-        own = "" if row.eager_error is None else f"; eager's own {row.eager_error:.2g}"
-        size = seen.size if seen is not None and seen.size is not None else row.error
-        return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({row.reason})"
-    if row.verdict == "NaN":
-        return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
-    if row.verdict == "metadata":
-        return f"gives other metadata than eager ({row.reason})"
-    if row.verdict == "missing error":
-        return f"raises nothing where {seen.raw if seen is not None else row.reason}"
-    if row.verdict == "hang":
-        return f"hangs{where}"
-    if row.verdict == "memory":
-        return f"runs out of memory{where}"
-    if row.verdict == "signal":
-        return f"dies{where} ({seen.detail if seen is not None else row.reason})"
-    return f"crashes{where} ({row.reason.partition(': ')[2] or row.reason})"
+    return phrase(row.record, row.signature, row.reason, row.error, row.eager_error)
 
 
 def _failing(found: Triage, row: Row) -> str:
@@ -117,11 +120,11 @@ def _failing(found: Triage, row: Row) -> str:
     right = f"`{before[-1].rung}` is right, " if before else ""
     sides = [f"`{other.rung}`" for other in found.rows if other.failed and not other.blames]
     aside = f" ({' and '.join(sides)} fails too; that is no step towards Inductor)" if sides else ""
-    return f"{right}`{row.rung}` {phrase(row)} at {found.graph}, on {found.inputs}.{aside}"
+    return f"{right}`{row.rung}` {_phrase(row)} at {found.graph}, on {found.inputs}.{aside}"
 
 
 def _meaning(found: Triage, row: Row) -> str:
-    if row.verdict == "missing error":
+    if row.record.kind == "missing_error":
         return "What eager refuses is computed there."
     if row.rung != "inductor":
         return _MEANING.get(row.rung, "")
@@ -135,15 +138,15 @@ def _all_right(found: Triage) -> str:
     text = f"No rung fails: {', '.join(row.rung for row in right)} are right, on {found.inputs}."
     if worst is not None and _ratio(worst) > 1:
         text += f" The largest error is {_ratio(worst):.1f} times eager's, under {worst.rung}."
-    unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.verdict == "no reference"]
+    unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.record.detail == NO_REFERENCE]
     if unjudged:
         text += f" Numbers could not be judged under {', '.join(unjudged[:2])}."
-    late = [row.rung for row in found.rows if row.verdict == "skipped" and "--max-time" in row.reason]
+    late = [row.rung for row in found.rows if row.record.detail == NO_TIME]
     if late:
         text += f" Not judged for lack of time: {', '.join(late)}."
     for row in found.rows:
         if row.failed and not row.blames:
-            text += f" `{row.rung}` {phrase(row)}; that is no step towards Inductor."
+            text += f" `{row.rung}` {_phrase(row)}; that is no step towards Inductor."
     return text
 
 

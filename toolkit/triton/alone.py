@@ -4,7 +4,7 @@
 Inductor's own launcher runs it, in the saved configuration, with strides, storage offsets and shared storages as they were. The
 child is the only one that an illegal access can end. Must not be used where the source was not trusted.
 
->>> server.call("graphdbg.toolkit.triton.alone:task", {"folder": "launches", "launch": "0000_triton_poi_fused_relu_0", ...})
+>>> ask("graphdbg.toolkit.triton.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...}, server=server)
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 A kernel that kills its process is told as one that died; the others go on.
 
->>> with server() as children:
+>>> with opened(None, "inductor", *TASKS) as children:
 ...     saved = launches_of(graph, Path("launches"), "cuda:90", children)
 ...     rows = [alone(saved, launch, children, None) for launch in saved.launches]
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.errors import GraphdbgError
-from ..isolation import Answer, ForkServer, default_memory_bytes
-from ..replay import PRELOAD
-from ..signature import from_answer
+from ..isolation import Answer, ForkServer, ask
+from ..signature import how_ended
 from ..triage.words import address
 from .judged import Judged
 from .launches import INDEX, Launch, Launches, open_launches
-from .needs import require_interpreter
 from .roofline import Ceilings
 from .targets import DEFAULT
 
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
 
 SAVE = f"{__package__}.saving_child:task"
 _ALONE = f"{__package__}.alone"
+TASKS = (SAVE, _ALONE)
+"""What a server should import once for these questions."""
 
 
 class RunError(GraphdbgError):
@@ -40,16 +39,9 @@ class RunError(GraphdbgError):
     exit_code = 1
 
 
-def server() -> ForkServer:
-    """A fork server with what these tasks need imported once. Raises EnvironmentLackError without Triton or NumPy."""
-    require_interpreter()
-    preload = (*PRELOAD, f"{__package__}.saving_child", _ALONE)
-    return ForkServer(threads=os.cpu_count() or 1, memory_bytes=default_memory_bytes(), warm="inductor", preload=preload)
-
-
 def gpu(children: ForkServer) -> dict[str, Any]:
     """Name and capability of the GPU here; empty where there is none."""
-    answer = children.call(f"{_ALONE}:gpu", {}, 120.0)
+    answer = ask(f"{_ALONE}:gpu", {}, 120.0, server=children).answer()
     return answer.value if answer.status == "done" else {}
 
 
@@ -68,17 +60,13 @@ def launches_of(
         "path": str(saved.path.absolute()), "graph": address(saved), "folder": str(folder.absolute()), "target": target,
         "names": None if names is None else list(names), "seed": seed, "imports": list(imports),
     }  # fmt: skip
-    answer = children.call(SAVE, payload, limit_s)
+    answer = ask(SAVE, payload, limit_s, server=children).end()
     if answer.status != "done":
         raise _failed(answer, folder)
     return open_launches(folder)
 
 
-def _failed(answer: Answer, folder: Path) -> GraphdbgError:
-    from ...dumps import errors
-
-    if answer.error is not None and answer.error.type.startswith(errors.__name__):
-        return getattr(errors, answer.error.type.rpartition(".")[2])(answer.error.message)
+def _failed(answer: Answer, folder: Path) -> RunError:
     count = len(open_launches(folder).launches) if (folder / INDEX).is_file() else 0
     said = f"{answer.error.type.rpartition('.')[2]}: {answer.error.message}".splitlines()[0] if answer.error else ended(answer)
     what = f"the graph failed in {answer.stage or 'loading'} after {count} launch{'es' * (count != 1)}"
@@ -90,13 +78,12 @@ def ended(answer: Answer) -> str:
     if answer.error is not None:
         said = str(answer.error.message).strip().splitlines() or [""]
         return f"{answer.error.type.rpartition('.')[2]} in {answer.stage or 'loading'}: {said[0]}"
-    signature = from_answer(answer)
-    return signature.text() if signature is not None else answer.status
+    return how_ended(answer)
 
 
 def ceilings(children: ForkServer, limit_s: float = 300.0) -> Ceilings | str:
     """What the GPU can do at most, or why that is not known."""
-    answer = children.call(f"{_ALONE}:ceilings", {}, limit_s)
+    answer = ask(f"{_ALONE}:ceilings", {}, limit_s, server=children).answer()
     return msgspec.convert(answer.value, Ceilings) if answer.status == "done" else ended(answer)
 
 
@@ -106,7 +93,7 @@ def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceiling
         "folder": str(known.folder.absolute()), "launch": launch.folder,
         "ceilings": None if limits is None else msgspec.to_builtins(limits),
     }  # fmt: skip
-    answer = children.call(f"{_ALONE}:task", payload, limit_s)
+    answer = ask(f"{_ALONE}:task", payload, limit_s, server=children).answer()
     if answer.status == "done":
         return msgspec.convert(answer.value, Judged)
     return Judged(
@@ -118,7 +105,7 @@ def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceiling
 def interpreted(known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0) -> list[Judged]:
     """The interpreter's results of launches against eager's. Raises RunError where the child that compares ends."""
     payload = {"folder": str(known.folder.absolute()), "launches": [one.folder for one in wanted]}
-    answer = children.call(f"{_ALONE}:compared", payload, limit_s)
+    answer = ask(f"{_ALONE}:compared", payload, limit_s, server=children).answer()
     if answer.status != "done":
         raise RunError("the results could not be compared", ended(answer))
     return msgspec.convert(answer.value, list[Judged])

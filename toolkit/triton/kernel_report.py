@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps.amounts import count_text, size_text
 from .judged import Against, Argument, Judged
 from .launches import Launch, Launches
 from .roofline import Ceilings, Place
@@ -68,15 +69,15 @@ def report(judged: Judged, limits: Ceilings | None = None) -> str:
 def placing(place: Place, limits: Ceilings | None) -> list[str]:
     """The lines of time, bytes and operations."""
     lines = [f"time      {place.seconds * 1e6:.1f} us (do_bench, median)"]
-    top = f" of {limits.bandwidth / 1e12:.3g} TB/s measured here" if limits is not None else ""
-    moved = "?" if place.bytes is None else amount(place.bytes, "B")
-    speed = f" -> {amount(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}" if place.bandwidth is not None else ""
+    top = f" of {count_text(limits.bandwidth, 'B/s')} measured here" if limits is not None else ""
+    moved = size_text(place.bytes)
+    speed = f" -> {count_text(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}" if place.bandwidth is not None else ""
     if place.flops is None:
         work = "FLOPs ?"
     else:
         per = f", {place.intensity:.3g} per byte" if place.intensity is not None else ""
         share = f", {place.rate_share:.1%} of the {place.kind} peak" if place.rate_share is not None else ""
-        work = f"FLOPs {amount(place.flops, '')}{per}{share}".replace("  ", " ")
+        work = f"FLOPs {count_text(place.flops)}{per}{share}"
     words = {"memory": " -> memory bound", "compute": " -> compute bound", "launch": " -> as short as a launch: bound by neither"}
     return [*lines, f"bytes     {moved}{speed}     {work}{words.get(place.bound, '')}"]
 
@@ -105,14 +106,6 @@ def document(known: Launches, judged: Sequence[Judged], limits: Ceilings | None,
         "graph": known.index.graph, "target": known.index.target, "device": device, "notes": known.index.notes,
         "ceilings": ceilings, "ok": all(one.ok for one in judged), "launches": rows,
     }  # fmt: skip
-
-
-def amount(value: float, unit: str) -> str:
-    """"67.1 MB", decimal."""
-    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}{unit}".rstrip()
-    return f"{value:.3g} {unit}".rstrip()
 
 
 def _grid(grid: Sequence[int]) -> str:

@@ -17,8 +17,8 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from .._torch import mode_of
-from . import _torch as t
+from .. import torch_private as t
+from ..fakes import mode_of
 
 DEVICE = torch.device("cuda", 0)
 
@@ -78,23 +78,27 @@ def put_back() -> Iterator[None]:
         yield
     finally:
         for fake, device in reversed(_moved[before:]):
-            t.set_device(fake, device)
+            fake.fake_device = device  # in place: its symbols and shared memory are kept
         del _moved[before:]
 
 
 def _mixed(fakes: Sequence[Any]) -> bool:
     """Whether some are on a GPU already: then those on the CPU are there on purpose."""
-    return any(one.device.type == "cuda" for value in fakes for one in t.tensor_fakes(value))
+    return any(one.device.type == "cuda" for value in fakes for one in _fakes(value))
 
 
 def _move(value: Any, mixed: bool, seen: set[int]) -> None:
-    for one in t.tensor_fakes(value):
+    for one in _fakes(value):
         if id(one) in seen or (mixed and one.device.type == "cpu"):
             continue
         seen.add(id(one))
         if one.device.type in ("cpu", "cuda"):
             _moved.append((one, one.device))
-            t.set_device(one, DEVICE)
+            one.fake_device = DEVICE
+
+
+def _fakes(value: Any) -> list[Any]:
+    return [one for one in t.pytree.tree_leaves(value) if isinstance(one, t.FakeTensor)]
 
 
 def _device(value: Any) -> Any:

@@ -26,7 +26,7 @@ from ..compile_fx.showing.records import KernelRow
 from ..copying import clone_inputs, copy_graph
 from ..eager import GraphRunError, is_random, is_uninitialised, run_graph
 from ..float64 import NoReference, reference
-from . import _torch as t
+from . import pretended
 from .interpreting.memory import Access, Watch, Zone
 from .interpreting.on_cpu import running
 from .interpreting.session import Kernel, Launch, Observer, Session
@@ -93,7 +93,7 @@ class Saver(Observer):
 
     def kernel(self, kernel: Kernel) -> None:
         """A wrapper is being loaded, and has this kernel."""
-        graph = t.graph_in_hand()
+        graph = pretended.graph_in_hand()
         part = None
         if graph is not None:
             if id(graph) not in self._parts:
@@ -102,7 +102,7 @@ class Saver(Observer):
                     rows.setdefault(row.name, []).append(row)
                 self.rows.clear()
                 self._parts[id(graph)] = graph, Part(
-                    copy_graph(t.module_of(graph)), t.nodes_of_buffers(graph), t.mutated_buffers(graph), rows
+                    copy_graph(graph.module), pretended.nodes_of_buffers(graph), pretended.mutated_buffers(graph), rows
                 )
             part = self._parts[id(graph)][1]
         self._made[id(kernel.autotuner)] = kernel, part

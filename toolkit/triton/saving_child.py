@@ -3,7 +3,7 @@
 
 A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot touch it.
 
->>> server.call("graphdbg.toolkit.triton.saving_child:task", {"path": "case", "folder": "launches", "target": "cuda:90", ...})
+>>> ask("graphdbg.toolkit.triton.saving_child:task", {"path": "case", "folder": "out", "target": "cuda:90", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...dumps.errors import EnvironmentLackError, UsageError
-from ...dumps.store import load_graph
-from .. import _torch
-from ..compile_fx.kernels_watch import telling
+from ..case import Case, Live
+from ..compile_fx.kernels_watch import kernels_heard
 from ..copying import clone_inputs, copy_graph
 from ..execution import execute
-from ..imports import import_modules
+from ..fakes import shared_fakes
 from ..isolation.child import mark
-from ..live_case import LiveCase, live_case
 from ..rungs.triton_interpret import TritonInterpret
+from ..settings import no_caches, settings
 from ..spec import FULL_STAGES
 from ..surroundings import in_force
 from . import _triton
@@ -52,12 +51,11 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     """Saves the launches named `names` (None: all) into `folder`; tells how often each kernel was launched, and notes."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     mark("load")
-    import_modules(payload["imports"])
-    saved = load_graph(payload["path"])
-    case = live_case(saved, seed=payload["seed"], device="cpu" if on_gpu(saved) else None)
+    case = Case.at(payload["path"])
+    live = case.live(seed=payload["seed"], device="cpu" if on_gpu(case.saved) else None)
     names = payload["names"]
     made = saved_launches(
-        case, Path(payload["folder"]), payload["target"], lambda kernel, call: wanted(names, kernel, call),
+        live, Path(payload["folder"]), payload["target"], lambda kernel, call: wanted(names, kernel, call),
         graph=payload["graph"], seed=payload["seed"],
     )  # fmt: skip
     return {"notes": made.notes, "launches": len(made.which)}
@@ -74,14 +72,14 @@ def on_gpu(saved: SavedGraph) -> bool:
     return any(table.strings[place].startswith("cuda") for place in table.device)
 
 
-def saved_launches(case: LiveCase, folder: Path, target: str, wanted: Wanted, *, graph: str = "", seed: int = 0) -> Index:
+def saved_launches(case: Live, folder: Path, target: str, wanted: Wanted, *, graph: str = "", seed: int = 0) -> Index:
     """Compiles for the pretended GPU, interprets, and writes a folder of launches. Raises what compile and run raise; what was
     launched before that is written all the same."""
     writer = Writer(folder)
     saver = Saver(writer, wanted)
     rung = Saving(saver, target)
     spec = case.spec
-    with _torch.settings(spec.config) as lost, _torch.no_caches(), in_force(spec):
+    with settings(spec.config) as lost, no_caches(), in_force(spec):
         if reason := rung.unavailable(spec):
             raise EnvironmentLackError("kernels cannot be written here", reason)
         if reason := rung.cannot_take(case.gm, spec):
@@ -96,12 +94,12 @@ def saved_launches(case: LiveCase, folder: Path, target: str, wanted: Wanted, *,
     return index
 
 
-def _run(case: LiveCase, rung: Saving, saver: Saver, seed: int) -> None:
+def _run(case: Live, rung: Saving, saver: Saver, seed: int) -> None:
     gm, spec = copy_graph(case.gm), case.spec
     backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
-    with rung.around(case.gm, spec), telling(saver.rows.append):
+    with rung.around(case.gm, spec), kernels_heard(lambda row, *_: saver.rows.append(row)):
         mark("compile")
-        fakes = _torch.shared_fakes(gm, case.inputs, spec.dynamic)[0]
+        fakes = shared_fakes(gm, case.inputs, spec.dynamic)[0]
         compiled = rung.build(gm, fakes, spec)
         mark("run")
         parameters = [one for one in case.gm.parameters() if one.requires_grad] if backward else []

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from . import _torch as t
-from . import _triton
+from . import _triton, pretended
 from .loading import loaded
 from .resources import Resources, assemble
 from .targets import Target
@@ -55,7 +54,7 @@ def _compiled(name: str, autotuner: Any, config: Any, target: Target) -> Compile
     blocks = {key: value for key, value in config.kwargs.items() if isinstance(value, int)}
     launch = {"num_warps": config.num_warps, "num_stages": config.num_stages}
     try:
-        kernel = t.compile_config(autotuner, config)
+        kernel = pretended.compile_config(autotuner, config)
     except Exception as error:  # noqa: BLE001  a candidate that does not compile is one that is told of
         said = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
         return Compiled(name, blocks, launch, {}, None, "", f"{type(error).__name__}: {said[-1] if said else ''}")

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from ...dumps.errors import EnvironmentLackError
-from . import _torch as t
+from ..torch_private import replaced
+from . import pretended
 from .needs import require_triton
-from .replacing import replaced
 from .targets import WARP, Target
 
 
@@ -32,18 +32,16 @@ def pretending(target: Target) -> Iterator[None]:
 
     answers = properties(target)
     with contextlib.ExitStack() as open_:
-        before = getattr(driver, "_active", None)
-        open_.callback(setattr, driver, "_active", before)
-        driver.set_active(_Driver(target))  # type: ignore[arg-type]
-        for place, name, value in t.places(answers, target.capability):
+        open_.enter_context(replaced(driver, "_active", _Driver(target)))
+        for place, name, value in pretended.places(answers, target.capability):
             open_.enter_context(replaced(place, name, value))
-        open_.enter_context(t.interface(answers, target.capability))
-        open_.enter_context(t.config_for_emission())
-        t.forget_answers()
-        open_.callback(t.forget_answers)
-        open_.enter_context(t.memory_on_cpu())
-        open_.enter_context(t.guards_of_gpu())
-        open_.enter_context(t.chosen_without_timing())
+        open_.enter_context(pretended.interface(answers, target.capability))
+        open_.enter_context(pretended.config_for_emission())
+        pretended.forget_answers()
+        open_.callback(pretended.forget_answers)
+        open_.enter_context(pretended.memory_on_cpu())
+        open_.enter_context(pretended.guards_of_gpu())
+        open_.enter_context(pretended.chosen_without_timing())
         yield
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from ...dumps.torchside._torch import disable_current_modes
-from .replacing import replaced
+from .. import torch_private as t
+from ..torch_private import replaced
 
 _forever = contextlib.ExitStack()
 _ready = False
@@ -69,8 +69,7 @@ def interpreting() -> Iterator[None]:
         open_.enter_context(replaced(JITFunction, "run", run))
         open_.enter_context(replaced(Autotuner, "run", run_tuned))
         if not torch.cuda.is_available() and getattr(driver, "_active", None) is None:
-            open_.callback(setattr, driver, "_active", None)
-            driver.set_active(driver_for(target_of(DEFAULT)))
+            open_.enter_context(replaced(driver, "_active", driver_for(target_of(DEFAULT))))
         yield
 
 
@@ -103,7 +102,7 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
         return language.of(self)(*values, **named)
 
     helpers = replaced(JITFunction, "__call__", called)
-    with disable_current_modes(), torch.no_grad(), language.interpreted(), helpers:
+    with t.modes_off(), torch.no_grad(), language.interpreted(), helpers:
         launching.run(kernel.fn, given, constants, (x, y, z), Memory(), signature)
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
     from ..room import Room
 
 

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import SelectionList
 from textual.widgets.selection_list import Selection
 
 from ...dumps.browse.columns import Column
 from ..sheet import Sheet
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 
 class ChooseColumns(Sheet[list[str]]):

@@ -8,9 +8,10 @@ The screen keeps cursor and other graph; which nodes belong together, and what d
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...dumps.diff.beside import CONTEXT
@@ -21,22 +22,19 @@ from ...dumps.query import resolve_graph
 from ...dumps.tables import plain
 from ..here import Here
 from ..jobs import Job, ending
-from ..moves import ListMoves
+from ..room import ListRoom
 from ..widgets.diff_line import Layout
 from ..widgets.rows import Parts, Rows
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
+from ..widgets.virtual_list import VirtualList
 
 QUIET = (MARKS.index(""), MARKS.index("moved"))
 DIFFERENCE_EXIT = 1
 
 
-class DiffRoom(ListMoves):
+class DiffRoom(ListRoom):
     """One graph beside another."""
 
     ROOM = "diff"
-    TITLE_WORDS = "diff"
 
     DEFAULT_CSS = """
     DiffRoom #summary { height: 1; background: $boost; color: $text; padding: 0 1; }
@@ -108,9 +106,7 @@ class DiffRoom(ListMoves):
     def _start(self, joined: bool) -> None:
         self.joined = joined
         words = ["diff", self.here.graph or "", self.here.other or "", "--by-seq-nr" if joined else "--side-by-side", "--json"]
-        job = Job(words, passing=True, on_data=lambda data: self._take(job, data), on_end=lambda code: self._ended(job, code))
-        self.job = job
-        self.workbench.jobs.add(job)
+        job = self.job = self.run_job(words, self._ended, doing="diff", passing=True, on_data=lambda data: self._take(job, data))
 
     def _take(self, job: Job, data: dict[str, Any]) -> None:
         """In a thread of the job."""
@@ -128,17 +124,11 @@ class DiffRoom(ListMoves):
         self._say_place()
 
     def _ended(self, job: Job, code: int) -> None:
-        """In a thread of the job."""
-        self.call_later(self._after_end, job, code)
-
-    def _after_end(self, job: Job, code: int) -> None:
-        self.workbench.jobs.discard(job)
         if job is not self.job or self.made is not None or code in (0, DIFFERENCE_EXIT):
             return
         self._say("not compared; c chooses another graph")
         what = f"cannot compare {self.here.graph} and {self.here.other}"
-        why = job.said[-1].removeprefix("graphdbg: ") if job.said else ending(code)
-        self.trouble(UsageError(what, why), doing="diff", said=job.said[-20:], retry=self._compare)
+        self.trouble(UsageError(what, job.last_said(ending(code))), doing="diff", said=job.said[-20:], retry=self._compare)
 
     # -- showing
 
@@ -170,7 +160,7 @@ class DiffRoom(ListMoves):
         left_out = self.shown[index] - self.shown[index - 1] - 1 if index else self.shown[0]
         return self._layout.parts(self.made, self.shown[index], left_out)
 
-    def on_rows_moved(self, message: Rows.Moved) -> None:
+    def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
         """Another line: its difference in words."""
         self._say_place()
 
@@ -207,15 +197,8 @@ class DiffRoom(ListMoves):
 
     # -- actions
 
-    def do_diff_next(self) -> None:
-        """The next difference."""
-        self._go_to_difference(1)
-
-    def do_diff_previous(self) -> None:
-        """The difference before."""
-        self._go_to_difference(-1)
-
-    def _go_to_difference(self, step: int) -> None:
+    def do_diff_step(self, step: int) -> None:
+        """To the next difference, or the one before."""
         if self.made is None or not self.starts:
             if self.made is not None:
                 text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
@@ -266,17 +249,8 @@ class DiffRoom(ListMoves):
             self.joined = None
             self._compare()
 
-    def do_diff_open(self) -> None:
-        """The node of A, else of B, in its graph."""
-        self._open(0)
-
-    def do_diff_open_other(self) -> None:
-        """The node of B in its graph."""
-        self._open(1)
-
-    def _open(self, side: int) -> None:
-        from .graph import GraphRoom
-
+    def do_diff_open(self, side: int) -> None:
+        """The node of A (0) or B in its graph; where it has no partner there, the other."""
         if self.made is None or not self.shown:
             raise UsageError("no line is shown", "nothing was compared yet", "c chooses the other graph")
         row = self.made.row(self.shown[self.rows.cursor])
@@ -284,7 +258,7 @@ class DiffRoom(ListMoves):
         side = side if places[side] >= 0 else 1 - side
         graph = self.here.graph if side == 0 else self.here.other
         node = self.made.sides[side].names[places[side]]
-        self.workbench.go(GraphRoom, Here(run=self.here.run, graph=graph, node=node))
+        self.workbench.go("graph", Here(run=self.here.run, graph=graph, node=node))
 
 
 def are_sides(a: str, b: str) -> bool:

@@ -1,38 +1,41 @@
 """The graph screen: node table, tabs of the node under the cursor, lines for filter and search. Reads the graph in slices.
 
-What it shows is computed in `dumps/browse`; what each key does lies in `graph_rows.py`, `graph_folds.py`, `graph_find.py`.
+What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows, folds, finding, tabs.
 
 >>> GraphRoom(Here(graph="myrun/0_0/forward"))
 """
 
 from __future__ import annotations
 
-import locale
-from importlib import import_module, util
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from textual import events
+from textual.app import ComposeResult
 from textual.containers import Container
-from textual.widget import Widget
 
 from ...dumps.browse.kernel_column import kernel_column
-from ...dumps.browse.loading import has_sidecar, loading, sidecar_bytes
+from ...dumps.browse.loading import loading
 from ...dumps.browse.selection import Selection
 from ...dumps.browse.table import GraphView
-from ...dumps.query import resolve_graph
+from ...dumps.errors import UsageError
 from ...dumps.store import SavedGraph
 from ..here import Here
+from ..room import Room
+from ..settings import ascii_only
+from ..slices import Slices
 from ..widgets.graph_lines import Prompt, StatusLine
 from ..widgets.node_table import NodeTable
+from ..widgets.virtual_list import VirtualList
+from .graph_find import GraphFind
+from .graph_folds import GraphFolds
+from .graph_rows import Early, GraphRows
 from .graph_tabs import GraphTabs
 
 if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
+    from ..widgets.tabs.node_tabs import NodeTabs
 
 REST_S = 0.04
 """The cursor rests so long before the tabs and the path follow it."""
-TABS = "graphdbg.tui.widgets.tabs"
 WIDE = 150
 """From so many columns on the tabs stand beside the table, else below it."""
 LOW = 30
@@ -40,42 +43,10 @@ LOW = 30
 NARROW = 70
 
 
-class _Early:
-    """A graph that is read in a thread from when the screen is made, while textual still starts."""
-
-    def __init__(self, name: str, saved: SavedGraph | None) -> None:
-        self.name = name
-        self.saved = saved
-        self.data: bytes | None = None
-        self.error: BaseException | None = None
-        self.done = Event()
-        Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        try:
-            self.saved = self.saved or resolve_graph(self.name)
-            if has_sidecar(self.saved):
-                self.data = sidecar_bytes(self.saved)
-            else:
-                _ = self.saved.table
-        except BaseException as error:  # noqa: BLE001 - raised again where it is shown
-            self.error = error
-        self.done.set()
-
-    def wait(self) -> tuple[SavedGraph, bytes | None]:
-        """What was read; raises what went wrong."""
-        self.done.wait()
-        if self.error is not None:
-            raise self.error
-        assert self.saved is not None
-        return self.saved, self.data
-
-
-class GraphRoom(GraphTabs):
+class GraphRoom(Room):
     """The nodes of one graph."""
 
     ROOM = "graph"
-    TITLE_WORDS = "graph"
 
     DEFAULT_CSS = """
     GraphRoom { layers: base front; }
@@ -95,18 +66,44 @@ class GraphRoom(GraphTabs):
     def __init__(self, here: Here, saved: SavedGraph | None = None) -> None:
         super().__init__(here)
         self.saved = saved
-        self.tabs: Widget | None = None
-        self._early = _Early(here.graph or "", saved)
-        self._resting: Any = None
+        self.view: GraphView | None = None
+        self.slices = Slices(on_error=lambda error: self.trouble(error, doing="rows"))
+        self.rows = GraphRows(self)
+        self.folds, self.find, self.tab_keys = GraphFolds(self, self.rows), GraphFind(self, self.rows), GraphTabs(self)
+        self.parts = (self.rows, self.folds, self.find, self.tab_keys)
+        self.tabs: NodeTabs | None = None
+        self._early = Early(here.graph or "", saved)
+        self.resting: Any = None
         self._seen: object = None
         """The values that were taken last."""
+
+    @property
+    def table(self) -> NodeTable:
+        """The node table."""
+        return self.query_one(NodeTable)
+
+    @property
+    def status(self) -> StatusLine:
+        """The line under it."""
+        return self.query_one(StatusLine)
+
+    @property
+    def prompt(self) -> Prompt:
+        """What is typed into."""
+        return self.query_one(Prompt)
+
+    def needed(self) -> GraphView:
+        """The graph; raises UsageError while it is being read."""
+        if self.view is None:
+            raise UsageError("the graph is not there yet", "it is being read", "wait a moment")
+        return self.view
 
     # -- what a room says
 
     def content(self) -> ComposeResult:
         """Table and tabs, the line that says what is shown; what is typed lies over it and the keys, so that nothing moves."""
         with Container(id="both"):
-            yield NodeTable(id="rows", ascii_only="utf" not in locale.getpreferredencoding(False).lower())
+            yield NodeTable(id="rows", ascii_only=ascii_only())
             yield Container(id="side")
         yield StatusLine(id="status")
         yield Prompt(id="prompt")
@@ -114,17 +111,17 @@ class GraphRoom(GraphTabs):
     def equivalent(self) -> list[str]:
         """`show` with the same rows and columns."""
         words = ["show", self.here.graph or ""]
-        if self.filter_text:
-            words += ["--filter", self.filter_text]
-        if self.question.sort is not None:
-            sort = self.question.sort
+        if self.rows.filter_text:
+            words += ["--filter", self.rows.filter_text]
+        if self.rows.question.sort is not None:
+            sort = self.rows.question.sort
             words += ["--sort", f"{sort.key}:{'down' if sort.descending else 'up'}"]
-        if self.chosen is not None:
-            words += ["--columns", ",".join(column.key for column in self.chosen)]
-        if self.depth is not None:
-            words += ["--fold", str(self.depth)]
-        if self.sought:
-            words += ["--find", self.sought]
+        if self.rows.chosen is not None:
+            words += ["--columns", ",".join(column.key for column in self.rows.chosen)]
+        if self.rows.depth is not None:
+            words += ["--fold", str(self.rows.depth)]
+        if self.find.sought:
+            words += ["--find", self.find.sought]
         return words
 
     def crumbs(self) -> list[str]:
@@ -142,11 +139,11 @@ class GraphRoom(GraphTabs):
     def arrive(self, here: Here) -> None:
         """Shown again, perhaps for another node."""
         super().arrive(here)
-        self._take_seen()
+        self._take_values()
         if here.node and self.view is not None:
             place = self.view.position(here.node)
             if place is not None and place != self._node:
-                self.jump(place)
+                self.find.jump(place)
 
     # -- reading
 
@@ -174,26 +171,26 @@ class GraphRoom(GraphTabs):
 
     def _first_rows(self, view: GraphView) -> None:
         self.view = view
-        rows = Selection(view, self.question, range(len(view)), None)
-        self.show_rows(rows, view.position(self.here.node) or 0 if self.here.node else 0)
+        rows = Selection(view, self.rows.question, range(len(view)), None)
+        self.rows.show_rows(rows, view.position(self.here.node) or 0 if self.here.node else 0)
 
     def _whole(self, view: GraphView) -> None:
         self.view = view
-        self._again()
-        self.prepare()
-        self._mount_tabs()
+        self.rows.again()
+        self.rows.prepare()
+        self.tab_keys.mount()
         self._take_values()
         self.call_after_refresh(self.workbench.collector.loaded)
         saved = self.saved
         if saved is not None:
-            self.work(lambda: kernel_column(saved, view), self.kernel_column, group="kernels", doing="reading the kernels")
+            self.work(lambda: kernel_column(saved, view), self.rows.kernel_column, group="kernels", doing="reading the kernels")
 
     def _take_values(self) -> None:
-        """What a replay read of this graph, where it is new."""
+        """What a replay read last of this graph, where it is new, as columns."""
         seen = self.workbench.values.get(self.here.graph or "")
-        if seen is not None and seen is not self._seen and self.view is not None and self.view.whole:
+        if seen and seen is not self._seen and self.view is not None and self.view.whole:
             self._seen = seen
-            self.value_columns(seen)
+            self.rows.value_columns(seen)
 
     def on_screen_resume(self) -> None:
         """Back from another screen: the table has the keys, and there may be values."""
@@ -201,13 +198,6 @@ class GraphRoom(GraphTabs):
         if not self.prompt.is_open and not self.has_class("tabs"):
             self.table.focus()
         self._take_values()
-        self._take_seen()
-
-    def _take_seen(self) -> None:
-        """The values that Replay read last of this graph, as columns."""
-        seen = self.workbench.values.get(self.here.graph or "")
-        if seen and self.view is not None:
-            self.value_columns(seen)
 
     def _unreadable(self, error: BaseException) -> None:
         self.status.show("the graph cannot be read")
@@ -215,7 +205,7 @@ class GraphRoom(GraphTabs):
 
     def read_again(self) -> None:
         """Reads the graph anew: its files may have changed."""
-        self._early = _Early(self.here.graph or "", None)
+        self._early = Early(self.here.graph or "", None)
         self.read()
 
     def on_unmount(self) -> None:
@@ -224,71 +214,68 @@ class GraphRoom(GraphTabs):
 
     # -- the tabs
 
-    def _mount_tabs(self) -> None:
-        if self.tabs is not None or util.find_spec(TABS) is None:
-            return
-        made = getattr(import_module(TABS), "NodeTabs", None)
-        if made is not None:
-            tabs: Widget = made(self.saved, self.view)
-            self.tabs = tabs
-            self.query_one("#side").mount(tabs)
-            self.remove_class("alone")
-            self._rest()
-
-    def on_node_table_moved(self, event: NodeTable.Moved) -> None:
+    def on_virtual_list_moved(self, event: VirtualList.Moved) -> None:
         """The tabs and the path follow once the cursor rests."""
-        if self._resting is not None:
-            self._resting.stop()
-        self._resting = self.set_timer(REST_S, self._rest)
+        if self.resting is not None:
+            self.resting.stop()
+        self.resting = self.set_timer(REST_S, self.rest)
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
+        """The tabs and the path show the node under the cursor."""
         node = self._node
         if self.view is None or node < 0:
             return
         self.here = self.here.at(node=self.view.table.name[node])
         self.tell_where()
         if self.tabs is not None and self.query_one("#side").display:
-            self.tabs.show_node(node)  # type: ignore[attr-defined]
+            self.tabs.show_node(node)
 
-    def on_node_table_opened(self, event: NodeTable.Opened) -> None:
+    def on_virtual_list_opened(self, event: VirtualList.Opened) -> None:
         """Clicked twice."""
         self.guarded(self.do_graph_open, doing="open")
 
     def do_graph_open(self) -> None:
         """Opens a folded module; of a node its detail."""
         if self.table.row < 0:
-            self.do_graph_unfold()
+            self.folds.do_graph_unfold()
         elif not self.query_one("#side").display:
-            self.do_graph_zoom()
-
-    def do_graph_zoom(self) -> None:
-        """Tabs alone, table alone, both."""
-        steps = ("tabs", "") if self.has_class("low") else ("tabs", "table", "")
-        now = next((step for step in steps if step and self.has_class(step)), "")
-        following = steps[(steps.index(now) + 1) % len(steps)]
-        for step in ("tabs", "table"):
-            self.set_class(step == following, step)
-        if following == "tabs" and self.tabs is not None:
-            self.tabs.query_one("#page").focus()
-        else:
-            self.table.focus()
-        self._rest()
+            self.tab_keys.do_graph_zoom()
 
     # -- the rest
 
     def do_app_back(self) -> None:
         """Escape: what is typed, the tabs alone, then the filter; then as everywhere."""
         if self.prompt.is_open:
-            self.leave_prompt()
+            self.find.leave_prompt()
         elif self.panel is not None and self.panel.shown:
             self.panel.hide()
         elif self.has_class("tabs"):
             self.remove_class("tabs")
             self.table.focus()
-        elif self.filter_text:
-            self.do_graph_clear()
+        elif self.rows.filter_text:
+            self.rows.do_graph_clear()
         else:
             self.workbench.do_app_back()
+
+    def on_prompt_typed(self, event: Prompt.Typed) -> None:
+        """What is typed is done at once."""
+        self.find.typed(event.purpose, event.text)
+
+    def on_prompt_entered(self, event: Prompt.Entered) -> None:
+        """What is typed stays."""
+        self.find.entered(event.purpose, event.text)
+
+    def on_node_table_headed(self, event: NodeTable.Headed) -> None:
+        """A title was clicked."""
+        self.guarded(lambda: self.rows.sort_by(event.key), doing="sort")
+
+    def on_node_tabs_kernels(self, event: NodeTabs.Kernels) -> None:
+        """The table has a column for them."""
+        self.rows.kernel_column(event.names)
+
+    def on_node_tabs_jump(self, event: NodeTabs.Jump) -> None:
+        """A node in a tab was clicked."""
+        self.guarded(lambda: self.tab_keys.visit(event.graph, event.node), doing="jump")
 
     def on_resize(self, event: events.Resize) -> None:
         """Tabs beside or below the table, or away."""

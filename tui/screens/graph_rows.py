@@ -2,32 +2,33 @@
 
 The cursor sticks to its node whatever changes. Must not compute anything itself.
 
->>> room.ask(sort=usual("bytes"))
+>>> room.rows.ask(sort=usual("bytes"))
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
 
 from ...dumps.browse import columns as all_columns
 from ...dumps.browse.columns import Column
 from ...dumps.browse.filter import Term
 from ...dumps.browse.folding import Groups, grouping
 from ...dumps.browse.lanes import Lanes, laying
+from ...dumps.browse.loading import has_sidecar, sidecar_bytes
 from ...dumps.browse.matching import hint
 from ...dumps.browse.selection import Question, Selection, selecting
 from ...dumps.browse.sorting import usual
 from ...dumps.browse.table import GraphView
-from ...dumps.errors import UsageError
+from ...dumps.query import resolve_graph
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
-from ..here import Here
-from ..room import Room
 from ..sheet import Choose
-from ..slices import Slices
-from ..widgets.graph_lines import Prompt, StatusLine
-from ..widgets.node_table import NodeTable
+
+if TYPE_CHECKING:
+    from .graph import GraphRoom
 
 SORT_KEYS = {
     "g": "", "n": "name", "o": "op", "d": "dtype", "s": "shape", "t": "stride", "b": "bytes", "f": "flops", "u": "users",
@@ -36,12 +37,42 @@ SORT_KEYS = {
 """What is pressed behind `s`; g is the order of the graph."""
 
 
-class GraphRows(Room):
+class Early:
+    """A graph that is read in a thread from when the screen is made, while textual still starts."""
+
+    def __init__(self, name: str, saved: SavedGraph | None) -> None:
+        self.name = name
+        self.saved = saved
+        self.data: bytes | None = None
+        self.error: BaseException | None = None
+        self.done = Event()
+        Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            self.saved = self.saved or resolve_graph(self.name)
+            if has_sidecar(self.saved):
+                self.data = sidecar_bytes(self.saved)
+            else:
+                _ = self.saved.table
+        except BaseException as error:  # noqa: BLE001 - raised again where it is shown
+            self.error = error
+        self.done.set()
+
+    def wait(self) -> tuple[SavedGraph, bytes | None]:
+        """What was read; raises what went wrong."""
+        self.done.wait()
+        if self.error is not None:
+            raise self.error
+        assert self.saved is not None
+        return self.saved, self.data
+
+
+class GraphRows:
     """The part of the graph screen that knows rows."""
 
-    def __init__(self, here: Here) -> None:
-        super().__init__(here)
-        self.view: GraphView | None = None
+    def __init__(self, room: GraphRoom) -> None:
+        self.room = room
         self.question = Question()
         self.filter_text = ""
         self.depth: int | None = None
@@ -50,38 +81,11 @@ class GraphRows(Room):
         self.lanes: Lanes | None = None
         self.chosen: tuple[Column, ...] | None = None
         """Columns that the user chose; None: those that are usual."""
-        self.slices = Slices(on_error=self._failed)
-
-    def _failed(self, error: BaseException) -> None:
-        self.trouble(error, doing="rows")
-
-    # -- widgets
-
-    @property
-    def table(self) -> NodeTable:
-        """The node table."""
-        return self.query_one(NodeTable)
-
-    @property
-    def status(self) -> StatusLine:
-        """The line under it."""
-        return self.query_one(StatusLine)
-
-    @property
-    def prompt(self) -> Prompt:
-        """What is typed into."""
-        return self.query_one(Prompt)
 
     @property
     def selection(self) -> Selection | None:
         """What is shown."""
-        return self.table.selection
-
-    def needed(self) -> GraphView:
-        """The graph; raises UsageError while it is being read."""
-        if self.view is None:
-            raise UsageError("the graph is not there yet", "it is being read", "wait a moment")
-        return self.view
+        return self.room.table.selection
 
     # -- questions
 
@@ -90,9 +94,9 @@ class GraphRows(Room):
         on_error: Callable[[BaseException], object] | None = None, **changed: Any,
     ) -> None:  # fmt: skip
         """Asks for other rows; the cursor goes to `node`, else stays on its node."""
-        view = self.needed()
+        view = self.room.needed()
         question = replace(self.question, **changed)
-        at = self.table.node if node is None else node
+        at = self.room.table.node if node is None else node
 
         def show(selection: Selection) -> None:
             self.question = question
@@ -102,14 +106,14 @@ class GraphRows(Room):
 
         before = self.selection if self.selection is not None and self.selection.view is view else None
         steps = selecting(view, question, self.groups, before)
-        self.slices.run("rows", steps, show, on_error)
+        self.room.slices.run("rows", steps, show, on_error)
 
     def show_rows(self, selection: Selection, node: int) -> None:
         """Shows rows with the cursor at a node or near it."""
         plain = selection.question.sort is None and selection.nodes is None and not selection.question.folded
         lanes = self.lanes if plain else None
         columns = self.chosen or all_columns.usual(selection.view)
-        self.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
+        self.room.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
         self.tell_rows()
 
     def tell_rows(self) -> None:
@@ -127,12 +131,12 @@ class GraphRows(Room):
                 told.append("folds are off while sorted")
         elif selection.question.folded:
             told.append(f"{counted(len(selection), 'row', form=',')}, modules folded")
-        if self.view is not None and not self.view.whole:
+        if self.room.view is not None and not self.room.view.whole:
             told.append("reading on ...")
-        elif self.lanes is not None and self.table.lanes is None:
+        elif self.lanes is not None and self.room.table.lanes is None:
             told.append("no lanes")
         empty = "" if selection.matched or not self.question.terms else hint(selection.view, self.question.terms)
-        self.status.show(" · ".join(told), empty or None, alarm=bool(empty))
+        self.room.status.show(" · ".join(told), empty or None, alarm=bool(empty))
 
     def filter_by(
         self, terms: Sequence[Term], text: str, node: int | None = None,
@@ -149,7 +153,7 @@ class GraphRows(Room):
     def do_graph_clear(self) -> None:
         """All nodes again, in the order of the graph."""
         self.filter_text = ""
-        self.status.show(None, "")
+        self.room.status.show(None, "")
         self.ask(terms=(), sort=None)
 
     # -- sorting
@@ -164,22 +168,18 @@ class GraphRows(Room):
 
     def do_graph_sort(self) -> None:
         """Asks for the column."""
-        view = self.needed()
+        view = self.room.needed()
         shown = {column.key for column in (self.chosen or all_columns.usual(view))}
         answers = {
             letter: f"{all_columns.BY_KEY[key].title:<10} {all_columns.BY_KEY[key].help}" if key else "the order of the graph"
             for letter, key in SORT_KEYS.items()
             if not key or key in shown
         }
-        self.app.push_screen(Choose("Sort by", answers), self._sort_answered)
+        self.room.app.push_screen(Choose("Sort by", answers), self._sort_answered)
 
     def _sort_answered(self, letter: str | None) -> None:
         if letter is not None:
-            self.guarded(lambda: self.sort_by(SORT_KEYS[letter]), doing="sort")
-
-    def on_node_table_headed(self, event: NodeTable.Headed) -> None:
-        """A title was clicked."""
-        self.guarded(lambda: self.sort_by(event.key), doing="sort")
+            self.room.guarded(lambda: self.sort_by(SORT_KEYS[letter]), doing="sort")
 
     # -- columns and values
 
@@ -187,48 +187,49 @@ class GraphRows(Room):
         """Asks which columns are wanted."""
         from .columns import ChooseColumns
 
-        view = self.needed()
+        view = self.room.needed()
         now = self.chosen or all_columns.usual(view)
         offered = [column for column in all_columns.COLUMNS if not column.seen or view.values]
-        self.app.push_screen(ChooseColumns(offered, now), self._columns_chosen)
+        self.room.app.push_screen(ChooseColumns(offered, now), self._columns_chosen)
 
     def _columns_chosen(self, keys: list[str] | None) -> None:
         if keys:
             self.chosen = tuple(column for column in all_columns.COLUMNS if column.key in keys)
-            self.guarded(self._again, doing="columns")
+            self.room.guarded(self.again, doing="columns")
 
-    def _again(self) -> None:
+    def again(self) -> None:
+        """Shows the rows that there are, with what has come since."""
         if self.selection is not None:
-            self.show_rows(self.selection, self.table.node)
+            self.show_rows(self.selection, self.room.table.node)
 
     def value_columns(self, seen: Mapping[str, Sequence[float | None]]) -> None:
         """Takes min, max, nan, inf and error of nodes by their names: they become columns, and words of the filter."""
-        view = self.needed()
+        view = self.room.needed()
         view.take_values(seen)
         if self.selection is not None:
-            self.show_rows(self.selection, self.table.node)
-            self.table.measure()
+            self.show_rows(self.selection, self.room.table.node)
+            self.room.table.measure()
             if any(term.key in ("nan", "inf", "min", "max", "error") for term in self.question.terms):
                 self.ask()
 
     def kernel_column(self, kernels: Mapping[int, str]) -> None:
         """Takes the kernel of nodes by their places."""
-        self.needed().kernels = kernels
+        self.room.needed().kernels = kernels
         if self.selection is not None and kernels:
-            self.show_rows(self.selection, self.table.node)
+            self.show_rows(self.selection, self.room.table.node)
 
     # -- what takes a while, behind the first paint
 
     def prepare(self) -> None:
         """Finds lanes, groups and what searching needs, in slices."""
-        view = self.needed()
+        view = self.room.needed()
 
         def laid(lanes: Lanes) -> None:
             self.lanes = lanes
-            self._again()
-            self.grouped(lambda _: self.slices.run("prepare", _warm(view), lambda _: None))
+            self.again()
+            self.grouped(lambda _: self.room.slices.run("prepare", _warm(view), lambda _: None))
 
-        self.slices.run("lanes", laying(view), laid)
+        self.room.slices.run("lanes", laying(view), laid)
 
     def grouped(self, then: Callable[[Groups], object]) -> None:
         """Calls `then` with the groups, which are found once."""
@@ -240,7 +241,7 @@ class GraphRows(Room):
             self.groups = groups
             then(groups)
 
-        self.slices.run("groups", grouping(self.needed()), found)
+        self.room.slices.run("groups", grouping(self.room.needed()), found)
 
 
 def _warm(view: GraphView):

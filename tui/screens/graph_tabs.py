@@ -2,18 +2,18 @@
 
 Must not read or compute: the tabs' `about()` does, in a thread.
 
->>> room.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
+>>> room.tab_keys.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from ...dumps import atomic
 from ...dumps.browse.near import HOPS
 from ...dumps.browse.partner import Partner
 from ...dumps.browse.sheet import Sheet, text
@@ -21,11 +21,11 @@ from ...dumps.browse.stack import Frame
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ..clipboard import keep
 from ..jobs import Job
-from .graph_find import GraphFind
+from ..sheet import Choose
 
 if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-    from ..widgets.tabs import NodeTabs
+    from ..widgets.tabs.node_tabs import NodeTabs
+    from .graph import GraphRoom
 
 EXPORTS = {"s": ".svg, a picture that shows details under the mouse", "p": ".png", "t": ".txt, as it is drawn here"}
 _SUFFIXES = {"s": ".svg", "p": ".png", "t": ".txt"}
@@ -45,33 +45,54 @@ _rounds: WeakKeyDictionary[Any, _Round] = WeakKeyDictionary()
 """By app: the partners of a node lie in another graph, whose screen is another one."""
 
 
-class GraphTabs(GraphFind):
+@dataclass
+class GraphTabs:
     """The part of the graph screen that has to do with the tabs."""
 
-    saved: SavedGraph | None
-    tabs: Any
+    room: GraphRoom
 
     @property
     def side(self) -> NodeTabs:
         """The tabs; raises UsageError while the graph is being read."""
-        if self.tabs is None:
+        if self.room.tabs is None:
             raise UsageError("the tabs are not there yet", "the graph is still being read", "press the key again")
-        return self.tabs
+        return self.room.tabs
 
     def _in_sight(self) -> NodeTabs:
         """The tabs, which are made visible where there is place for one of both only."""
         tabs = self.side
-        if not self.query_one("#side").display:
+        if not self.room.query_one("#side").display:
             self.do_graph_zoom()
         return tabs
 
+    def mount(self) -> None:
+        """Puts the tabs beside the table, once it has been read."""
+        from ..widgets.tabs.node_tabs import NodeTabs  # late: the first paint does not need it
+
+        room = self.room
+        if room.tabs is None and room.saved is not None:
+            tabs = room.tabs = NodeTabs(room.saved, room.view)
+            room.query_one("#side").mount(tabs)
+            room.remove_class("alone")
+            room.rest()
+
     def do_graph_zoom(self) -> None:
-        """Is told by the screen itself."""
-        raise NotImplementedError
+        """Tabs alone, table alone, both."""
+        room = self.room
+        steps = ("tabs", "") if room.has_class("low") else ("tabs", "table", "")
+        now = next((step for step in steps if step and room.has_class(step)), "")
+        following = steps[(steps.index(now) + 1) % len(steps)]
+        for step in ("tabs", "table"):
+            room.set_class(step == following, step)
+        if following == "tabs" and room.tabs is not None:
+            room.tabs.query_one("#page").focus()
+        else:
+            room.table.focus()
+        room.rest()
 
     def do_tabs_next(self) -> None:
         """The next tab; where the tabs are not seen, they are shown."""
-        hidden = not self.query_one("#side").display
+        hidden = not self.room.query_one("#side").display
         tabs = self._in_sight()
         if not hidden:
             tabs.next_tab()
@@ -80,59 +101,41 @@ class GraphTabs(GraphFind):
         """The tab before."""
         self._in_sight().previous_tab()
 
-    def do_tabs_more(self) -> None:
-        """The next frame or kernel; one hop more."""
-        self._in_sight().more(1)
+    def do_tabs_more(self, step: int) -> None:
+        """The next frame or kernel, or the one before; one hop more or less."""
+        self._in_sight().more(step)
 
-    def do_tabs_less(self) -> None:
-        """The frame or kernel before; one hop less."""
-        self._in_sight().more(-1)
-
-    def do_tabs_down(self) -> None:
+    def do_tabs_scroll(self, by: int) -> None:
         """Scrolls the tab."""
-        self.side.page.scroll_relative(y=3, animate=False)
-
-    def do_tabs_up(self) -> None:
-        """Scrolls it back."""
-        self.side.page.scroll_relative(y=-3, animate=False)
+        self.side.page.scroll_relative(y=by, animate=False)
 
     @property
     def _run(self) -> Path | None:
         """The run, or the folder of a case."""
-        if self.saved is None:
+        if self.room.saved is None:
             return None
-        return self.saved.run.path if self.saved.run is not None else self.saved.path
-
-    def on_node_tabs_kernels(self, event: NodeTabs.Kernels) -> None:
-        """The table has a column for them."""
-        self.kernel_column(event.names)
+        return self.room.saved.run.path if self.room.saved.run is not None else self.room.saved.path
 
     # -- jumps
 
-    def on_node_tabs_jump(self, event: NodeTabs.Jump) -> None:
-        """A node in a tab was clicked."""
-        self.guarded(lambda: self.visit(event.graph, event.node), doing="jump")
-
     def visit(self, graph: str, node: str) -> None:
         """To a node of this graph, or of another one of the same run."""
-        if graph and self.saved is not None and self.saved.run is not None and graph != self.saved.id:
-            from .graph import GraphRoom
-
-            run = self.here.run or str(self.saved.run.path)
-            self.workbench.go(GraphRoom, self.here.at(graph=f"{run}/{graph}", node=node))
+        if graph and self.room.saved is not None and self.room.saved.run is not None and graph != self.room.saved.id:
+            run = self.room.here.run or str(self.room.saved.run.path)
+            self.room.workbench.go("graph", self.room.here.at(graph=f"{run}/{graph}", node=node))
             return
-        place = self.needed().position(node)
+        place = self.room.needed().position(node)
         if place is None:
             raise UsageError(f"there is no node {node!r} here", "it is not in the table of this graph")
-        self.jump(place)
+        self.room.find.jump(place)
 
     def do_tabs_partner(self) -> None:
         """To the partner; again: to the next one, at last back to where it began."""
-        if self.saved is None or self.table.node < 0:
+        if self.room.saved is None or self.room.table.node < 0:
             return
-        node, view = self.table.node, self.needed()
-        here = self.saved.id, view.table.name[node]
-        going = _rounds.get(self.workbench)
+        node, view = self.room.table.node, self.room.needed()
+        here = self.room.saved.id, view.table.name[node]
+        going = _rounds.get(self.room.workbench)
         if going is not None and going.run == self._run and going.places[going.at] == here:
             self._next_partner(going)
             return
@@ -142,22 +145,22 @@ class GraphTabs(GraphFind):
             with about.lock:
                 return about.partners(node)
 
-        self.work(find, lambda found: self._partners(here, *found), group="partner", doing="finding the partner")
+        self.room.work(find, lambda found: self._partners(here, *found), group="partner", doing="finding the partner")
 
     def _partners(self, here: tuple[str, str], found: list[Partner], why: str) -> None:
         if not found or self._run is None:
-            self.notify(f"{here[1]} has no partner: {why}", markup=False, timeout=6)
+            self.room.notify(f"{here[1]} has no partner: {why}", markup=False, timeout=6)
             return
         places = [here, *((partner.graph, partner.name) for partner in found)]
         told = ["where it began", *(partner.how for partner in found)]
-        going = _rounds[self.workbench] = _Round(self._run, places, told, 0)
+        going = _rounds[self.room.workbench] = _Round(self._run, places, told, 0)
         self._next_partner(going)
 
     def _next_partner(self, going: _Round) -> None:
         going.at = (going.at + 1) % len(going.places)
         graph, node = going.places[going.at]
         number = f"partner {going.at}/{len(going.places) - 1} of {going.places[0][1]}: " if going.at else ""
-        self.notify(f"{number}{node} in {graph}, {going.told[going.at]}", markup=False, timeout=4)
+        self.room.notify(f"{number}{node} in {graph}, {going.told[going.at]}", markup=False, timeout=4)
         self.visit(graph, node)
 
     # -- out of the workbench
@@ -168,13 +171,13 @@ class GraphTabs(GraphFind):
         if tabs.sheet.language:
             self._open(tabs.sheet, tabs.about().of(tabs.node or 0).stack if tabs.tab == "source" else [], tabs.numbers["source"])
             return
-        about, node = tabs.about(), self.table.node
+        about, node = tabs.about(), self.room.table.node
 
         def find() -> tuple[Sheet, list[Frame]]:
             with about.lock:
                 return about.source(node), about.stack(node)
 
-        self.work(find, lambda found: self._open(*found, 0), group="editor", doing="finding the line")
+        self.room.work(find, lambda found: self._open(*found, 0), group="editor", doing="finding the line")
 
     def _open(self, sheet: Sheet, stack: list[Frame], number: int) -> None:
         line = sheet.first + sheet.top
@@ -189,51 +192,44 @@ class GraphTabs(GraphFind):
         whole = "\n".join(str(one) for one in sheet.lines) + "\n"
         original = Path(stack[number % len(stack)].file) if stack else None
         if original is not None and _same(original, whole):
-            self.workbench.edit(original, line)
+            self.room.workbench.edit(original, line)
             return
-        name = original.name if original is not None else f"{self.saved.id if self.saved else 'graph'}-output_code.py"
+        name = original.name if original is not None else f"{self.room.saved.id if self.room.saved else 'graph'}-output_code.py"
         path = keep(whole, name)
-        self.notify(f"a copy, as it was recorded: {path}", markup=False, timeout=6)
-        self.workbench.edit(path, line)
+        self.room.notify(f"a copy, as it was recorded: {path}", markup=False, timeout=6)
+        self.room.workbench.edit(path, line)
 
     def do_tabs_export(self) -> None:
         """Asks for the form, then draws."""
-        from ..sheet import Choose
-
-        if self.table.node < 0 or self.saved is None:
+        if self.room.table.node < 0 or self.room.saved is None:
             return
-        name = self.needed().table.name[self.table.node]
-        self.app.push_screen(Choose(f"The neighbourhood of {name} as a file:", EXPORTS), self._export)
+        name = self.room.needed().table.name[self.room.table.node]
+        self.room.app.push_screen(Choose(f"The neighbourhood of {name} as a file:", EXPORTS), self._export)
 
     def _export(self, answer: str | None) -> None:
-        if answer is None or self.saved is None or self.table.node < 0:
+        if answer is None or self.room.saved is None or self.room.table.node < 0:
             return
-        node, tabs = self.table.node, self.side
-        name, hops = self.needed().table.name[node], tabs.numbers.get("near", HOPS)
-        path = free_path(f"graphdbg-{self.saved.id}-{name}".replace("/", "-").replace(":", "-"), _SUFFIXES[answer])
+        node, tabs = self.room.table.node, self.side
+        name, hops = self.room.needed().table.name[node], tabs.numbers.get("near", HOPS)
+        path = free_path(f"graphdbg-{self.room.saved.id}-{name}".replace("/", "-").replace(":", "-"), _SUFFIXES[answer])
         if answer == "t":
             about = tabs.about()
-            self.work(lambda: _write(path, text(about.sheet("near", node, hops))), self._written, doing="export")
+            self.room.work(lambda: _write(path, text(about.sheet("near", node, hops))), self._written, doing="export")
             return
-        words = ["draw", self.here.graph or "", "--around", name, "--hops", str(hops), "-o", str(path)]
-        self.notify(f"drawing {path.name} …", markup=False, timeout=3)
-
-        def ended(code: int) -> None:
-            self.app.call_later(self._drawn, job, path, code)
-
-        job = Job(words, on_end=ended, passing=True)
+        words = ["draw", self.room.here.graph or "", "--around", name, "--hops", str(hops), "-o", str(path)]
+        self.room.notify(f"drawing {path.name} …", markup=False, timeout=3)
+        self.room.run_job(words, lambda job, code: self._drawn(job, path, code), doing="export", passing=True)
 
     def _drawn(self, job: Job, path: Path, code: int) -> None:
         if code == 0 and path.exists():
             self._written(path)
             return
-        said = [one for one in job.said if one.strip()]
-        why = said[-1] if said else f"it ended with exit code {code}"
+        why = job.last_said(f"it ended with exit code {code}")
         error = EnvironmentLackError(f"{path.name} was not drawn", why, f"run it by hand: {job.line}")
-        self.trouble(error, doing="export", said=job.said)
+        self.room.trouble(error, doing="export", said=job.said)
 
     def _written(self, path: Path) -> None:
-        self.notify(f"written: {path}", markup=False, timeout=8)
+        self.room.notify(f"written: {path}", markup=False, timeout=8)
 
 
 def free_path(stem: str, suffix: str) -> Path:
@@ -241,8 +237,7 @@ def free_path(stem: str, suffix: str) -> Path:
     from ..places import state_folder, writable
 
     folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else writable(state_folder() / "copies")
-    names = (folder / f"{stem}{f'-{number}' if number else ''}{suffix}" for number in count())
-    return next(path for path in names if not path.exists())
+    return atomic.free_path(str(folder / stem), suffix)
 
 
 def _write(path: Path, words: str) -> Path:

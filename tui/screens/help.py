@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
 from ..actions import of_room
-from ..actions.keys import shown
+from ..keys import shown
 from ..sheet import Sheet
 
 if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
-
     from ..room import Room
 
 PANEL = (("r", "again", "With an open panel of an error: do again what failed."),
@@ -78,7 +77,7 @@ class Help(Sheet[None]):
 
     def __init__(self, room: Room) -> None:
         super().__init__()
-        self.room_name, self.title_words = room.ROOM, room.TITLE_WORDS
+        self.room_name = room.ROOM
 
     def inside(self) -> ComposeResult:
         """The line to type in, then the keys."""
@@ -90,7 +89,7 @@ class Help(Sheet[None]):
 
     def on_mount(self) -> None:
         """Shows all."""
-        self.entitle(f"help: {self.title_words or self.room_name}", "esc close")
+        self.entitle(f"help: {self.room_name}", "esc close")
         self._fill("")
 
     def on_resize(self) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
 from ...dumps.browse.follow import POLL_S
@@ -23,10 +23,8 @@ from ..overview import Overview
 from ..widgets.home_line import Layout
 from ..widgets.note_panel import NotePanel
 from ..widgets.rows import Parts, Rows
+from ..widgets.virtual_list import VirtualList
 from .home_panels import HomePanels
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 LOOK_S = 1.0
 """Between two looks at the folder, without --follow."""
@@ -36,7 +34,6 @@ class HomeRoom(HomePanels):
     """The runs of this folder, or one run."""
 
     ROOM = "home"
-    TITLE_WORDS = "home"
 
     DEFAULT_CSS = """
     HomeRoom #heads { height: 1; color: $text-muted; text-style: bold; }
@@ -76,8 +73,8 @@ class HomeRoom(HomePanels):
         super().on_mount()
         self.query_one("#hint", Static).update("reading ...")
         self.rows.focus()
-        self._look()
-        self.set_interval(POLL_S if self.follow else LOOK_S, self._look)
+        self.do_home_again()
+        self.set_interval(POLL_S if self.follow else LOOK_S, self.do_home_again)
 
     @property
     def line(self) -> Line | None:
@@ -86,7 +83,8 @@ class HomeRoom(HomePanels):
 
     # -- reading
 
-    def _look(self) -> None:
+    def do_home_again(self) -> None:
+        """Looks now."""
         if self.looking or not self.is_current or time.monotonic() < self._rests_until:
             return
         self.looking = True
@@ -105,7 +103,7 @@ class HomeRoom(HomePanels):
         if changed or first:
             self.show_lines()
         elif any(line.since for line in self.lines):
-            self.rows.refresh_visible()  # seconds in flight
+            self.rows.refresh()  # seconds in flight
         if self.follow:
             self._advise()
 
@@ -166,7 +164,7 @@ class HomeRoom(HomePanels):
 
             def known(count: int | None) -> None:
                 self._kernels[path] = count
-                self.rows.refresh_visible()
+                self.rows.refresh()
 
             self.work(lambda: kernels_of(path), known, doing="counting kernels")
         return self._kernels[line.path]
@@ -230,11 +228,11 @@ class HomeRoom(HomePanels):
 
     # -- actions
 
-    def on_rows_moved(self, message: Rows.Moved) -> None:
+    def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
         """The cursor is on another line."""
         self._stand_on()
 
-    async def on_rows_opened(self, message: Rows.Opened) -> None:
+    async def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
         """A double click."""
         await self.perform("home.open")
 
@@ -246,12 +244,12 @@ class HomeRoom(HomePanels):
         if line.kind == "graph":
             self._open_graph(line)
         elif line.kind == "out":
-            self.workbench.do_app_minify()
+            self.workbench.do_app_show("minify")
         elif line.kind == "job":
             self.open_job(line)
         elif line.key.startswith("packed "):
             self._seen.add(f"run {line.name}")  # it begins unfolded
-            self.work(lambda: self.overview.open_packed(line.name), lambda _: self._look(), doing="unpacking")
+            self.work(lambda: self.overview.open_packed(line.name), lambda _: self.do_home_again(), doing="unpacking")
         elif line.folds:
             self.do_home_fold()
         elif line.bad:
@@ -260,7 +258,7 @@ class HomeRoom(HomePanels):
     def _open_graph(self, line: Line) -> None:
         if not line.saved:
             raise UsageError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
-        self.workbench.do_app_graph()
+        self.workbench.do_app_show("graph")
 
     def do_home_fold(self) -> None:
         """Folds or unfolds."""
@@ -275,15 +273,8 @@ class HomeRoom(HomePanels):
         self.folded ^= {line.key}
         self.show_lines()
 
-    def do_home_failed(self) -> None:
-        """To the next failed graph."""
-        self._to_failed(1)
-
-    def do_home_failed_before(self) -> None:
-        """To the failed graph before."""
-        self._to_failed(-1)
-
-    def _to_failed(self, step: int) -> None:
+    def do_home_failed(self, step: int) -> None:
+        """To the next failed graph, or the one before."""
         count = len(self.lines)
         order = [(self.rows.cursor + step * far) % count for far in range(1, count + 1)] if count else []
         found = next((place for place in order if self.lines[place].kind == "graph" and self.lines[place].bad), None)
@@ -297,11 +288,7 @@ class HomeRoom(HomePanels):
         self.pinned = not self.pinned
         self.show_lines()
 
-    def do_home_again(self) -> None:
-        """Looks now."""
-        self._look()
-
-    def moved_by_hand(self) -> None:
+    def do_move(self, where: str) -> None:
         """Lets go of the newest graph; nothing but keys moves the cursor from now on."""
-        self.pinned = False
-        self._placed = True
+        self.pinned, self._placed = False, True
+        super().do_move(where)

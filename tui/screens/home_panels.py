@@ -15,11 +15,11 @@ from ...dumps.errors import UsageError
 from ..here import Here
 from ..job_files import look
 from ..jobs import Job, ending
-from ..moves import ListMoves
+from ..room import ListRoom
 from ..widgets.note_panel import NotePanel
 
 
-class HomePanels(ListMoves):
+class HomePanels(ListRoom):
     """Home, as far as it is more than a list."""
 
     words = ""
@@ -105,19 +105,16 @@ class HomePanels(ListMoves):
 
     def _open_its_room(self, folder: Path) -> bool:
         """Replay and Minify attach by themselves to what runs about their graph, where its names mean the same here."""
-        from .minify import MinifyRoom
-        from .replay import ReplayRoom
-
         record = look(folder).record
         command, *words = record.words or [""]
         if Path(record.cwd) != Path.cwd() or not words or words[0].startswith("-"):
             return False
         if command in ("triage", "replay", "localize", "bisect"):
-            self.workbench.go(ReplayRoom, Here(run=self.here.run, graph=words[0]))
+            self.workbench.go("replay", Here(run=self.here.run, graph=words[0]))
             return True
         out = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
         if command == "minify" and out and Path(out).is_dir():
-            self.workbench.go(MinifyRoom, Here(out=out))
+            self.workbench.go("minify", Here(out=out))
             return True
         return False
 

@@ -29,7 +29,6 @@ class MinifyRoom(FollowingRoom):
     """One minification, or the form for one."""
 
     ROOM = "minify"
-    TITLE_WORDS = "minify"
 
     # -- opening
 
@@ -39,7 +38,7 @@ class MinifyRoom(FollowingRoom):
             self._start()
             return
         story, at = self.watched.story, self._lines.cursor
-        match VIEWS[self.view].name:
+        match self.views[self.view]:
             case "History" if 0 <= at < len(story.history):
                 item = story.history[at]
                 self._look_at(item.case, f"state {at}, after query {item.queries}")
@@ -48,7 +47,7 @@ class MinifyRoom(FollowingRoom):
                 self._look_at(query.case, f"query {query.number}", against=self._best_before(query))
             case "Candidate":
                 self.looked.shown = None
-                self._show(keep=False)
+                self.show(keep=False)
             case "Others":
                 other = self._other()
                 self._to_graph(other.path or self._unwritten(other))
@@ -67,7 +66,7 @@ class MinifyRoom(FollowingRoom):
 
     def _look_at(self, case: str, title: str, against: str = "") -> None:
         self.looked.shown, self.looked.title, self.looked.against = case, title, against
-        self._to_view(next(number for number, view in enumerate(VIEWS) if view.name == "Candidate"))
+        self.to_view(self.views.index("Candidate"))
 
     def _best_before(self, query: Query) -> str:
         story = self._following().story
@@ -77,7 +76,7 @@ class MinifyRoom(FollowingRoom):
     def _other(self) -> OtherSeen:
         found = others(self._following(), self.looked)
         at = self._lines.cursor
-        if VIEWS[self.view].name != "Others" or not 0 <= at < len(found):
+        if self.views[self.view] != "Others" or not 0 <= at < len(found):
             raise UsageError("no other failure is chosen", "", "go to the view Others and put the cursor on one")
         return found[at]
 
@@ -86,9 +85,7 @@ class MinifyRoom(FollowingRoom):
         raise UsageError("there is no case of this failure yet", why, "wait for the end, or c: cancel keeps what there is")
 
     def _to_graph(self, path: str) -> None:
-        from .graph import GraphRoom
-
-        self.workbench.go(GraphRoom, Here(graph=path))
+        self.workbench.go("graph", Here(graph=path))
 
     def do_minify_graph(self) -> None:
         """The best case as a graph; while it is searched, the graph that it began with."""
@@ -104,7 +101,7 @@ class MinifyRoom(FollowingRoom):
     def do_minify_shrink(self) -> None:
         """The form for the other failure under the cursor."""
         other = self._other()
-        self.workbench.go(MinifyRoom, Here(graph=other.path or self._unwritten(other)))
+        self.workbench.go("minify", Here(graph=other.path or self._unwritten(other)))
 
     def do_minify_new(self) -> None:
         """The form again; what runs goes on, and 1 lists it."""
@@ -125,22 +122,18 @@ class MinifyRoom(FollowingRoom):
 
     # -- steering
 
-    def do_minify_skip(self) -> None:
-        """On with the next step."""
-        self._steer("skip")
-
     def do_minify_disable(self) -> None:
         """The step under the cursor is left out, or taken in again."""
         step = self._step()
-        self._steer("enable" if step.mark == "disabled" else "disable", step.name)
+        self.do_minify_steer("enable" if step.mark == "disabled" else "disable", step.name)
 
     def do_minify_raise(self) -> None:
         """The step under the cursor comes next."""
-        self._steer("raise", self._step().name)
+        self.do_minify_steer("raise", self._step().name)
 
     def do_minify_pause(self) -> None:
         """Pauses, or goes on."""
-        self._steer("resume" if self._following().story.paused else "pause")
+        self.do_minify_steer("resume" if self._following().story.paused else "pause")
 
     def do_minify_cancel(self) -> None:
         """Asks, then ends the search; the best case is kept."""
@@ -152,24 +145,24 @@ class MinifyRoom(FollowingRoom):
 
         def answered(answer: str | None) -> None:
             if answer == "c":
-                self.guarded(lambda: self._steer("cancel"), doing="cancel")
+                self.guarded(lambda: self.do_minify_steer("cancel"), doing="cancel")
 
         self.workbench.push_screen(Choose(question, {"c": "cancel the search"}), answered)
 
     def do_minify_restart(self) -> None:
         """Searches again from the state under the cursor."""
         item = self._improvement()
-        self._steer("restart", str(item.number))
+        self.do_minify_steer("restart", str(item.number))
 
     def _improvement(self) -> Improvement:
         history, at = self._following().story.history, self._lines.cursor
-        if VIEWS[self.view].name != "History" or not 0 <= at < len(history):
+        if self.views[self.view] != "History" or not 0 <= at < len(history):
             raise UsageError("no state is chosen", "", "go to the view History and put the cursor on one")
         return history[at]
 
     def _step(self) -> StepCount:
         steps, at = telling.steps(self._following()), self._lines.cursor - VIEWS[0].first
-        if VIEWS[self.view].name != "Steps" or not 0 <= at < len(steps):
+        if self.views[self.view] != "Steps" or not 0 <= at < len(steps):
             raise UsageError("no step is chosen", "", "go to the view Steps and put the cursor on one")
         if not telling.steerable(steps[at]):
             raise UsageError(f"{steps[at].name} cannot be steered", "every minification needs it", "choose another step")
@@ -185,21 +178,20 @@ class MinifyRoom(FollowingRoom):
             case _:
                 raise UsageError("nothing runs that could be steered", "", "R resumes it, n begins another")
 
-    def _steer(self, *order: str) -> None:
+    def do_minify_steer(self, *order: str) -> None:
+        """Asks the search for something: skip is on with the next step."""
         found = self._steerable()
-        job = Job(["steer", str(found.out), *order], passing=True,
-                  on_end=lambda code: self._home(lambda: self._steered(job, order, code)))  # fmt: skip
-        self.workbench.jobs.add(job)
+        words = ["steer", str(found.out), *order]
+        self.run_job(words, lambda job, code: self._steered(job, order, code), doing="minify", passing=True)
         self._asked = f"asking: {' '.join(order)} …"
-        self._show(keep=True)
+        self.show()
 
     def _steered(self, job: Job, order: tuple[str, ...], code: int) -> None:
-        self.workbench.jobs.discard(job)
         self._asked = ""
         self._tick()
         if code:
-            why = next((line.removeprefix("graphdbg: ") for line in reversed(job.said) if line.strip()), "it said nothing")
-            raise UsageError(f"{' '.join(order)} was refused", why, "the view Words says what was asked and what became of it")
+            fix = "the view Words says what was asked and what became of it"
+            raise UsageError(f"{' '.join(order)} was refused", job.last_said(), fix)
 
     def _following(self) -> Watched:
         if self.watched is None:
@@ -208,64 +200,36 @@ class MinifyRoom(FollowingRoom):
 
     # -- moving about
 
-    def do_minify_next_view(self) -> None:
-        """The next list; in the form the next field."""
+    def do_view(self, step: int) -> None:
+        """The next list, or the one before; in the form a field."""
         if self.query_one(MinifyForm).display:
+            self._to_field(step)
+        else:
+            self.looked.shown = None
+            super().do_view(step)
+
+    def _to_field(self, step: int) -> None:
+        if step > 0:
             self.focus_next()
         else:
-            self.looked.shown = None
-            self._to_view(self.view + 1)
-
-    def do_minify_previous_view(self) -> None:
-        """The list before; in the form the field before."""
-        if self.query_one(MinifyForm).display:
             self.focus_previous()
-        else:
-            self.looked.shown = None
-            self._to_view(self.view - 1)
 
     def do_minify_copy(self) -> None:
         """The lines of this view."""
         found = self._following()
         text = "\n".join(line.plain for line in self._lines.texts)
-        self.workbench.copy(text, f"{Path(found.out).name}-{VIEWS[self.view].name.lower()}")
+        self.workbench.copy(text, f"{Path(found.out).name}-{self.views[self.view].lower()}")
 
     def do_minify_maximise(self) -> None:
         """The list alone, or with the plot."""
         self.query_one("#minify-live").toggle_class("alone")
 
-    def do_minify_down(self) -> None:
-        """A line on; in the form the next field."""
-        if self.watched is None:
-            self.focus_next()
-        self._lines.move(1)
+    def do_move(self, where: str) -> None:
+        """Another line; in the form another field."""
+        if self.watched is None and where in ("down", "up"):
+            self._to_field(1 if where == "down" else -1)
+        super().do_move(where)
 
-    def do_minify_up(self) -> None:
-        """A line back."""
-        if self.watched is None:
-            self.focus_previous()
-        self._lines.move(-1)
-
-    def do_minify_page_down(self) -> None:
-        """A page on."""
-        self._lines.page(1)
-
-    def do_minify_page_up(self) -> None:
-        """A page back."""
-        self._lines.page(-1)
-
-    def do_minify_top(self) -> None:
-        """The first line."""
-        self._lines.move(-len(self._lines.texts))
-
-    def do_minify_bottom(self) -> None:
-        """The last line."""
-        self._lines.move(len(self._lines.texts))
-
-    def do_minify_right(self) -> None:
-        """More of long lines."""
-        self._lines.scroll_to(x=self._lines.scroll_offset.x + ACROSS, animate=False)
-
-    def do_minify_left(self) -> None:
-        """Back."""
-        self._lines.scroll_to(x=max(0, self._lines.scroll_offset.x - ACROSS), animate=False)
+    def do_minify_across(self, step: int) -> None:
+        """More of long lines, or back."""
+        self._lines.scroll_to(x=max(0, self._lines.scroll_offset.x + step * ACROSS), animate=False)

@@ -8,15 +8,14 @@ and `graphdbg tui OUT` comes back to it. Its keys are in `minify`. Decides nothi
 
 from __future__ import annotations
 
-import locale
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
@@ -28,15 +27,13 @@ from ...minifier.progress.watched import Bite, State, Watched, watched
 from ...minifier.starting import proposed
 from ..here import Here
 from ..jobs import Job, ending
-from ..room import Room
+from ..last_jobs import first_failing
+from ..room import ViewsRoom
+from ..settings import ascii_only
 from ..widgets.lines import Lines, wrapped
 from ..widgets.minify_form import MinifyForm
-from ..widgets.minify_picture import picture
-from ..widgets.minify_views import VIEWS, Looked, View, candidate
+from ..widgets.minify_views import VIEWS, Looked, View, candidate, picture
 from ..widgets.plot import Plot
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 LOOK_S = 0.3
 """Between two looks at OUT."""
@@ -47,10 +44,11 @@ MANY = 2000
 OVER: tuple[State, ...] = ("ended", "dead", "unknown", "gone")
 
 
-class FollowingRoom(Room):
+class FollowingRoom(ViewsRoom):
     """One minification, or the form for one."""
 
     AUTO_FOCUS = ""
+    views = [view.name for view in VIEWS]
     DEFAULT_CSS: ClassVar[str] = """
     FollowingRoom #minify-live { height: 1fr; }
     FollowingRoom #minify-live.wide { layout: horizontal; }
@@ -68,7 +66,6 @@ class FollowingRoom(Room):
         super().__init__(here)
         self.watched: Watched | None = None
         self.looked = Looked()
-        self.view = 0
         self.job: Job | None = None
         self._looking = False
         self._named = ""
@@ -80,13 +77,11 @@ class FollowingRoom(Room):
         yield MinifyForm(id="minify-form")
         with Container(id="minify-live"):
             with Vertical(id="minify-top"):
-                yield Plot(id="minify-plot", ascii_only=not self._unicode())
+                yield Plot(id="minify-plot", ascii_only=ascii_only())
                 yield Static(id="minify-facts", markup=False)
             with Vertical(id="minify-below"):
                 yield Static(id="minify-tabs", markup=False)
-                lines = Lines(id="minify-lines", cursor=True)
-                lines.can_focus = False
-                yield lines
+                yield Lines(id="minify-lines", cursor=True)
 
     def equivalent(self) -> list[str]:
         """What would start it, or says how it stands."""
@@ -113,14 +108,11 @@ class FollowingRoom(Room):
     def on_resize(self, event: events.Resize) -> None:
         """Side by side where there is room; lines break elsewhere."""
         self._fit(event.size.width)
-        self.call_after_refresh(lambda: self._show(keep=True))
+        self.call_after_refresh(lambda: self.show())
 
     def _fit(self, width: int) -> None:
         for live in self.query("#minify-live"):
             live.set_class(width >= WIDE, "wide")
-
-    def _unicode(self) -> bool:
-        return "utf" in locale.getpreferredencoding(False).lower()
 
     def can(self, action: str) -> bool:
         """Steering needs a search that runs; resuming one that does not."""
@@ -143,8 +135,6 @@ class FollowingRoom(Room):
         graph = self.here.graph
         if graph is None:
             raise UsageError("no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph")
-        from ..triaged import first_failing
-
         self.work(lambda: proposed(graph, rung=first_failing(graph)), form.show, group="form", doing="propose")
 
     def _start(self) -> None:
@@ -154,11 +144,7 @@ class FollowingRoom(Room):
 
     def _run(self, words: Sequence[str], out: Path) -> None:
         """A minification as a job of its own, followed from now on."""
-        job = Job(list(words), on_end=lambda code: self._home(lambda: self._job_ended(job, code)))
-        self.job = job
-        self.workbench.jobs.add(job)
-        if job.note:
-            self.notify(job.note, markup=False)
+        self.job = self.run_job(words, self._job_ended, doing="minify")
         self._follow(Watched(out))
         self.here = self.here.at(out=str(out))
         self.tell_where()
@@ -173,19 +159,15 @@ class FollowingRoom(Room):
         fix = "n: the form again" + (f", with another -o; or R: resume {self.here.out}" if code == 2 else "")
         self.trouble(UsageError(what, why or (said[-1] if said else "it said nothing"), fix), doing="minify", said=said[-20:])
 
-    def _home(self, function: Callable[[], None]) -> None:
-        """Calls a function where the screen lives; from any thread."""
-        self.call_later(lambda: self.guarded(function, doing="minify"))
-
     # -- following
 
     def _follow(self, found: Watched) -> None:
-        self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=not self._unicode()), "", "starting"
+        self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
         self.view = len(VIEWS) - 1 if found.state == "ended" else 0
         self.query_one(MinifyForm).display = False
         self.query_one("#minify-live").display = True
         self._tick()
-        self._show(keep=False)
+        self.show(keep=False)
 
     def _tick(self) -> None:
         """Looks at OUT in a thread, unless a look is under way."""
@@ -213,7 +195,7 @@ class FollowingRoom(Room):
             self._turned(found)
         self._learn_names(found)
         if changed:
-            self._show(keep=True)
+            self.show()
         elif found.state == "running":
             self._show_facts(found)
         if bite.more:
@@ -225,11 +207,11 @@ class FollowingRoom(Room):
         self._asked = ""
         self.refresh_bindings()
         if found.state in OVER:
-            self.work(lambda: self.looked.look_at_disk(found), lambda _: self._show(keep=True), group="disk", doing="read")
+            self.work(lambda: self.looked.look_at_disk(found), lambda _: self.show(), group="disk", doing="read")
             if before == "running":
                 self.app.bell()
                 self.notify(f"{found.out.name}: {telling.standing(found, time.time())}", markup=False, timeout=10)
-                self._to_view(len(VIEWS) - 1 if found.state == "ended" else self.view)
+                self.to_view(len(VIEWS) - 1 if found.state == "ended" else self.view)
 
     def _learn_names(self, found: Watched) -> None:
         """The names of the nodes, once the search has told them, and again when it ended."""
@@ -245,17 +227,18 @@ class FollowingRoom(Room):
             if not self.looked.atoms.sure:  # names that the running search wrote are better than any told later
                 self.looked.atoms, self.looked.doubt = atoms, doubt  # type: ignore[assignment]
             self._named = key if self.looked.atoms.nodes or found.state in OVER else ""
-            self._show(keep=True)
+            self.show()
 
         self.work(lambda: atoms_of(graph, out, best), named, group="names", doing="read the graph")
 
     # -- showing
 
-    def _show(self, *, keep: bool) -> None:
+    def show(self, *, keep: bool = True) -> None:
+        """The plot, what is known, the lines of the view."""
         found = self.watched
         if found is None or not self.is_mounted:
             return
-        self.query_one(Plot).show(picture(found, ascii_only=not self._unicode()))
+        self.query_one(Plot).show(picture(found, ascii_only=ascii_only()))
         self._show_facts(found)
         self.query_one("#minify-tabs", Static).update(self._tabs(found), layout=False)
         view = VIEWS[self.view]
@@ -297,21 +280,8 @@ class FollowingRoom(Room):
         full = [f" {name} {count} " if count else f" {name} " for name, count in names]
         if sum(map(len, full)) > self._lines.size.width:
             full = [f" {name} " for name, _ in names]
-        text = Text(no_wrap=True, overflow="ellipsis")
-        for number, name in enumerate(full):
-            chosen = number == self.view
-            style = Style(bold=chosen, reverse=chosen, meta={"@click": f"screen.view({number})"})
-            text.append(f"[{name.strip()}]" if chosen else name, style)
-        return text
+        return self.names(full)
 
     @property
     def _lines(self) -> Lines:
         return self.query_one("#minify-lines", Lines)
-
-    def action_view(self, number: int) -> None:
-        """A click on the name of a view."""
-        self._to_view(number)
-
-    def _to_view(self, number: int) -> None:
-        self.view = number % len(VIEWS)
-        self._show(keep=False)

@@ -5,20 +5,23 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual import work
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Provider
 
+from .._textual import is_leaving
 from ..actions import of_room
-from ..actions.keys import shown
+from ..keys import shown
 from ..room import Room
 
 if TYPE_CHECKING:
     from textual.command import Hits
 
-    from ..actions.action import Action
+    from ..actions import Action
 
 ITSELF = "app.palette"
 
@@ -54,11 +57,17 @@ def named(action: Action) -> str:
 
 
 class Palette(CommandPalette):
-    """Textual's own, which fails at page up and page down where nothing is like the typed text."""
+    """Textual's own, which fails at page up and page down where nothing is like the typed text, and in a search that begins when
+    it is being closed."""
 
     def _action_command_list(self, action: str) -> None:
         if self.query_one(CommandList).option_count:
             super()._action_command_list(action)
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
+    async def _gather_commands(self, search_value: str) -> None:
+        if not is_leaving(self):
+            await inspect.unwrap(CommandPalette._gather_commands)(self, search_value)
 
 
 def palette() -> CommandPalette:

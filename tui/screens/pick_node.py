@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from ..sheet import Sheet
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 
 class PickNode(Sheet[int]):

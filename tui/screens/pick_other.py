@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import Input
 
@@ -18,9 +18,7 @@ from ...dumps.tables import plain
 from ...dumps.wording import counted
 from ..sheet import Sheet
 from ..widgets.rows import Parts, Rows
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
+from ..widgets.virtual_list import VirtualList
 
 
 class PickOther(Sheet[str]):
@@ -79,6 +77,6 @@ class PickOther(Sheet[str]):
         elif typed:
             self.dismiss(typed)
 
-    def on_rows_opened(self, message: Rows.Opened) -> None:
+    def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
         """A double click."""
         self.dismiss(self.shown[message.index].graph)

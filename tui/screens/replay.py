@@ -7,22 +7,24 @@ What can be done on the screen, and the commands that do it; how it looks is `re
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...dumps.errors import UsageError
 from ...toolkit.rungs.names import NAMES
 from ..here import Here
 from ..sheet import Ask
-from ..widgets.lines import Lines
 from ..widgets.replay_lines import value_head, value_parts
-from ..widgets.rows import Rows
+from ..widgets.virtual_list import VirtualList
 from .replay_jobs import KINDS
 from .replay_view import ReplayView
+
+Check = Callable[[str], str]
 
 
 class ReplayRoom(ReplayView):
     """One graph under the rungs."""
 
     ROOM = "replay"
-    TITLE_WORDS = "replay"
 
     # -- the words of commands
 
@@ -50,11 +52,13 @@ class ReplayRoom(ReplayView):
         if not self.upper or self.kind in ("localize", "bisect"):
             if self.kind == "values":
                 return ["replay", self.graph, "--values", "--rung", self.values.rung or self.rung, *self._options()]
-            if self.kind == "localize":
-                return ["localize", self.graph, "--rung", self.failing(), *self._options()]
-            if self.kind == "bisect":
-                return ["bisect", self.graph, *self._options()]
+            if self.kind != "triage":
+                return self.find_words(self.kind)
         return self.ladder_words() if self.ticked else ["triage", self.graph]
+
+    def find_words(self, kind: str) -> list[str]:
+        """What localizes or bisects."""
+        return [kind, self.graph, *(["--rung", self.failing()] if kind == "localize" else []), *self._options()]
 
     def can(self, action: str) -> bool:
         """Stopping needs something that runs, jumping something bad."""
@@ -82,18 +86,13 @@ class ReplayRoom(ReplayView):
         words = ["replay", self.graph, "--values", "--rung", self.rung, *self._options(), "--json-lines"]
         self.start("values", words)
         self.about = "values"
-        self._to_view("values")
+        self.to_view(KINDS.index("values"))
         self._look_at_gpus()
 
-    def do_replay_localize(self) -> None:
-        """Localizes under the failing rung."""
-        self.start("localize", ["localize", self.graph, "--rung", self.failing(), *self._options(), "--json"])
-        self._to_view("localize")
-
-    def do_replay_bisect(self) -> None:
-        """Bisects Inductor."""
-        self.start("bisect", ["bisect", self.graph, *self._options(), "--json"])
-        self._to_view("bisect")
+    def do_replay_find(self, kind: str) -> None:
+        """Localizes under the failing rung, or bisects Inductor."""
+        self.start(kind, [*self.find_words(kind), "--json"])
+        self.to_view(KINDS.index(kind))
 
     def do_replay_stop(self) -> None:
         """Stops what the view shows, else whatever runs here."""
@@ -103,81 +102,62 @@ class ReplayRoom(ReplayView):
 
     def do_replay_minify(self) -> None:
         """The form of Minify for this graph; it proposes the failing rung."""
-        from .minify import MinifyRoom
-
-        self.workbench.go(MinifyRoom, Here(run=self.here.run, graph=self.graph))
+        self.workbench.go("minify", Here(run=self.here.run, graph=self.graph))
 
     # -- actions: choosing
 
     def do_replay_tick(self) -> None:
         """Ticks or unticks."""
         self.ticked ^= {self.rung}
-        self.rungs.refresh_visible()
+        self.rungs.refresh()
         self._tell()
 
     def do_replay_tick_all(self) -> None:
         """All or none."""
         self.ticked = set() if self.ticked >= set(NAMES) else set(NAMES)
-        self.rungs.refresh_visible()
+        self.rungs.refresh()
         self._tell()
+
+    def _ask(self, name: str, title: str, hint: str, read: Callable[[str], object], check: Check = lambda text: "") -> None:
+        def chosen(text: str | None) -> None:
+            if text is not None:
+                setattr(self, name, read(text))
+            self._tell()
+
+        self.app.push_screen(Ask(title, hint=hint, value=str(getattr(self, name)), check=check), chosen)
 
     def do_replay_seed(self) -> None:
         """Asks for the seed."""
-
-        def check(text: str) -> str:
-            return "" if text.lstrip("-").isdigit() else "a whole number"
-
-        def chosen(text: str | None) -> None:
-            self.seed = self.seed if text is None else int(text or 0)
-            self._tell()
-
-        self.app.push_screen(Ask("seed", hint="0", value=str(self.seed), check=check), chosen)
+        whole = lambda text: "" if text.lstrip("-").isdigit() else "a whole number"  # noqa: E731
+        self._ask("seed", "seed", "0", lambda text: int(text or 0), whole)
 
     def do_replay_device(self) -> None:
         """Asks for the device."""
-
-        def chosen(text: str | None) -> None:
-            self.device = self.device if text is None else text.strip()
-            self._tell()
-
-        self.app.push_screen(Ask("device", hint="cpu, cuda, cuda:1; empty: as recorded", value=self.device), chosen)
+        self._ask("device", "device", "cpu, cuda, cuda:1; empty: as recorded", str.strip)
 
     def do_replay_imports(self) -> None:
         """Asks for modules."""
-
-        def chosen(text: str | None) -> None:
-            self.imports = self.imports if text is None else " ".join(text.replace(",", " ").split())
-            self._tell()
-
-        self.app.push_screen(Ask("import first", hint="modules that register custom ops", value=self.imports), chosen)
+        hint = "modules that register custom ops"
+        self._ask("imports", "import first", hint, lambda text: " ".join(text.replace(",", " ").split()))
 
     # -- actions: looking
 
     def do_replay_graph(self) -> None:
         """The node in the graph, with the values as columns."""
-        from .graph import GraphRoom
-
         name = self.values.rows[self.nodes.cursor].name if self.values.rows else self.here.node
         if self.values.rows:
             self.workbench.values[self.graph] = self.values.columns()
-        self.workbench.go(GraphRoom, Here(run=self.here.run, graph=self.graph, node=name))
+        self.workbench.go("graph", Here(run=self.here.run, graph=self.graph, node=name))
 
-    def do_replay_next_bad(self) -> None:
-        """To the next bad node, the first one after the last."""
-        self._to_bad(1)
-
-    def do_replay_previous_bad(self) -> None:
-        """To the bad node before."""
-        self._to_bad(-1)
-
-    def _to_bad(self, step: int) -> None:
+    def do_replay_bad(self, step: int) -> None:
+        """To the next bad node, the first one after the last; or to the one before."""
         bad = self.values.bad
         if not bad:
             why = self.values.sentence() if self.values.rows else "no values were read"
             raise UsageError("no node is marked bad", why, "v reads the values under the rung of the cursor")
         at = self.nodes.cursor
         on = [place for place in bad if (place > at if step > 0 else place < at)]
-        self._to_view("values")
+        self.to_view(KINDS.index("values"))
         self._use_lower()
         self.nodes.move_to((on[0] if step > 0 else on[-1]) if on else (bad[0] if step > 0 else bad[-1]))
 
@@ -190,14 +170,6 @@ class ReplayRoom(ReplayView):
             self.upper, self.about = True, "triage"
             self.rungs.focus()
             self._tell()
-
-    def do_replay_next_view(self) -> None:
-        """The next view."""
-        self._to_view(KINDS[(self.view + 1) % len(KINDS)])
-
-    def do_replay_previous_view(self) -> None:
-        """The view before."""
-        self._to_view(KINDS[(self.view - 1) % len(KINDS)])
 
     def do_replay_maximise(self) -> None:
         """The lower view alone, or with the rungs."""
@@ -214,43 +186,7 @@ class ReplayRoom(ReplayView):
             lines = self._said_lines()
         self.workbench.copy("\n".join(lines) + "\n", self.kind)
 
-    # -- actions: moving
-
-    def _move(self, by: int, *, pages: bool = False) -> None:
-        if self.upper:
-            self.rungs.move(by * (self.rungs.page if pages else 1))
-        elif self.kind == "values":
-            self._moved = True
-            self.nodes.move(by * (self.nodes.page if pages else 1))
-        else:
-            said = self.query_one("#said", Lines)
-            said.move(by * (max(1, said.size.height - 1) if pages else 1))
-
-    def do_replay_down(self) -> None:
-        """One down."""
-        self._move(1)
-
-    def do_replay_up(self) -> None:
-        """One up."""
-        self._move(-1)
-
-    def do_replay_page_down(self) -> None:
-        """A page down."""
-        self._move(1, pages=True)
-
-    def do_replay_page_up(self) -> None:
-        """A page up."""
-        self._move(-1, pages=True)
-
-    def do_replay_top(self) -> None:
-        """To the top."""
-        self._move(-1_000_000_000)
-
-    def do_replay_end(self) -> None:
-        """To the end."""
-        self._move(1_000_000_000)
-
-    async def on_rows_opened(self, message: Rows.Opened) -> None:
+    async def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
         """A double click: ticks a rung, opens a node."""
         self.upper = message.rows is self.rungs
         await self.perform("replay.tick" if self.upper else "replay.graph")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...dumps.amounts import ago_text
 from ...dumps.errors import UsageError
 from ...dumps.tables import plain
 from ...toolkit.node_values.seen import ValuesSeen
@@ -20,8 +21,8 @@ from ...toolkit.triage.seen import LadderSeen
 from ..here import Here
 from ..job_files import Kept
 from ..jobs import Job, ending
-from ..last_jobs import age_text, of_graph
-from ..room import Room
+from ..last_jobs import of_graph
+from ..room import ViewsRoom
 
 KINDS = ("values", "localize", "bisect", "triage")
 NORMAL = (0, 1)
@@ -57,10 +58,10 @@ class Slot:
             return "stopped"
         if self.code not in NORMAL:
             return "✗ died"
-        return age_text(time.time() - self.ended_at)
+        return ago_text(time.time() - self.ended_at)
 
 
-class ReplayJobs(Room):
+class ReplayJobs(ViewsRoom):
     """What runs, and what was found."""
 
     def __init__(self, here: Here) -> None:
@@ -92,10 +93,7 @@ class ReplayJobs(Room):
         slot = Slot(kind, shlex.join(["graphdbg", *words]))
         slot.job = Job(list(words), **self._hearing(slot))
         self._begin(slot)
-        self.workbench.jobs.add(slot.job)
-        if slot.job.note:
-            self.notify(slot.job.note, markup=False)
-        self.tell_where()
+        self.add_job(slot.job)
         self.changed(kind)
 
     def stop(self, kind: str) -> bool:
@@ -135,20 +133,12 @@ class ReplayJobs(Room):
     # -- what comes
 
     def _hearing(self, slot: Slot) -> dict[str, Any]:
-        return {
-            "on_batch": lambda batch: self._home(slot, lambda: self._take(slot, batch)),
-            "on_said": lambda text: self._home(slot, lambda: self._hear(slot, text)),
-            "on_end": lambda code: self._home(slot, lambda: self._over(slot, code)),
-        }
+        """What the job says goes to the screen; what an older job of the kind says is left out."""
 
-    def _home(self, slot: Slot, function: Callable[[], None]) -> None:
-        """Calls a function where the screen lives; from any thread. What an older job of the kind says is left out."""
+        def heard(take: Callable[[Slot, Any], None]) -> Callable[[Any], None]:
+            return lambda what: self.home(lambda: self.slots.get(slot.kind) is slot and take(slot, what), doing=slot.kind)
 
-        def call() -> None:
-            if self.slots.get(slot.kind) is slot:
-                self.guarded(function, doing=slot.kind)
-
-        self.call_later(call)
+        return {"on_batch": heard(self._take), "on_said": heard(self._hear), "on_end": heard(self._over)}
 
     def _take(self, slot: Slot, batch: list[Data]) -> None:
         for data in batch:

@@ -7,10 +7,9 @@ What a line means is known below; the jobs are those of `replay_jobs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.text import Text
 from textual import events
+from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...dumps.tables import plain
@@ -20,10 +19,8 @@ from ..here import Here
 from ..widgets.lines import Lines, wrapped
 from ..widgets.replay_lines import rung_head, rung_parts, tabs, value_head, value_parts
 from ..widgets.rows import Parts, Rows
+from ..widgets.virtual_list import VirtualList
 from .replay_jobs import KINDS, ReplayJobs, Slot
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 TITLES = {"values": "Values", "localize": "Localize", "bisect": "Bisect", "triage": "Ladder"}
 
@@ -32,6 +29,7 @@ class ReplayView(ReplayJobs):
     """One graph under the rungs, as it is seen."""
 
     AUTO_FOCUS = ""
+    views = KINDS
 
     DEFAULT_CSS = """
     ReplayView .replay-head { height: 1; color: $text-muted; text-style: bold; text-wrap: nowrap; }
@@ -50,7 +48,6 @@ class ReplayView(ReplayJobs):
         super().__init__(here)
         self.ticked = set(NAMES)
         self.seed, self.device, self.imports = 0, "", ""
-        self.view = 0
         self.busy = ""
         self.upper = True
         """Whether keys move in the rungs, and not in the view below."""
@@ -68,9 +65,7 @@ class ReplayView(ReplayJobs):
         yield Static(id="views", markup=False)
         yield Static(id="value-head", classes="replay-head", markup=False)
         yield Rows(self._paint_value, id="values")
-        lines = Lines(id="said")
-        lines.can_focus = False
-        yield lines
+        yield Lines(id="said")
 
     def on_mount(self) -> None:
         """Shows the rungs, and what was found the last time."""
@@ -78,7 +73,7 @@ class ReplayView(ReplayJobs):
         self.rungs.show(len(NAMES), cursor=NAMES.index("inductor"))
         self.rungs.focus()
         self._fit()
-        self._show()
+        self.show()
         self.find_last()
         self._look_at_gpus()
         self.set_interval(10.0, self._tell)
@@ -137,7 +132,7 @@ class ReplayView(ReplayJobs):
         if not self.is_mounted:
             return
         if kind == "triage":
-            self.rungs.refresh_visible()
+            self.rungs.refresh()
         elif kind == "values":
             bad = self.values.first_bad if ended and not self._moved else None
             self.nodes.show(len(self.values.rows), cursor=bad)
@@ -147,12 +142,13 @@ class ReplayView(ReplayJobs):
         if ended:
             self.refresh_bindings()
 
-    def _show(self) -> None:
+    def show(self, *, keep: bool = True) -> None:
+        """Shows the view below."""
         values = self.kind == "values"
         self.query_one("#value-head").display = values
         self.nodes.display = values
         self.query_one("#said").display = not values
-        self._show_said(keep=False)
+        self._show_said(keep=keep)
         self._tell()
 
     def _tell(self) -> None:
@@ -213,16 +209,22 @@ class ReplayView(ReplayJobs):
             self.nodes.focus()
         self._tell()
 
-    def _to_view(self, kind: str) -> None:
-        self.view = KINDS.index(kind)
-        self._show()
+    @property
+    def moving(self) -> VirtualList:
+        """The list that has the keys."""
+        return self.rungs if self.upper else self.nodes if self.kind == "values" else self.query_one("#said", Lines)
+
+    def do_move(self, where: str) -> None:
+        """A key in the values holds the cursor there."""
+        self._moved = self._moved or self.moving is self.nodes
+        super().do_move(where)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """A click or tab chose a list."""
         if event.widget in (self.rungs, self.nodes):
             self.upper = event.widget is self.rungs
 
-    def on_rows_moved(self, message: Rows.Moved) -> None:
+    def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
         """A click or a key moved a cursor."""
         self.upper = message.rows is self.rungs
         if not self.upper:

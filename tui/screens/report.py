@@ -18,14 +18,13 @@ from ..here import Here
 from ..jobs import Job, ending
 from ..sheet import Ask, Choose
 from ..widgets.lines import Lines
-from .report_reading import FILES, VIEWS, ReadingRoom
+from .report_reading import FILES, ReadingRoom
 
 
 class ReportRoom(ReadingRoom):
     """One report: as it is, or as it could be written."""
 
     ROOM = "report"
-    TITLE_WORDS = "report"
 
     # -- writing and verifying
 
@@ -71,42 +70,33 @@ class ReportRoom(ReadingRoom):
         told: dict[str, Any] = rates[-1]
         self.said += str(told.get("output") or "").splitlines()
         self._standing = f"verified now: the repro failed in {told['shown']} of {counted(told['times'], 'fresh process')}"
-        self._show()
+        self.show()
 
     def _run(self, words: Sequence[str], then: Callable[[Job, int], None]) -> None:
         self._data: list[dict[str, Any]] = []
         self.said, self._standing = [], ""
 
-        def said(text: str) -> None:
-            self.call_later(lambda: self._hear(text))
+        def ended(job: Job, code: int) -> None:
+            self.refresh_bindings()
+            self.tell_where()
+            if job is self.job:
+                then(job, code)
 
-        def ended(code: int) -> None:
-            self.call_later(lambda: self.guarded(lambda: self._ended(job, code, then), doing="report"))
-
-        job = Job(list(words), on_data=self._data.append, on_said=said, on_end=ended)
-        self.job = job
-        self.workbench.jobs.add(job)
+        hear = lambda text: self.home(lambda: self._hear(text), doing="report")  # noqa: E731
+        self.job = self.run_job(words, ended, doing="report", on_data=self._data.append, on_said=hear)
         self.refresh_bindings()
-        self.tell_where()
-        self._show()
+        self.show()
 
     def _hear(self, text: str) -> None:
         self.said.append(text)
-        if VIEWS[self.view] == "Words":
-            self._show()
-
-    def _ended(self, job: Job, code: int, then: Callable[[Job, int], None]) -> None:
-        self.refresh_bindings()
-        self.tell_where()
-        if job is self.job:
-            then(job, code)
+        if self.views[self.view] == "Words":
+            self.show()
 
     def _failed(self, job: Job, code: int) -> None:
-        self._show()
-        said = [line for line in job.said if line.strip()]
-        why = said[-1].removeprefix("graphdbg: ") if said else "it said nothing"
-        error = UsageError(f"{job.line}: {ending(code)}", why, "the view Words has all that it said; w or v tries again")
-        self.trouble(error, doing="report", said=said[-20:])
+        self.show()
+        fix = "the view Words has all that it said; w or v tries again"
+        error = UsageError(f"{job.line}: {ending(code)}", job.last_said(), fix)
+        self.trouble(error, doing="report", said=job.said[-20:])
 
     def _refuse_two(self) -> None:
         if self.job is not None and self.job.running:
@@ -129,7 +119,7 @@ class ReportRoom(ReadingRoom):
     # -- taking along
 
     def _file(self) -> Path:
-        name = FILES.get(VIEWS[self.view])
+        name = FILES.get(self.views[self.view])
         path = self._there().folder / (name or ISSUE)
         if not path.is_file():
             raise UsageError(f"there is no {path.name} here", "", "choose another view with ]")
@@ -137,7 +127,7 @@ class ReportRoom(ReadingRoom):
 
     def do_report_copy(self) -> None:
         """The text of the view as it is in the file."""
-        found, view = self._there(), VIEWS[self.view]
+        found, view = self._there(), self.views[self.view]
         if view == "Repro":
             self.workbench.copy(found.repro, "repro")
         elif view in ("Issue", "Shared"):
@@ -155,42 +145,4 @@ class ReportRoom(ReadingRoom):
 
     def do_report_graph(self) -> None:
         """The case as a graph."""
-        from .graph import GraphRoom
-
-        self.workbench.go(GraphRoom, Here(graph=self.subject))
-
-    # -- moving about
-
-    def do_report_next_view(self) -> None:
-        """The next view."""
-        self.view = (self.view + 1) % len(VIEWS)
-        self._show(keep=False)
-
-    def do_report_previous_view(self) -> None:
-        """The view before."""
-        self.view = (self.view - 1) % len(VIEWS)
-        self._show(keep=False)
-
-    def do_report_down(self) -> None:
-        """A line on."""
-        self.query_one(Lines).move(1)
-
-    def do_report_up(self) -> None:
-        """A line back."""
-        self.query_one(Lines).move(-1)
-
-    def do_report_page_down(self) -> None:
-        """A page on."""
-        self.query_one(Lines).page(1)
-
-    def do_report_page_up(self) -> None:
-        """A page back."""
-        self.query_one(Lines).page(-1)
-
-    def do_report_top(self) -> None:
-        """The first line."""
-        self.query_one(Lines).scroll_home(animate=False)
-
-    def do_report_bottom(self) -> None:
-        """The last line."""
-        self.query_one(Lines).scroll_end(animate=False)
+        self.workbench.go("graph", Here(graph=self.subject))

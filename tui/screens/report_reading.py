@@ -8,34 +8,33 @@ Reads the report that is there; its keys are in `report`. Writes nothing and sen
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual.app import ComposeResult
 from textual.widgets import Static
 
+from ...dumps.amounts import size_text
 from ...dumps.errors import UsageError
-from ...dumps.tables import plain, size_text
+from ...dumps.tables import plain
 from ...dumps.wording import counted
 from ...minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, reports, warning
 from ..here import Here
 from ..jobs import Job
-from ..room import Room
+from ..room import ViewsRoom
 from ..widgets.lines import Lines, wrapped
 from ..widgets.texts import markdown, python
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 VIEWS = ("Shared", "Issue", "Repro", "Artifacts", "Words")
 FILES = {"Shared": ISSUE, "Issue": ISSUE, "Repro": REPRO, "Artifacts": ARTIFACTS}
 
 
-class ReadingRoom(Room):
+class ReadingRoom(ViewsRoom):
     """One report: as it is, or as it could be written."""
 
     AUTO_FOCUS = ""
+    views = VIEWS
     DEFAULT_CSS: ClassVar[str] = """
     ReadingRoom #report-state { height: auto; max-height: 4; padding: 0 1; }
     ReadingRoom #report-tabs { height: 1; background: $panel; link-style: none; link-style-hover: bold; }
@@ -44,7 +43,6 @@ class ReadingRoom(Room):
     def __init__(self, here: Here) -> None:
         super().__init__(here)
         self.shown: Preview | None = None
-        self.view = 0
         self.job: Job | None = None
         self.said: list[str] = []
         self._standing = ""
@@ -54,9 +52,7 @@ class ReadingRoom(Room):
         """How it stands, the views, the text."""
         yield Static(id="report-state", markup=False)
         yield Static(id="report-tabs", markup=False)
-        lines = Lines(id="report-lines")
-        lines.can_focus = False
-        yield lines
+        yield Lines(id="report-lines")
 
     @property
     def subject(self) -> str:
@@ -101,7 +97,7 @@ class ReadingRoom(Room):
 
     def on_resize(self, event: events.Resize) -> None:
         """Lines break elsewhere."""
-        self.call_after_refresh(self._show)
+        self.call_after_refresh(self.show)
 
     def _look(self, folder: Path | None = None) -> None:
         out, subject = self.here.out, self.subject
@@ -118,46 +114,37 @@ class ReadingRoom(Room):
         if not found.is_there and not self._ahead:
             self._look_ahead()
         self.refresh_bindings()
-        self._show(keep=False)
+        self.show(keep=False)
 
     def _look_ahead(self) -> None:
         """What a report would share: told by the command, since a large graph takes a while to read."""
         self._ahead = ["reading the graph ..."]
 
-        def ended(code: int) -> None:
+        def ended(job: Job, code: int) -> None:
             said = [line.removeprefix("graphdbg: ") for line in job.said if line.strip()]
-            self.call_later(lambda: self._tell_ahead(told[-1]["says"] if told else said[-1:]))
+            self._tell_ahead(told[-1]["says"] if told else said[-1:])
 
         told: list[dict[str, Any]] = []
-        job = Job(["report", self.subject, "--preview", "--json"], on_data=told.append, on_end=ended, passing=True)
-        self.workbench.jobs.add(job)
+        words = ["report", self.subject, "--preview", "--json"]
+        self.run_job(words, ended, doing="report", passing=True, on_data=told.append)
 
     def _tell_ahead(self, lines: list[str]) -> None:
         self._ahead = lines
-        self._show()
+        self.show()
 
     # -- showing
 
-    def _show(self, keep: bool = True) -> None:
+    def show(self, *, keep: bool = True) -> None:
+        """How it stands, the names of the views, the text."""
         if not self.is_mounted or self.shown is None:
             return
         self.query_one("#report-state", Static).update(self._state(self.shown))
-        tabs = Text(no_wrap=True)
-        for number, name in enumerate(VIEWS):
-            chosen = number == self.view
-            style = Style(bold=chosen, reverse=chosen, meta={"@click": f"screen.view({number})"})
-            tabs.append(f"[{name}]" if chosen else f" {name} ", style)
-        self.query_one("#report-tabs", Static).update(tabs, layout=False)
-        texts = self._texts(self.shown, VIEWS[self.view])
+        self.query_one("#report-tabs", Static).update(self.names([f" {name} " for name in VIEWS]), layout=False)
+        texts = self._texts(self.shown, self.views[self.view])
         lines = self.query_one(Lines)
-        if VIEWS[self.view] != "Repro":
+        if self.views[self.view] != "Repro":
             texts = wrapped(texts, lines.scrollable_content_region.width)
         lines.show(texts, keep=keep)
-
-    def action_view(self, number: int) -> None:
-        """A click on the name of a view."""
-        self.view = number
-        self._show(keep=False)
 
     def _state(self, found: Preview) -> Text:
         if self.job is not None and self.job.running:

@@ -19,8 +19,8 @@ from rich.text import Text
 from textual.widgets import Static
 
 from ..actions import BY_ID
-from ..actions.keys import shown
 from ..here import Here
+from ..keys import shown
 
 if TYPE_CHECKING:
     from ..app import Workbench
@@ -40,9 +40,7 @@ class Step:
 
 
 def _to_finished(app: Workbench, folder: Path) -> None:
-    from .minify import MinifyRoom
-
-    app.go(MinifyRoom, Here(out=str(folder / OUT)))
+    app.go("minify", Here(out=str(folder / OUT)))
 
 
 STEPS = (
@@ -129,12 +127,10 @@ class Tour:
 
 def start(app: Workbench) -> Tour:
     """Opens the recorded run and tells the first step."""
-    from .home import HomeRoom
-
     folder = tempfile.TemporaryDirectory(prefix="graphdbg-tour-")
     with zipfile.ZipFile(RECORDED) as packed:
         packed.extractall(folder.name)
     tour = Tour(app, folder)
-    app.go(HomeRoom, Here(run=str(tour.folder / RUN)))
+    app.go("home", Here(run=str(tour.folder / RUN)))
     tour.show()
     return tour

@@ -103,12 +103,8 @@ class Prompt(Vertical):
             super().__init__()
             self.purpose, self.text = purpose, text
 
-    class Entered(Message):
-        """Enter was pressed, or (`text` is None) escape."""
-
-        def __init__(self, purpose: str, text: str | None) -> None:
-            super().__init__()
-            self.purpose, self.text = purpose, text
+    class Entered(Typed):
+        """Enter was pressed."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -16,11 +16,9 @@ from typing import Any
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
-from textual import events
-from textual.geometry import Size
-from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
+
+from .virtual_list import VirtualList
 
 
 class Made(Sequence[Text]):
@@ -65,38 +63,22 @@ def wrapped(texts: Sequence[Text], width: int) -> list[Text]:
     return lines
 
 
-class Lines(ScrollView):
-    """Lines of text; `cursor` is the position of the chosen one, -1 where none can be."""
+class Lines(VirtualList):
+    """Lines of text; `cursor` is the position of the chosen one, -1 where none can be. Keys go to the screen around it."""
 
-    can_focus = True
-    BINDINGS = []
+    can_focus = False
     DEFAULT_CSS = """
     Lines { height: 1fr; width: 1fr; background: $surface; color: $foreground; }
     Lines { scrollbar-size-vertical: 1; overflow-x: hidden; }
     Lines > .lines--cursor { background: $block-cursor-blurred-background; text-style: $block-cursor-text-style; }
-    Lines:focus > .lines--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
     """
     COMPONENT_CLASSES = {"lines--cursor"}
-
-    class Chosen(Message):
-        """A line was clicked that had the cursor already."""
-
-        def __init__(self, lines: Lines, index: int) -> None:
-            super().__init__()
-            self.lines, self.index = lines, index
-
-        @property
-        def control(self) -> Lines:
-            """Whose line it is."""
-            return self.lines
 
     def __init__(self, *, id: str | None = None, cursor: bool = False) -> None:
         super().__init__(id=id)
         self.texts: Sequence[Text] = []
         self.chooses = cursor
         self.cursor = 0 if cursor else -1
-        self.first = 0
-        """Lines before this one are headings, which the cursor passes over."""
         self.styles.scrollbar_gutter = "auto"
 
     def show(self, texts: Sequence[Text], *, cursor: bool | None = None, first: int = 0, keep: bool = True) -> None:
@@ -108,65 +90,24 @@ class Lines(ScrollView):
         last = len(texts) - 1
         self.cursor = min(max(self.cursor if keep else first, first), last) if self.chooses and last >= first else -1
         width = texts.width if isinstance(texts, Made) else max((text.cell_len for text in texts), default=0)
-        size = Size(width, len(texts))
-        if size != self.virtual_size:
-            self.virtual_size = size
+        self.resize_to(len(texts), width)
         if not keep:
             self.scroll_to(0, 0, animate=False)
         elif at_end:
             self.scroll_end(animate=False)
         self.refresh()
 
-    def move(self, by: int) -> None:
-        """Moves the cursor; where there is none, the text."""
-        if not self.chooses:
-            self.scroll_to(y=self.scroll_offset.y + by, animate=False)
-            return
-        if self.cursor < 0:
-            return
-        self.put(self.cursor + by)
-
-    def put(self, index: int) -> None:
-        """The cursor to a line, which is then seen."""
-        last = len(self.texts) - 1
-        if not self.chooses or last < self.first:
-            return
-        before, self.cursor = self.cursor, min(max(index, self.first), last)
-        top, height = self.scroll_offset.y, max(1, self.scrollable_content_region.height)
-        if self.cursor < top + (1 if self.first else 0):
-            self.scroll_to(y=0 if self.cursor == self.first else self.cursor, animate=False)
-        elif self.cursor >= top + height:
-            self.scroll_to(y=self.cursor - height + 1, animate=False)
-        if before != self.cursor:
-            for index in (before, self.cursor):
-                self.refresh_line(index - self.scroll_offset.y)
-
-    def page(self, pages: int) -> None:
-        """By so many pages."""
-        self.move(pages * max(1, self.scrollable_content_region.height - 1))
-
-    def render_line(self, y: int) -> Strip:
+    def line(self, index: int) -> Strip:
         """One line as it is seen."""
-        across, down = self.scroll_offset
-        index, width = y + down, self.size.width
-        base = self.rich_style
-        if index >= len(self.texts):
-            return Strip.blank(width, base)
+        across, width = self.scroll_offset.x, self.size.width
         over = self.get_component_rich_style("lines--cursor") if index == self.cursor else Style.null()
-        style = base + over
+        style = self.rich_style + over
         line = self.texts[index]
         own = self.app.console.get_style(line.style, default="") if not line.spans else Style.null()
         parts = line.render(self.app.console, "")
         segments = [Segment(text, _over(style, own + tone if tone else own)) for text, tone, _ in parts]
         return Strip(segments).crop_extend(across, across + width, style)
 
-    def on_click(self, event: events.Click) -> None:
-        """The line under the mouse; chosen where it was already."""
-        if not self.chooses:
-            return
-        index = event.y + self.scroll_offset.y
-        if self.first <= index < len(self.texts):
-            if index == self.cursor:
-                self.post_message(self.Chosen(self, index))
-            else:
-                self.put(index)
+    def opens(self, index: int, chain: int) -> bool:
+        """The line that was chosen already."""
+        return index == self.cursor

@@ -10,9 +10,9 @@ Shows and edits a `minifier.starting.Start`; decides nothing.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, Static
@@ -21,9 +21,6 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...minifier.options import CHECKS, FLAGS
 from ...minifier.starting import HINTS, SHOWN, Start
 from ...toolkit.rungs.names import NAMES
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 FIELDS = (*SHOWN, "out")
 CHOICES = {"rung": NAMES, "check": CHECKS}

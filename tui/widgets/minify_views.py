@@ -1,4 +1,4 @@
-"""The lists below the plot of the minify screen, each a function from what is known to lines. Draws and decides nothing else.
+"""The plot of the minify screen as numbers, and the lists below it, each a function from what is known. Decides nothing.
 
 >>> VIEWS[1].name, [text.plain for text in VIEWS[1].lines(watched, looked)]
 ('History', ['  0  query 1  53 nodes ...'])
@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from ...dumps.amounts import size_text
 from ...dumps.tables import plain
 from ...dumps.wording import counted
 from ...minifier.progress import telling
 from ...minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
-from ...minifier.progress.model import byte_text
 from ...minifier.progress.outcome import Outcome, others_on_disk, outcome_of
-from ...minifier.progress.story import VERDICTS, OtherSeen, Query, Story
+from ...minifier.progress.story import OtherSeen, Query, Story
 from ...minifier.progress.watched import Watched
+from ...toolkit.verdict_words import query_words
 from .lines import Made
+from .plot import Marks, Picture, Series
 
-MARKS = {"same": ("●", "o", "green"), "pass": ("·", ".", ""), "other": ("x", "x", "yellow"), "invalid": ("-", "-", ""),
-         "timeout": ("t", "t", "red"), "infra": ("!", "!", "red")}  # fmt: skip
-"""Verdict -> its mark, the same in ASCII, its colour."""
 QUERY_WIDTH = 200
 """Of the widest line of a query."""
 SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
@@ -84,7 +83,7 @@ def candidate_now(story: Story) -> tuple[str, str]:
         return flight.case, f"query {flight.number}, which runs"
     if story.queries:
         query = story.queries[-1]
-        return query.case, f"query {query.number}: {VERDICTS.get(query.verdict, query.verdict)}"
+        return query.case, f"query {query.number}: {query_words(query.verdict).was}"
     return "", ""
 
 
@@ -125,14 +124,18 @@ def _queries(watched: Watched, looked: Looked) -> Sequence[Text]:
     return Made(len(queries), lambda index: _query(queries[index], ascii_only), QUERY_WIDTH)
 
 
+def _mark(query: Query, ascii_only: bool) -> tuple[str, str]:
+    said = query_words(query.verdict)
+    return (said.letter if ascii_only else said.mark), said.style
+
+
 def _query(query: Query, ascii_only: bool) -> Text:
-    mark, letter, style = MARKS.get(query.verdict, ("?", "?", ""))
-    verdict = VERDICTS.get(query.verdict, query.verdict)
-    numbers = f"{counted(query.nodes, 'node', form='>7'):<13} {byte_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
+    said = query_words(query.verdict)
+    numbers = f"{counted(query.nodes, 'node', form='>7'):<13} {size_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
     text = Text(f"{query.number:>4} ")
-    text.append(letter if ascii_only else mark, style)
-    text.append(f" {numbers}  {query.step:<12} {verdict}{known}", "bold" if query.improved else "")
+    text.append(*_mark(query, ascii_only))
+    text.append(f" {numbers}  {query.step:<12} {said.was}{known}", "bold" if query.improved else "")
     if query.verdict not in ("same", "pass") and query.signature:
         text.append(f": {plain(query.signature)}", "dim")
     return text
@@ -180,3 +183,16 @@ VIEWS = (
     View("Words", _said, count=lambda watched, looked: len(watched.story.said)),
     View("Result", _result),
 )
+
+
+def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
+    """The numbers of a followed minification as a picture."""
+    story = watched.story
+    if not story.points:
+        return Picture()
+    nodes, sizes = [point[0] for point in story.points], [point[1] for point in story.points]
+    series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"))]
+    if max(sizes) > 1:
+        series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B")))
+    turns = [(query, step) for query, step in story.turns if query < len(story.points)]
+    return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns))

@@ -15,24 +15,24 @@ from collections.abc import Sequence
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...dumps.browse.columns import Column, fitting, widths
 from ...dumps.browse.lanes import ASCII, GLYPHS, Lanes
 from ...dumps.browse.row_texts import RowTexts
 from ...dumps.browse.selection import Selection
+from .virtual_list import VirtualList
 
 KEPT = 3000
 """Texts of rows that are kept."""
 STYLES = ("head", "quiet", "op", "group", "cursor", "near")
 
 
-class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
+class NodeTable(VirtualList):
     """Rows of a selection with a cursor."""
 
+    head = 1
     COMPONENT_CLASSES = {f"nodes--{name}" for name in STYLES}
     DEFAULT_CSS = """
     NodeTable { height: 1fr; width: 1fr; background: $surface; color: $foreground; }
@@ -45,13 +45,6 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
     NodeTable > .nodes--cursor { background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold; }
     """
 
-    class Moved(Message):
-        """The cursor is on another row, or other rows are shown."""
-
-        def __init__(self, node: int, row: int) -> None:
-            super().__init__()
-            self.node, self.row = node, row
-
     class Headed(Message):
         """The title of a column was clicked."""
 
@@ -59,25 +52,16 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
             super().__init__()
             self.key = key
 
-    class Opened(Message):
-        """A row was clicked twice (a group: once more after the cursor was there)."""
-
-        def __init__(self, row: int) -> None:
-            super().__init__()
-            self.row = row
-
     def __init__(self, *, id: str | None = None, ascii_only: bool = False) -> None:
         super().__init__(id=id)
         self.selection: Selection | None = None
         self.columns: Sequence[Column] = ()
         self.lanes: Lanes | None = None
-        self.cursor = 0
         self.texts: RowTexts | None = None
         self.glyphs = ASCII if ascii_only else GLYPHS
         self.near: dict[int, str] = {}
         """Nodes that the one under the cursor uses or is used by, with their mark."""
         self._wide: dict[str, int] = {}
-        self._styles: dict[str, Style] = {}
         self._strips: dict[int, Strip] = {}
 
     # -- what is shown
@@ -90,12 +74,10 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
         self.selection, self.columns, self.lanes = selection, columns, lanes
         self.cursor = max(0, min(cursor, len(selection) - 1))
         self._mark()
-        size = Size(1, len(selection) + 1)
-        if size != self.virtual_size:
-            self.virtual_size = size
+        self.resize_to(len(selection))
         self._lay()
-        self._to_cursor()
-        self._told()
+        self.to_cursor()
+        self.post_message(self.Moved(self, self.cursor))
 
     def measure(self) -> None:
         """Takes the widths of columns anew: what they hold has changed."""
@@ -119,12 +101,11 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
     def on_resize(self) -> None:
         """Other columns fit."""
         self._lay()
-        self._to_cursor()
+        self.to_cursor()
 
     def notify_style_update(self) -> None:
         """Another theme."""
         super().notify_style_update()
-        self._styles.clear()
         self._strips.clear()
 
     # -- the cursor
@@ -139,34 +120,17 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
         """What the cursor is on: a node, or ~g for a group."""
         return self.selection.rows[self.cursor] if self.selection is not None and len(self.selection) else 0
 
-    @property
-    def page(self) -> int:
-        """So many rows are seen at once."""
-        return max(1, self.size.height - 2)
-
-    def move(self, by: int) -> None:
-        """Moves the cursor by so many rows."""
-        self.move_to(self.cursor + by)
-
-    def move_to(self, row: int) -> None:
-        """Moves the cursor to a row, or the nearest there is."""
-        count = len(self.selection) if self.selection is not None else 0
-        row = max(0, min(row, count - 1))
-        if row == self.cursor or not count:
-            return
-        changed = {self.cursor, row, *self._near_rows()}
-        self.cursor = row
+    def repaint(self, old: int, new: int, margin: int) -> None:
+        """Both lines, and those whose mark comes or goes."""
+        changed = {old, new, *self._near_rows()}
         self._mark()
         changed.update(self._near_rows())
         top = self.scroll_offset.y
-        self._to_cursor()
+        self.to_cursor(margin)
         for at in changed:
             self._strips.pop(at, None)
-        if self.scroll_offset.y == top:
-            for at in changed:
-                if 0 <= at - top < self.size.height - 1:
-                    self.refresh_line(at + 1)
-        self._told()
+            if self.scroll_offset.y == top and 0 <= at - top < self.size.height - 1:
+                self.refresh_line(at + 1)
 
     def _mark(self) -> None:
         """Notes what the node under the cursor uses and is used by."""
@@ -185,46 +149,27 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
         top, rows = self.scroll_offset.y, self.selection.rows
         return [at for at in range(top, min(top + self.size.height, len(rows))) if rows[at] in self.near]
 
-    def _to_cursor(self) -> None:
-        top, height = round(self.scroll_target_y), max(1, self.size.height - 1)
-        if not top <= self.cursor < top + height:
-            y = self.cursor if self.cursor < top else self.cursor - height + 1
-            self.scroll_to(y=y, animate=False, force=True)
-
-    def center(self) -> None:
-        """Scrolls so that the cursor has rows around it, where it came from afar."""
-        height = max(1, self.size.height - 1)
-        self.scroll_to(y=max(0, self.cursor - height // 3), animate=False, force=True)
-
-    def _told(self) -> None:
-        self.post_message(self.Moved(self.node, self.cursor))
-
     # -- painting
 
     def style_of(self, name: str) -> Style:
-        """A style of the theme, found once."""
-        style = self._styles.get(name)
-        if style is None:
-            style = self.rich_style if name == "base" else self.get_component_rich_style(f"nodes--{name}")
-            self._styles[name] = style
-        return style
+        """A style of the theme."""
+        return self.rich_style if name == "base" else self.get_component_rich_style(f"nodes--{name}")
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
+        """The heading, else a row."""
+        if y or self.texts is None or self.selection is None:
+            return super().render_line(y - 1)
         width = self.scrollable_content_region.width
-        if self.texts is None or self.selection is None:
-            return Strip.blank(width, self.style_of("base"))
-        if y == 0:
-            text = self.texts.heading(self.selection.question.sort)
-            return Strip([Segment(text[:width].ljust(width), self.style_of("head"))], width)
-        at = y - 1 + self.scroll_offset.y
-        if at >= len(self.selection):
-            return Strip.blank(width, self.style_of("base"))
-        strip = self._strips.get(at)
+        text = self.texts.heading(self.selection.question.sort)
+        return Strip([Segment(text[:width].ljust(width), self.style_of("head"))], width)
+
+    def line(self, index: int) -> Strip:
+        """One row, made once."""
+        strip = self._strips.get(index)
         if strip is None:
             if len(self._strips) > KEPT:
                 self._strips.clear()
-            strip = self._strips[at] = self._strip(at, width)
+            strip = self._strips[index] = self._strip(index, self.scrollable_content_region.width)
         return strip
 
     def _strip(self, at: int, width: int) -> Strip:
@@ -245,17 +190,12 @@ class NodeTable(ScrollView, can_focus=True, inherit_bindings=False):
     # -- the mouse
 
     def on_click(self, event: events.Click) -> None:
-        """A click puts the cursor there, a second one opens; on a title it sorts."""
-        if event.y == 0:
-            key = self.texts.key_at(event.x) if self.texts is not None else None
-            if key is not None:
-                self.post_message(self.Headed(key))
-            return
-        at = event.y - 1 + self.scroll_offset.y
-        if self.selection is None or at >= len(self.selection):
-            return
-        if at == self.cursor and (event.chain == 2 or self.row < 0):
-            self.post_message(self.Opened(at))
-        self.move_to(at)
+        """A click on a title sorts."""
+        if event.y:
+            super().on_click(event)
+        elif self.texts is not None and (key := self.texts.key_at(event.x)) is not None:
+            self.post_message(self.Headed(key))
 
-
+    def opens(self, index: int, chain: int) -> bool:
+        """A second click; on a group once more after the cursor was there."""
+        return index == self.cursor and (chain == 2 or self.row < 0)

@@ -7,6 +7,7 @@ Steps, not slopes: a size holds until it changes. Knows nothing of a minificatio
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
@@ -55,7 +56,7 @@ def drawn(
     if across < LEAST or down < 1:
         return [Text() for _ in range(height)]
     places = _places(count, across * (1 if ascii_only else 2))
-    turns = {_column(places, query) // (1 if ascii_only else 2): words for query, words in marks.turns}
+    turns = {bisect_left(places, query) // (1 if ascii_only else 2): words for query, words in marks.turns}
     cells = _ascii(series, places, across, down) if ascii_only else _braille(series, places, across, down)
     rows = [_row(cells[row], row, down, series, left, right, turns, ascii_only) for row in range(down)]
     if below:
@@ -72,15 +73,6 @@ def _places(count: int, across: int) -> list[int]:
     if count == 1:
         return [0] * across
     return [((column + 1) * count - 1) // across for column in range(across)]
-
-
-def _column(places: list[int], query: int) -> int:
-    """The first column that shows a query or a later one."""
-    low, high = 0, len(places)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if places[middle] < query else (low, middle)
-    return low
 
 
 def _levels(one: Series, places: list[int], dots: int) -> list[int | None]:

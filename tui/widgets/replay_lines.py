@@ -21,7 +21,7 @@ MARKS = {"": " ", "ok": "✓", "bad": "✗", "doubt": "?", "running": "▶", "di
 Parts = list[tuple[str, str]]
 
 
-_RUNG_NUMBERS = (("error", 8, 0), ("eager's", 8, 100), ("seconds", 8, 76), ("peak", 9, 110))
+_RUNG_NUMBERS = (("error", 8, 0), ("eager's", 8, 100), ("seconds", 8, 76), ("peak", 10, 110))
 """Title, width, and from which width of the screen on a column is shown."""
 
 

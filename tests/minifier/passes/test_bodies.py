@@ -11,13 +11,14 @@ import torch._inductor.config as inductor_config
 from torch._higher_order_ops import while_loop
 
 from graphdbg.minifier.minify import minify
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 inside = PASSES["bodies"]
 
 
-def captured(f: Any, *inputs: torch.Tensor) -> Case:
+def captured(f: Any, *inputs: torch.Tensor) -> Live:
     """What Dynamo captures of a function."""
     seen: list[Any] = []
 
@@ -28,10 +29,10 @@ def captured(f: Any, *inputs: torch.Tensor) -> Case:
     torch._dynamo.reset()
     with torch.no_grad():
         torch.compile(f, backend=keep, fullgraph=True, dynamic=False)(*inputs)
-    return Case(seen[0], list(inputs), ReplaySpec("dynamo"))
+    return Live(seen[0], list(inputs), ReplaySpec("dynamo"))
 
 
-def calls(case: Case, path: str) -> list[str]:
+def calls(case: Live, path: str) -> list[str]:
     """What the nodes of a body call."""
     nodes = case.gm.get_submodule(path).graph.nodes
     return [
@@ -39,7 +40,7 @@ def calls(case: Case, path: str) -> list[str]:
     ]
 
 
-def reduced(case: Case) -> Case:
+def reduced(case: Live) -> Live:
     for edit in inside.propose(case)[0]:
         case = inside.apply(case, edit)
     case.gm(*case.inputs)
@@ -110,4 +111,4 @@ def test_a_bug_in_the_body_of_a_loop_leaves_its_node(tmp_path: Path) -> None:
         result = minify(given.gm, given.inputs, out=tmp_path / "out")
     assert result.verified == (3, 3)
     (path,) = (path for path in inside.bodies(result.module) if "body" in path)
-    assert [name for name in calls(Case(result.module, []), path) if name != "add"] == ["relu"]
+    assert [name for name in calls(Live(result.module, []), path) if name != "add"] == ["relu"]

@@ -11,16 +11,17 @@ import torch._inductor.config as inductor_config
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.minifier.minify import minify
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
+from graphdbg.toolkit.case import Live
 
 dtypes = PASSES["dtypes"]
 
 
-def case(f: Any, *inputs: Any) -> Case:
-    return Case(make_fx(f)(*inputs), list(inputs))
+def case(f: Any, *inputs: Any) -> Live:
+    return Live(make_fx(f)(*inputs), list(inputs))
 
 
-def plain(case: Case) -> Case:
+def plain(case: Live) -> Live:
     for edit in dtypes.propose(case)[0]:
         case = dtypes.apply(case, edit)
     return case
@@ -50,7 +51,7 @@ def test_methods_and_modules_change_too() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.linear(x.bfloat16()).double()
 
-    given = Case(torch.fx.symbolic_trace(Net()), [torch.randn(4, 3)])
+    given = Live(torch.fx.symbolic_trace(Net()), [torch.randn(4, 3)])
     result = plain(given)
     assert "bfloat16()" not in result.gm.code
     assert "double()" not in result.gm.code
@@ -70,7 +71,7 @@ def test_complex_numbers_become_plain_ones_then_real_ones() -> None:
 
 def test_memory_that_is_shared_stays_shared() -> None:
     base = torch.arange(6, dtype=torch.float64)
-    given = Case(make_fx(lambda a, b: a[:3] + b)(base, base[3:]), [base, base[3:]])
+    given = Live(make_fx(lambda a, b: a[:3] + b)(base, base[3:]), [base, base[3:]])
     result = plain(given)
     result.inputs[0][3] = 9.0
     assert result.inputs[1][0] == 9.0

@@ -8,18 +8,19 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
 from graphdbg.minifier.passes.names import RENAMED
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 names = PASSES["names"]
 
 
-def case(f: Any, *inputs: Any, **spec: Any) -> Case:
-    return Case(make_fx(f)(*inputs), list(inputs), ReplaySpec(**spec))
+def case(f: Any, *inputs: Any, **spec: Any) -> Live:
+    return Live(make_fx(f)(*inputs), list(inputs), ReplaySpec(**spec))
 
 
-def all_names(case: Case) -> list[str]:
+def all_names(case: Live) -> list[str]:
     return [node.name for node in case.gm.graph.nodes]
 
 
@@ -49,7 +50,7 @@ def test_inputs_whose_names_the_partitioner_reads_keep_them() -> None:
 
 def test_names_of_functions_and_methods_and_of_what_python_calls_so() -> None:
     gm = torch.fx.symbolic_trace(lambda tanh, b: torch.sum(tanh.relu_()) + abs(b))
-    given = Case(gm, [torch.ones(2), torch.ones(2)], ReplaySpec("dynamo"))
+    given = Live(gm, [torch.ones(2), torch.ones(2)], ReplaySpec("dynamo"))
     plain = names.apply(given, "names canonical")
     assert all_names(plain) == ["x", "y", "relu", "sum_1", "abs_1", "add", "output"]
     assert names.propose(plain) == []

@@ -11,20 +11,21 @@ from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 from torch.utils.checkpoint import checkpoint
 
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 operands, bodies = PASSES["operands"], PASSES["bodies"]
 X, Y, W = torch.randn(3), torch.randn(3), torch.randn(3)
 
 
-def captured(f: Any, *inputs: torch.Tensor) -> Case:
+def captured(f: Any, *inputs: torch.Tensor) -> Live:
     """What Dynamo captures of a function, with the inputs that it gives to it."""
-    seen: list[Case] = []
+    seen: list[Live] = []
 
     def backend(gm: Any, _: Any) -> Any:
         def run(*given: Any) -> Any:
-            seen.append(Case(gm, list(given), ReplaySpec("dynamo")))
+            seen.append(Live(gm, list(given), ReplaySpec("dynamo")))
             return gm(*given)
 
         return run
@@ -35,7 +36,7 @@ def captured(f: Any, *inputs: torch.Tensor) -> Case:
     return seen[0]
 
 
-def without(case: Case, name: str) -> Case:
+def without(case: Live, name: str) -> Live:
     """The case without nodes of its graphs that read an input so named, as `bodies` leaves it."""
     for path in bodies.bodies(case.gm):
         body = case.gm.get_submodule(path)
@@ -47,7 +48,7 @@ def without(case: Case, name: str) -> Case:
     return case
 
 
-def reduced(case: Case) -> tuple[Case, list[str]]:
+def reduced(case: Live) -> tuple[Live, list[str]]:
     edits: list[str] = []
     wanted = case.gm(*case.inputs)
     while rounds := operands.propose(case):
@@ -60,7 +61,7 @@ def reduced(case: Case) -> tuple[Case, list[str]]:
     return case, edits
 
 
-def taken(case: Case, name: str) -> Any:
+def taken(case: Live, name: str) -> Any:
     """The arguments of a call behind its graphs, as the number in each list."""
     (node,) = (node for node in case.gm.graph.nodes if node.name == name)
     return [len(one) if isinstance(one, (tuple, list)) else 1 for one in node.args if getattr(one, "op", "") != "get_attr"]

@@ -11,22 +11,23 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.minifier.minify import minify
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
 from graphdbg.minifier.passes.operators import MOST_NODES, SIMPLEST
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 operators = PASSES["operators"]
 
 
-def case(f: Any, *inputs: Any) -> Case:
-    return Case(make_fx(f)(*inputs), list(inputs))
+def case(f: Any, *inputs: Any) -> Live:
+    return Live(make_fx(f)(*inputs), list(inputs))
 
 
-def calls(case: Case) -> list[str]:
+def calls(case: Live) -> list[str]:
     return [str(node.target) for node in case.gm.graph.nodes if node.op == "call_function"]
 
 
-def applied(case: Case, edits: list[str]) -> Case:
+def applied(case: Live, edits: list[str]) -> Live:
     for edit in edits:
         case = operators.apply(case, edit)
     case.gm(*case.inputs)
@@ -62,7 +63,7 @@ def test_optional_arguments_go() -> None:
 
 def test_arguments_at_the_end_go_where_nothing_says_what_they_are() -> None:
     gm = torch.fx.symbolic_trace(lambda x, w: torch.conv2d(x, w, None, (1, 1)).sum(1))
-    given = Case(gm, [torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3)], ReplaySpec("dynamo"))
+    given = Live(gm, [torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3)], ReplaySpec("dynamo"))
     assert operators.propose(given) == [["operators conv2d default 3"]], "without its dimension it is another sum"
     result = applied(given, ["operators conv2d default 3"])
     assert operators.propose(result) == [["operators conv2d default 2"]]
@@ -83,7 +84,7 @@ def test_numbers_become_one_two_or_nothing() -> None:
 
 def test_functions_and_methods_of_a_dynamo_graph_give_way_too() -> None:
     gm = torch.fx.symbolic_trace(lambda x, y: F.gelu(x.tanh(), approximate="tanh") / y)
-    given = Case(gm, [torch.randn(3), torch.randn(3)], ReplaySpec("dynamo"))
+    given = Live(gm, [torch.randn(3), torch.randn(3)], ReplaySpec("dynamo"))
     result = applied(given, operators.propose(given)[0])
     assert [node.target for node in result.gm.graph.nodes][2:-1] == ["neg", torch.neg, __import__("operator").add]
 

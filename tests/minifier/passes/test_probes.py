@@ -9,39 +9,40 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.minifier.passes import NAMES, PASSES, Case, pass_of
+from graphdbg.minifier.passes import NAMES, PASSES, pass_of
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 probes = pass_of("probes")
 
 
-def case(f: Any, *inputs: Any, **spec: Any) -> Case:
-    return Case(make_fx(f)(*inputs), list(inputs), ReplaySpec(**spec))
+def case(f: Any, *inputs: Any, **spec: Any) -> Live:
+    return Live(make_fx(f)(*inputs), list(inputs), ReplaySpec(**spec))
 
 
-def mixed() -> Case:
+def mixed() -> Live:
     torch.manual_seed(0)
     inputs = torch.randn(4, 8), torch.randn(8, 3), torch.tensor([1, 2, 0])
     return case(lambda x, w, i: [torch.sum(torch.nn.functional.gelu(x @ w) * 2.5, 1, True), w[i]], *inputs)
 
 
-def run(case: Case) -> Any:
+def run(case: Live) -> Any:
     return fx.Interpreter(case.gm).run(*[value.clone() for value in case.inputs])
 
 
-def shapes(case: Case) -> list[tuple[int, ...]]:
+def shapes(case: Live) -> list[tuple[int, ...]]:
     return [tuple(value.shape) for value in case.inputs]
 
 
-def targets(case: Case) -> list[str]:
+def targets(case: Live) -> list[str]:
     return [str(node.target) for node in case.gm.graph.nodes if node.op == "call_function"]
 
 
-def applied(case: Case, edit: str) -> Case:
+def applied(case: Live, edit: str) -> Live:
     return pass_of(edit.split()[0]).apply(case, edit)
 
 
-def offered(case: Case, what: str) -> dict[str, list[str]]:
+def offered(case: Live, what: str) -> dict[str, list[str]]:
     """Of one kind of part: its name and value -> what would be tried."""
     found: dict[str, list[str]] = {}
     for _, edit, kind, name, value, tried in probes.propose(case)[1:]:
@@ -127,7 +128,7 @@ def test_operators_of_the_same_form_stand_in() -> None:
 
 
 def test_functions_of_torch_and_methods_are_replaced_too() -> None:
-    given = Case(fx.symbolic_trace(lambda x: torch.relu(x).tanh()), [torch.randn(3)], ReplaySpec("dynamo"))
+    given = Live(fx.symbolic_trace(lambda x: torch.relu(x).tanh()), [torch.randn(3)], ReplaySpec("dynamo"))
     found = offered(given, "node")
     assert list(found) == ["{relu} = torch.relu", "{tanh} = tanh"]
     assert torch.equal(run(applied(given, "probes operator relu abs 0")), given.inputs[0].abs().tanh())
@@ -184,7 +185,7 @@ def test_strides_and_settings() -> None:
 
 
 def test_where_eager_itself_raises_it_still_can_be_asked() -> None:
-    given = Case(mixed().gm, [torch.randn(4, 8), torch.randn(9, 3), torch.tensor([1])], ReplaySpec())
+    given = Live(mixed().gm, [torch.randn(4, 8), torch.randn(9, 3), torch.tensor([1])], ReplaySpec())
     with pytest.raises(RuntimeError):
         run(given)
     assert offered(given, "dtype")

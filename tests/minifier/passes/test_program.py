@@ -16,18 +16,19 @@ from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.isolated import minify_saved
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.spec import ReplaySpec
 
 program = PASSES["program"]
 
 
-def case(f: Any, *inputs: Any, **spec: Any) -> Case:
-    return Case(make_fx(f)(*inputs), list(inputs), ReplaySpec(**spec))
+def case(f: Any, *inputs: Any, **spec: Any) -> Live:
+    return Live(make_fx(f)(*inputs), list(inputs), ReplaySpec(**spec))
 
 
-def calls(case: Case) -> list[str]:
+def calls(case: Live) -> list[str]:
     nodes = [node for node in case.gm.graph.nodes if node.op.startswith("call_")]
     return [node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?") for node in nodes]
 
@@ -54,7 +55,7 @@ def test_the_graph_enters_from_the_top_with_functions_of_torch() -> None:
     for one, other in zip(result.gm(*result.inputs), given.gm(*given.inputs), strict=False):
         assert torch.equal(one, other)
     assert len(result.gm(*result.inputs)) == 3, "Dynamo returns no None"
-    assert judge(result.gm, result.inputs, result.spec, "decomposed").verdict == "ok"
+    assert judge(result, "decomposed").verdict == "ok"
     assert program.propose(result) == []
     assert calls(given)[0] == "relu.default", "the case itself is left alone"
     alone = program.apply(given, entered)
@@ -77,7 +78,7 @@ def test_what_would_run_other_code_is_not_proposed() -> None:
     assert program.propose(half) == [["program torch mul"], ["program enter"]]
     assert program.propose(case(lambda x: [x * 2], x, compile_kwargs={"cudagraphs": {"opaque": ["Boxed", "?"]}})) == []
     drawn = make_fx(lambda: [torch.ops.prims.inductor_seed(torch.device("cpu"))])()
-    assert program.propose(Case(drawn, [], ReplaySpec("post_grad_inference"))) == []
+    assert program.propose(Live(drawn, [], ReplaySpec("post_grad_inference"))) == []
 
 
 @pytest.mark.slow
@@ -98,7 +99,7 @@ def test_the_same_crash_has_the_same_signature_from_the_top(monkeypatch: pytest.
     found: list[Any] = []
     for lower in (broken, broken_backwards):
         monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, lower)
-        found.append([judge(one.gm, one.inputs, one.spec, "inductor", lean="compile").signature for one in (given, entered)])
+        found.append([judge(one, "inductor", lean="compile").signature for one in (given, entered)])
     (here, there), (backwards, gone) = found
     assert here.same_as(there)
     assert here.same_as(backwards)
@@ -106,13 +107,13 @@ def test_the_same_crash_has_the_same_signature_from_the_top(monkeypatch: pytest.
 
 
 def test_symbols_stay() -> None:
-    seen: list[Case] = []
+    seen: list[Live] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
         from torch._dynamo.backends.common import aot_autograd
 
         def inner(gm: Any, inputs: Any) -> Any:
-            seen.append(Case(gm, [], ReplaySpec("inference", dynamic=True)))
+            seen.append(Live(gm, [], ReplaySpec("inference", dynamic=True)))
             return gm
 
         return aot_autograd(fw_compiler=inner)(gm, inputs)
@@ -130,7 +131,7 @@ def test_symbols_stay() -> None:
     (x,) = (node for node in result.gm.graph.find_nodes(op="placeholder") if isinstance(node.meta["example_value"], torch.Tensor))
     assert [str(size) for size in x.meta["example_value"].shape] == [str(size) for size in places[-1].meta["val"].shape]
     assert result.spec.dynamic
-    assert judge(result.gm, result.inputs, result.spec, "decomposed").verdict == "ok"
+    assert judge(result, "decomposed").verdict == "ok"
 
 
 SCRIPT = '''

@@ -7,16 +7,17 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
+from graphdbg.toolkit.case import Live
 
 ranks = PASSES["ranks"]
 
 
-def case(f: Any, *inputs: Any) -> Case:
-    return Case(make_fx(f)(*inputs), list(inputs))
+def case(f: Any, *inputs: Any) -> Live:
+    return Live(make_fx(f)(*inputs), list(inputs))
 
 
-def shapes(case: Case) -> list[tuple[int, ...]]:
+def shapes(case: Live) -> list[tuple[int, ...]]:
     case.gm(*case.inputs)
     return [tuple(value.shape) for value in case.inputs]
 

@@ -9,15 +9,16 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
 from graphdbg.minifier.passes.switches import REGIONS
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.copying import clone_inputs
 from graphdbg.toolkit.spec import ReplaySpec
 
 switches = PASSES["switches"]
 
 
-def captured(f: Any, *inputs: torch.Tensor, **ambient: Any) -> Case:
+def captured(f: Any, *inputs: torch.Tensor, **ambient: Any) -> Live:
     seen: list[Any] = []
 
     def keep(gm: Any, _: Any) -> Any:
@@ -26,14 +27,14 @@ def captured(f: Any, *inputs: torch.Tensor, **ambient: Any) -> Case:
 
     torch._dynamo.reset()
     torch.compile(f, backend=keep, fullgraph=True, dynamic=False)(*inputs)
-    return Case(seen[0], list(inputs), ReplaySpec("dynamo", ambient=Ambient(**ambient)))
+    return Live(seen[0], list(inputs), ReplaySpec("dynamo", ambient=Ambient(**ambient)))
 
 
-def called(case: Case) -> list[str]:
+def called(case: Live) -> list[str]:
     return [getattr(node.target, "__name__", str(node.target)) for node in case.gm.graph.nodes if node.op.startswith("call_")]
 
 
-def dtypes(case: Case) -> list[torch.dtype]:
+def dtypes(case: Live) -> list[torch.dtype]:
     return [one.dtype for one in case.gm(*clone_inputs(case.inputs))]
 
 
@@ -85,7 +86,7 @@ def test_autocast_takes_its_usual_dtype_and_the_devices_that_are_there() -> None
     for edit in first:
         changed = switches.apply(changed, edit)
     assert changed.spec.ambient == Ambient()
-    inner = Case(given.gm, given.inputs, ReplaySpec("forward", ambient=Ambient(autocast={"cpu": "float16"})))
+    inner = Live(given.gm, given.inputs, ReplaySpec("forward", ambient=Ambient(autocast={"cpu": "float16"})))
     assert switches.propose(inner) == [], "behind AOTAutograd nobody looks at it"
 
 
@@ -108,7 +109,7 @@ def test_a_graph_that_holds_a_region_gives_way_to_its_nodes() -> None:
     y = graph.call_function(wrap_with_autocast, ("cpu", torch.float16, True, False, inner, x))
     z = graph.call_function(wrap_with_set_grad_enabled, (False, graph.get_attr("body"), x))
     graph.output(tuple(graph.call_function(operator.getitem, (one, 0)) for one in (y, z)))
-    given = Case(torch.fx.GraphModule(root, graph), [torch.randn(3, 3)], ReplaySpec("dynamo"))
+    given = Live(torch.fx.GraphModule(root, graph), [torch.randn(3, 3)], ReplaySpec("dynamo"))
     assert dtypes(given) == [torch.float16, torch.float32]
     rounds = switches.propose(given)
     assert rounds == [[f"switches regions {kind}" for kind in list(REGIONS)[:2]], ["switches dtype float16 bfloat16"]]

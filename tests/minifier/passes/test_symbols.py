@@ -13,16 +13,17 @@ from graphdbg.dumps.schema import Ambient, TensorValue
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.isolated import minify_saved
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.passes import PASSES, Case
+from graphdbg.minifier.passes import PASSES
 from graphdbg.minifier.passes.symbolic import symbols_of
 from graphdbg.toolkit.carried import fake_of
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
 symbols, dims = PASSES["symbols"], PASSES["dims"]
 
 
-def dynamic(f: Any, *tensors: torch.Tensor) -> Case:
+def dynamic(f: Any, *tensors: torch.Tensor) -> Live:
     """What Dynamo captures of a function with dynamic=True."""
     seen: list[Any] = []
 
@@ -36,10 +37,10 @@ def dynamic(f: Any, *tensors: torch.Tensor) -> Case:
     given = iter(tensors)
     fakes = [fake_of(node) for node in seen[0].graph.find_nodes(op="placeholder")]
     inputs = [next(given) if isinstance(fake, torch.Tensor) else fake.node.hint for fake in fakes]
-    return Case(seen[0], inputs, ReplaySpec("dynamo", dynamic=True))
+    return Live(seen[0], inputs, ReplaySpec("dynamo", dynamic=True))
 
 
-def shapes(case: Case) -> list[str]:
+def shapes(case: Live) -> list[str]:
     """The sizes that the compiler is told, of every tensor in the graph."""
     fakes = [fake_of(node) for node in case.gm.graph.nodes]
     return [str(tuple(fake.shape)) for fake in fakes if isinstance(fake, torch.Tensor)]

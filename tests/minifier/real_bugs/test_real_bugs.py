@@ -21,8 +21,8 @@ import torch
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
-from graphdbg.toolkit.isolation import ForkServer
-from graphdbg.toolkit.replay import PRELOAD, replay
+from graphdbg.toolkit.isolation import JUDGING, ForkServer
+from graphdbg.toolkit.replay import replay
 
 
 def _chain() -> ModuleType:
@@ -52,7 +52,7 @@ def test_from_a_script_to_a_repro(number: str, where: str, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    with ForkServer(preload=PRELOAD) as one:
+    with ForkServer(preload=JUDGING) as one:
         yield one
 
 

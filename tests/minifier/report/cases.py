@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.inputs import contiguous
 from graphdbg.dumps.schema import (
     FORMAT,
     Ambient,
@@ -17,9 +19,8 @@ from graphdbg.dumps.schema import (
     TensorValue,
 )
 from graphdbg.dumps.tensors import MemoryTensors
-from graphdbg.minifier.report.case import Case
-from graphdbg.minifier.report.values import contiguous
 from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdict_words import happens
 
 ACCURACY = Signature("accuracy", "compare", size=1.0, raw="output 0: relative error 1")
 CRASH = Signature(
@@ -69,7 +70,7 @@ def case_of(record: GraphRecord, failure: Signature = ACCURACY, inputs: dict[str
     if inputs is not None:
         rows = [inputs.get(name) or InputRecord(name=name) for name in names]
         seen = InputsRecord(format=FORMAT, inputs=rows)
-    return Case(record, seen, store.get if store else None, failure, rung)
+    return Case(record, seen, store.get if store else None, failure, rung, happens(failure.kind))
 
 
 def stored(store: MemoryTensors, data: bytes, value: TensorValue) -> StoredTensor:

@@ -14,7 +14,8 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.tensors import TensorStore
-from graphdbg.minifier.report import bundle, casefile, layers, verify
+from graphdbg.minifier.report import bundle, casefile, layers, trying, verify
+from graphdbg.toolkit import verdict
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, record_of, relu_record, stored, tensor
@@ -34,7 +35,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
 
         monkeypatch.setattr(verify, "run_once", run_once)
         monkeypatch.setattr(layers, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})
-        monkeypatch.setattr(verify, "toolchain_seed", lambda: None)
+        monkeypatch.setattr(trying, "toolchain_seed", lambda: None)
         return seen
 
     return install
@@ -188,7 +189,7 @@ def test_a_graph_that_does_not_fail_has_no_report(
     from graphdbg.toolkit.outcome import Outcome
 
     case_folder(tmp_path / "case", relu_record())
-    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(ok=True, verdict="ok"))
+    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome())
     assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 1
     assert "does not fail under inductor on this machine" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -202,7 +203,7 @@ def test_a_graph_that_cannot_be_judged_has_no_report(
 
     case_folder(tmp_path / "case", relu_record())
     flaky = Signature("nondeterministic", "eager", raw="eager gives different results")
-    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(ok=False, signature=flaky))
+    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(verdict.judged(flaky), flaky))
     assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 3
     assert "eager gives different results" in capsys.readouterr().err
 
@@ -218,7 +219,7 @@ def test_an_unminified_graph_says_so(
 
     judged(lambda text: 1)
     case_folder(tmp_path / "case", relu_record())
-    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(ok=False, signature=ACCURACY))
+    monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(verdict.judged(ACCURACY), ACCURACY))
     assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 0
     assert "is not minimised" in capsys.readouterr().err
     assert "as recorded, not minimised: 3 nodes" in (tmp_path / "out" / "issue.md").read_text()

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from graphdbg.dumps.program import sizes
+from graphdbg.dumps.program.function import program_of
+from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import SymbolRecord, SymValue, TensorValue
-from graphdbg.minifier.report import dynamic
-from graphdbg.minifier.report.program import program_of
-from graphdbg.minifier.report.repro import Script, candidates, fixed, marked
+from graphdbg.minifier.report.candidates import candidates, fixed, marked
 
 from .cases import ACCURACY, call, case_of, node, record_of
 
@@ -43,16 +44,16 @@ def scripts() -> list[Script]:
 
 def test_dimensions_that_can_be_dynamic() -> None:
     record = tanh_record()
-    marks = dynamic.symbolic_dims(record, {"s0": 6, "s1": 4})
-    assert marks == [dynamic.Mark("x", 0, "s0"), dynamic.Mark("x", 1, "s1")]
-    assert dynamic.symbolic_dims(record, {"s0": 6, "s1": 1}) == marks[:1], "a size of one is never dynamic"
-    tried = [sizing.marks for sizing in dynamic.narrower(record, {"s0": 6, "s1": 4})]
+    marks = sizes.symbolic_dims(record, {"s0": 6, "s1": 4})
+    assert marks == [sizes.Mark("x", 0, "s0"), sizes.Mark("x", 1, "s1")]
+    assert sizes.symbolic_dims(record, {"s0": 6, "s1": 1}) == marks[:1], "a size of one is never dynamic"
+    tried = [sizing.marks for sizing in sizes.narrower(record, {"s0": 6, "s1": 4})]
     assert tried == [(marks[0],), (marks[1],), tuple(marks)]
-    assert dynamic.narrower(record_of({"x": value(2, strides=(1,))}, [], ["x"]), {}) == []
+    assert sizes.narrower(record_of({"x": value(2, strides=(1,))}, [], ["x"]), {}) == []
 
 
 def test_a_size_that_is_an_input_is_computed_instead() -> None:
-    inside = dynamic.sizes_inside(tanh_record())
+    inside = sizes.sizes_inside(tanh_record())
     program = program_of(inside)
     assert program.parameters == ["x"]
     made: dict[str, Any] = {"torch": torch}

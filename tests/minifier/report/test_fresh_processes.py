@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.minifier.report import layers, verify
-from graphdbg.minifier.report.repro import Script, candidates
+from graphdbg.minifier.report.candidates import candidates
+from graphdbg.toolkit.isolation.cache import toolchain_seed
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
@@ -29,7 +31,7 @@ def scripts(record: GraphRecord, failure: Signature) -> dict[str, Script]:
 @pytest.fixture(scope="module")
 def seed() -> Path | None:
     """The toolchain probes, where a fork server has left some."""
-    return verify.toolchain_seed()
+    return toolchain_seed()
 
 
 @pytest.mark.slow

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from graphdbg.dumps.program import higher_order
+from graphdbg.dumps.program.function import program_of
+from graphdbg.dumps.program.settings import group_lines
 from graphdbg.dumps.schema import GraphBody, GraphRecord, NodeRecord, StoredTensor
-from graphdbg.minifier.report import higher_order, verify
-from graphdbg.minifier.report.groups import group_lines
-from graphdbg.minifier.report.program import program_of
-from graphdbg.minifier.report.repro import candidates
+from graphdbg.minifier.report import verify
+from graphdbg.minifier.report.candidates import candidates
 from graphdbg.toolkit.signature import Signature
 
 from .cases import CRASH, call, case_of, node, record_of, relu_record, tensor

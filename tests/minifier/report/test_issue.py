@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from graphdbg.dumps.redact import Redactor
 from graphdbg.minifier.report.issue import Facts, one_line, render, shorten, user_lines
+from graphdbg.toolkit.verdict import Verdict
 
 from .cases import call, node, record_of, tensor
 
 FACTS = Facts(
     title="[inductor] wrong result: aten.relu.default",
-    kind="accuracy",
+    record=Verdict("fails", "wrong_numbers"),
     symptom="torch.compile gives a wrong result. relative error 1",
     layer="inductor (eager passes)",
     stage="forward",
@@ -38,7 +39,7 @@ def test_the_sections_of_the_bug_form_in_order() -> None:
 def test_what_a_maintainer_asks_first_is_there() -> None:
     text = render(FACTS, REDACTOR)
     for words in (
-        "Minimised from 318 to 3 nodes, placeholders and output included; the inputs take 128 bytes.",
+        "Minimised from 318 to 3 nodes, placeholders and output included; the inputs take 128 B.",
         "in 3 of 3 fresh processes, each with its own compile cache",
         "First failing layer: inductor (eager passes).",
         "Expected: the result of eager mode",

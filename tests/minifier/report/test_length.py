@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import Ambient, GraphBody, GraphRecord, InputRecord, NodeRecord, SymbolRecord, TensorValue
 from graphdbg.dumps.tensors import MemoryTensors
-from graphdbg.minifier.report.case import Case
-from graphdbg.minifier.report.repro import Script, candidates, fixed, marked
+from graphdbg.minifier.report.candidates import candidates, fixed, marked
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tensor

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.plain import endings, program_text
+from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import SymbolRecord, TensorValue
 from graphdbg.minifier.report import bundle, plain_names, plain_program
-from graphdbg.minifier.report.case import Case
+from graphdbg.minifier.report.candidates import candidates, marked
 from graphdbg.minifier.report.plain_program import fails_so
-from graphdbg.minifier.report.plain_text import Ending, endings, program_text
-from graphdbg.minifier.report.program import CannotExpressError
-from graphdbg.minifier.report.repro import candidates, marked
 from graphdbg.minifier.report.verify import Trial
 from graphdbg.toolkit.signature import Signature
 
@@ -90,6 +90,15 @@ def test_a_person_would_write_it_so() -> None:
     assert "torch.ops.aten._softmax.default(x, -1, False)" in aten and "aten names" in aten
 
 
+@pytest.mark.parametrize("kind", ["accuracy", "missing error", "crash", "signal"])
+def test_what_draws_is_seeded_before_each_run(kind: str) -> None:
+    draw = call("y", "aten.bernoulli.p", node("x"), 0.5, value=tensor(4))
+    for text in texts(case_of(record_of({"x": tensor(4)}, [draw], ["y"]), FAILURES[kind])):
+        lines = ast.unparse(ast.parse(text)).splitlines()
+        runs = [at for at, line in enumerate(lines) if line.endswith(("f(x)", "torch.compile(f)(x)"))]
+        assert runs and all("torch.manual_seed(0)" in "".join(lines[at - 1 : at]) for at in runs), text
+
+
 def test_gradients_are_compared_after_the_outputs() -> None:
     value = tensor(4, requires_grad=True)
     record = record_of({"x": value}, [call("y", "aten.exp.default", node("x"), value=value)], ["y"], stage="dynamo")
@@ -151,10 +160,6 @@ def test_names_are_checked_with_values(tmp_path: Path) -> None:
     ]
     folder = case_folder(tmp_path / "case", record_of({"x": tensor(4, 8)}, calls, ["z"])).path
     assert plain_names.spelled(str(folder)) == {"y"}
-
-
-def test_an_ending_is_data() -> None:
-    assert Ending("a", "b").expects == "AssertionError, exit code 1"
 
 
 @pytest.mark.slow

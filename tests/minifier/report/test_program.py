@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from graphdbg.dumps.errors import GraphdbgError
+from graphdbg.dumps.program.function import program_of
+from graphdbg.dumps.program.text import quoted
 from graphdbg.dumps.schema import GraphBody, NodeRecord, StoredTensor, SymbolRecord, SymValue, TensorValue
-from graphdbg.minifier.report.program import program_of, quoted
 
 from .cases import call, node, record_of, relu_record, tensor
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from graphdbg.dumps.program.endings import death_of, telling_part
+from graphdbg.dumps.program.facts import facts_of
+from graphdbg.dumps.program.repro import Script
+from graphdbg.dumps.program.settings import ambient_lines, config_lines
+from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import Ambient, GraphRecord, InputRecord
 from graphdbg.dumps.tensors import MemoryTensors
-from graphdbg.minifier.report.checks import death_of, has_float_dtype, telling_part, tolerance
-from graphdbg.minifier.report.program import CannotExpressError
-from graphdbg.minifier.report.repro import Script, candidates
-from graphdbg.minifier.report.settings import ambient_lines, config_lines
+from graphdbg.minifier.report.candidates import candidates
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, stored, tensor
@@ -180,12 +182,12 @@ def test_without_part_only_the_type_is_asked_for() -> None:
 
 def test_tolerance_and_reference() -> None:
     half = record_of({"x": tensor(2, dtype="float16")}, [], [])
-    assert tolerance(half) == (4e-3, True)
-    assert tolerance(relu_record()) == (1e-5, False)
+    assert (facts_of(half).tolerance, facts_of(half).half) == (4e-3, True)
+    assert (facts_of(relu_record()).tolerance, facts_of(relu_record()).half) == (1e-5, False)
     cast = record_of(
         {"x": tensor(2)}, [call("y", "aten._to_copy.default", node("x"), dtype={"dtype": "float16"})], ["y"]
     )
-    assert has_float_dtype(cast)
+    assert facts_of(cast).names_float
     assert "def graph(x, f16=torch.float16):" in first(cast).text
     assert "graph(*[x.double() for x in make_inputs()], f16=torch.float64)" in first(cast).text
     assert "exact = graph(*[x.double() for x in make_inputs()])" in first(relu_record()).text
@@ -205,3 +207,11 @@ def test_random_ops_are_drawn_as_eager_draws_them() -> None:
     own = record_of({"x": tensor(2)}, [call("y", "prims.inductor_random.default", [2], node("x"), "rand")], ["y"])
     with pytest.raises(CannotExpressError, match="random generator"):
         first(own)
+
+
+def test_a_text_that_is_no_program_is_refused() -> None:
+    nested: object = 1
+    for _ in range(300):
+        nested = [nested]
+    with pytest.raises(CannotExpressError, match="no program"):
+        first(record_of({"x": tensor(2)}, [call("y", "aten.foo.default", node("x"), nested)], ["y"]), CRASH)

@@ -11,8 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from graphdbg.dumps.program.endings import ending_of
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.minifier.report.checks import checks, told_apart
 from graphdbg.toolkit.signature import Signature
 
 from .cases import call, case_of, node, record_of, relu_record, tensor
@@ -28,9 +28,9 @@ def exit_code(failure: Signature, graph: Callable[..., Any], compiled: Callable[
         "torch": torch, "TorchDispatchMode": TorchDispatchMode, "tree_map_only": tree_map_only, "graph": graph, "sys": sys,
         "compiled": compiled, "make_inputs": lambda: [value.clone() for value in values],
     }  # fmt: skip
-    checked = checks(case, wide=None)
+    ending = ending_of(case, wide=None)
     try:
-        exec("\n".join([*told_apart(failure), *checked.functions, *checked.body]), room)
+        exec("\n".join(line for lines in [*ending.functions, ending.lines] for line in lines), room)
     except SystemExit as end:
         return 1 if isinstance(end.code, str) else int(end.code or 0)
     return 0

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from graphdbg.dumps.program.repro import flaky_sentence, until_shown
 from graphdbg.minifier.flaky import Rate
-from graphdbg.minifier.report.templates import HOOK
-from graphdbg.minifier.report.until_shown import looped, sentence
+from graphdbg.minifier.report.candidates import candidates
 
-PROGRAM = f'''"""A repro.
+from .cases import case_of, relu_record
 
-Shows: something
-Seen on torch 2.13.
-"""
-
-import math
-import sys
-
-try:
-    import time
-finally:
-    {HOOK}
-
-BODY
-'''
 COUNTING = """from pathlib import Path
 runs = Path(__file__).with_suffix(".runs")
 runs.write_text(runs.read_text() + "." if runs.exists() else ".")
@@ -37,9 +24,13 @@ sys.exit(CODE if len(runs.read_text()) == SHOWN_AT else 0)"""
 CACHES = "sys.exit(os.environ['TORCHINDUCTOR_FX_GRAPH_CACHE'] == os.environ['TORCHINDUCTOR_AUTOGRAD_CACHE'] == '0')"
 
 
+def repro(rate: Rate | None) -> str:
+    return next(candidates(replace(case_of(relu_record(versions={"torch": "2.13"})), rate=rate))).text
+
+
 def run(folder: Path, body: str) -> tuple[int, str]:
     program = folder / "repro.py"
-    program.write_text(looped(PROGRAM.replace("BODY", body), Rate(5, 8)))
+    program.write_text("\n".join(["import os", "import subprocess", "import sys", *until_shown(Rate(5, 8)), body]))
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
@@ -67,14 +58,14 @@ def test_each_run_is_without_caches(tmp_path: Path) -> None:
 
 
 def test_the_head_tells_how_flaky_it_is() -> None:
-    lines = looped(PROGRAM, Rate(5, 8)).splitlines()
-    assert lines[3] == sentence(Rate(5, 8))
+    lines = repro(Rate(5, 8)).splitlines()
+    assert lines[3:5] == [flaky_sentence(Rate(5, 8)), "Seen on torch 2.13."]
     assert "5 of 8 runs failed" in lines[3]
-    assert lines[6:10] == ["", "import math", "import os", "import subprocess"] or lines[7:11] == [
-        "import math", "import os", "import subprocess", "import sys",
-    ]  # fmt: skip
+    assert lines[6:11] == ["", "import os", "import subprocess", "import sys", ""]
+    behind = lines.index("RUNS = 11  # fresh processes that are tried")
+    assert lines[behind - 2].lstrip().startswith("sys.excepthook") and not lines[behind - 1]
 
 
 @pytest.mark.parametrize("rate", [None, Rate(3, 3)])
 def test_a_sure_failure_needs_no_loop(rate: Rate | None) -> None:
-    assert looped(PROGRAM, rate) == PROGRAM
+    assert "RUNS" not in repro(rate) and repro(rate) == repro(None)

@@ -12,9 +12,11 @@ pytest.importorskip("triton")
 import torch
 
 from graphdbg.dumps import live, trust
+from graphdbg.dumps.program.case import Case as ReportedCase
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.minifier.passes import PASSES, Case
-from graphdbg.minifier.report import case, repro
+from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.report.candidates import candidates
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.signature import Signature
 
 from ...dumps import triton_models as models
@@ -28,7 +30,7 @@ def record() -> GraphRecord:
 
 def program(record: GraphRecord) -> str:
     failure = Signature("crash", "compile", "NameError", "name <x> is not defined", raw="name 'inf' is not defined")
-    return next(repro.candidates(case.Case(record, None, None, failure, "triton_interpret"))).text
+    return next(candidates(ReportedCase(record, None, None, failure, "triton_interpret"))).text
 
 
 def test_a_repro_carries_the_kernels_as_code(record: GraphRecord) -> None:
@@ -59,10 +61,10 @@ def test_it_carries_only_those_that_are_used(record: GraphRecord) -> None:
 def test_sizes_and_strides_stay_as_long_as_a_kernel_is_called(record: GraphRecord) -> None:
     with trust.granted():
         gm = live.fake_module(record, None)[0]
-        held = Case(gm, [torch.randn(9, 5).t()])
+        held = Live(gm, [torch.randn(9, 5).t()])
         assert [PASSES[name].propose(held) for name in ("dims", "ranks", "strides")] == [[], [], []]
         plain = torch.fx.symbolic_trace(torch.nn.ReLU())
-        assert PASSES["strides"].propose(Case(plain, [torch.randn(9, 5).t()]))
+        assert PASSES["strides"].propose(Live(plain, [torch.randn(9, 5).t()]))
 
 
 def test_minify_without_trust_says_where_to_read_it(tmp_path: Path, record: GraphRecord) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from graphdbg.dumps.dtypes import ITEM_BYTES
+from graphdbg.dumps.program.inputs import Slot, Source, sidecar_bytes, slots_of, source_of
+from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import InputRecord, SymbolRecord, SymValue, TensorValue
 from graphdbg.dumps.tensors import MemoryTensors
-from graphdbg.minifier.report.program import CannotExpressError
-from graphdbg.minifier.report.values import ITEM_SIZES, Slot, Source, sidecar_bytes, slots_of, source_of
 
 from .cases import call, node, record_of, stored, tensor
 
@@ -49,12 +50,12 @@ def test_seeded_forms(shape: list[int], stride: list[int], offset: int, text: st
     assert (list(value.shape), list(value.stride()), value.storage_offset()) == (shape, stride, offset)
 
 
-@pytest.mark.parametrize("dtype", sorted(ITEM_SIZES))
+@pytest.mark.parametrize("dtype", sorted(ITEM_BYTES))
 def test_every_dtype_has_a_seeded_form(dtype: str) -> None:
     (value,) = made(source_of([Slot("x", tensor(4, 2, dtype=dtype))], "seeded"))
     assert value.dtype == getattr(torch, dtype)
     assert value.shape == (4, 2)
-    assert value.element_size() == ITEM_SIZES[dtype]
+    assert value.element_size() == ITEM_BYTES[dtype]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pytest
 
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.blame.bisect import Interrupted, bisect
-from graphdbg.toolkit.blame.bisect_asking import PRELOAD, same_failure
+from graphdbg.toolkit.blame.bisect_asking import same_failure
 from graphdbg.toolkit.blame.bisect_records import Bisection
-from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.signature import Signature
 
 PLANTED = Path(__file__).resolve().parent.parent / "planted"
@@ -52,7 +52,7 @@ def recorded(recorded_script: Callable[..., Path]) -> Path:
 def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(PLANTED))
-        with ForkServer(warm_inductor_cache, threads=2, preload=PRELOAD) as server:
+        with ForkServer(warm_inductor_cache, threads=2, preload=JUDGING) as server:
             yield server
 
 
@@ -80,6 +80,9 @@ def test_a_joint_pass_of_the_users(recorded: Path, server: ForkServer) -> None:
     assert first.workaround is not None
     assert first.workaround.verified
     assert first.workaround.code == "torch._inductor.config.joint_custom_post_pass = None"
+    record = result.record
+    assert (record.verdict, record.fault, record.layer) == ("fails", "custom_pass", "inductor")
+    assert (record.workaround, record.next) == (first.workaround.code, [result.next])
     assert "application" in result.sentence
     rows = {row.subsystem: row for row in result.rows}
     assert rows["post_grad_passes"].verdict == "same"

@@ -11,6 +11,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.blame.culprits import first_wrong, noticed
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.spec import ReplaySpec
 
@@ -31,7 +32,7 @@ def layers() -> tuple[fx.GraphModule, list[Any]]:
 
 def named(gm: fx.GraphModule, inputs: list[Any]) -> tuple[list[str], Any]:
     found: list[str] = []
-    outcome = judge(gm, inputs, ReplaySpec("inference"), "inductor", watch=lambda: noticed(found, gm))
+    outcome = judge(Live(gm, inputs, ReplaySpec("inference")), "inductor", watch=lambda: noticed(found, gm))
     return found, outcome
 
 

@@ -17,10 +17,10 @@ from graphdbg.dumps.live import encode, save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.blame.departures import departures
-from graphdbg.toolkit.blame.localize import LOCALIZE_PRELOAD, localize
+from graphdbg.toolkit.blame.localize import localize
 from graphdbg.toolkit.blame.localized import to_json
 from graphdbg.toolkit.commands.localize import localize as command
-from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.isolation import JUDGING, ForkServer
 
 from ...one_server import Lender
 
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
-    with ForkServer(warm_inductor_cache, threads=1, preload=LOCALIZE_PRELOAD) as server:
+    with ForkServer(warm_inductor_cache, threads=1, preload=JUDGING) as server:
         server.wait_ready()
         yield server
 

@@ -11,7 +11,7 @@ import pytest
 import graphdbg
 from graphdbg.dumps.store import Run, open_run
 from graphdbg.toolkit.compile_fx.showing import asking
-from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.isolation import ForkServer, opened
 
 from ...one_server import Lender
 
@@ -58,6 +58,6 @@ def planted_modules(one_server: Lender) -> Path:
 @pytest.fixture(scope="session")
 def server(planted_modules: Path) -> Iterator[ForkServer]:
     """It knows `planted_modules`."""
-    with asking.server() as one:
+    with opened(None, "inductor", asking.TASK) as one:
         one.wait_ready()
         yield one

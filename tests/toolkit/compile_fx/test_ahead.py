@@ -17,8 +17,8 @@ from torch import fx
 from torch._inductor import compile_fx as stock
 
 from graphdbg.dumps.errors import UsageError
+from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.ahead import unlifted
 from graphdbg.toolkit.compile_fx.package import compile_ahead_of_time, load_package
 from graphdbg.toolkit.compile_fx.pipeline import Unfinished
 
@@ -74,7 +74,7 @@ def torch_raises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError("torch's own orchestration was called")
 
     names = ("compile_fx", "compile_fx_inner", "fx_codegen_and_compile", "compile_fx_aot", "fw_compiler_freezing",
-             "split_const_gm", "_unlift_graph", "_compile_fx_main", "_compile_fx_inner")  # fmt: skip
+             "_compile_fx_main", "_compile_fx_inner")  # fmt: skip
     for name in names:
         function = getattr(stock, name)
         inner = getattr(function, "__wrapped__", function)
@@ -285,7 +285,7 @@ def test_unlifting_clones_buffers_and_writes_to_attributes() -> None:
     gm.recompile()
     with torch.no_grad():
         traced, signature = aot_export_module(gm, [x, *bias], trace_joint=False)
-    graph = unlifted(gm, traced, signature)
+    graph = t.unlift_graph(gm, traced, signature)
     assert graph.calls is gm.calls
     clone = graph.meta["calls__original__"]
     assert clone is not gm.calls

@@ -20,7 +20,7 @@ import torch
 from graphdbg.cli import run as command
 from graphdbg.dumps.schema import TensorValue
 from graphdbg.dumps.store import Run
-from graphdbg.toolkit.compile_fx.showing import asking
+from graphdbg.toolkit.compile_fx.showing import showing
 from graphdbg.toolkit.compile_fx.stage import NAMES
 from graphdbg.toolkit.isolation import ForkServer
 
@@ -29,7 +29,7 @@ from graphdbg.toolkit.isolation import ForkServer
 def here(recorded: Run, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """In the folder of the run, with one server for all commands."""
     monkeypatch.chdir(recorded.path.parent)
-    monkeypatch.setattr(asking, "server", lambda: contextlib.nullcontext(server))
+    monkeypatch.setattr(showing, "opened", lambda *given: contextlib.nullcontext(server))
     return iter(())
 
 
@@ -145,6 +145,32 @@ def test_a_failing_stage_keeps_the_rows_before_it(
         "planted in the lowering" in (target / "error.txt").read_text()
         and (target / "forward/after_post_grad.py").exists()
     )
+
+
+LOADS = """
+import sys
+sys.modules["graphdbg"] = None
+import torch, torch._inductor
+inputs = torch.load("inputs.pt")
+torch.save(torch._inductor.aoti_load_package("model.pt2")(*inputs), "outputs.pt")
+"""
+
+
+@pytest.mark.slow  # g++ builds a library
+def test_a_package_runs_without_graphdbg(
+    here: None, recorded: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["compile", "run/0_0/forward", "--package", str(tmp_path / "model.pt2")]) == 0
+    out, err = capsys.readouterr()
+    assert "enters at pre_grad" in out and f"{tmp_path}/model.pt2  " in out
+    assert "aoti_load_package(" in err
+    saved = recorded.graph("0_0/forward")
+    inputs = [torch.randn_like(one) if isinstance(one, torch.Tensor) else one for one in saved.inputs()]
+    torch.save(inputs, tmp_path / "inputs.pt")
+    alone = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    subprocess.run([sys.executable, "-c", LOADS], cwd=tmp_path, env=alone, check=True)
+    for made, wanted in zip(torch.load(tmp_path / "outputs.pt"), saved.module()(*inputs), strict=True):
+        assert torch.allclose(made, wanted, atol=1e-5)
 
 
 def test_a_failure_is_one_document_too(here: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.store import Run
-from graphdbg.toolkit.compile_fx.showing import asking
+from graphdbg.toolkit.compile_fx.showing import showing
 
 FORWARD, JOINT, INFERENCE = "0_0/forward", "0_0/joint", "1_0/inference"
 
@@ -38,6 +38,8 @@ REFUSED = [
     (FORWARD, ["--kernel", "relu"], "--kernel chooses among what is emitted", "--emit ptx"),
     (FORWARD, ["--emit", "ptx", "--until", "lower"], "--emit ptx needs the code", "--until lower stops before codegen"),
     (FORWARD, ["--emit", "source", "--until", "lower"], "--emit source needs the code", "--until lower stops before codegen"),
+    (FORWARD, ["--package", "model.so"], "cannot write a package to model.so: torch loads only files", ".pt2"),
+    (FORWARD, ["--package", "m.pt2", "--until", "lower"], "--package runs every stage as it is", "Leave --until out."),
     ("0_0/nothing", [], "0_0/nothing", ""),
 ]  # fmt: skip
 
@@ -50,7 +52,7 @@ def test_a_mistake_is_told_before_anything_is_compiled(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(recorded.path.parent)
-    monkeypatch.setattr(asking, "server", lambda: pytest.fail("it began to compile"))
+    monkeypatch.setattr(showing, "opened", lambda *given: pytest.fail("it began to compile"))
     assert command(["compile", f"run/{graph}", *options]) == 2
     out, err = capsys.readouterr()
     assert out == "" and "Traceback" not in err
@@ -60,15 +62,25 @@ def test_a_mistake_is_told_before_anything_is_compiled(
 def test_an_existing_folder_is_refused_first(
     recorded: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(asking, "server", lambda: pytest.fail("it began to compile"))
+    monkeypatch.setattr(showing, "opened", lambda *given: pytest.fail("it began to compile"))
     assert command(["compile", f"{recorded.path}/{FORWARD}", "-o", str(tmp_path)]) == 2
     assert "it exists already. Choose another name or delete it." in capsys.readouterr().err
+
+
+def test_an_existing_package_is_refused_first(
+    recorded: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(showing, "opened", lambda *given: pytest.fail("it began to compile"))
+    (tmp_path / "model.pt2").write_text("mine")
+    assert command(["compile", f"{recorded.path}/{FORWARD}", "--package", str(tmp_path / "model.pt2")]) == 2
+    assert "is there already: nothing is overwritten" in capsys.readouterr().err
+    assert (tmp_path / "model.pt2").read_text() == "mine"
 
 
 def test_a_folder_that_cannot_be_made_is_refused_first(
     recorded: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(asking, "server", lambda: pytest.fail("it began to compile"))
+    monkeypatch.setattr(showing, "opened", lambda *given: pytest.fail("it began to compile"))
     (tmp_path / "file").write_text("")
     assert command(["compile", f"{recorded.path}/{FORWARD}", "-o", str(tmp_path / "file" / "out")]) == 3
     assert "cannot write" in capsys.readouterr().err

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor import compile_fx as stock
 
+from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
-from graphdbg.toolkit.compile_fx import _torch as t
 from graphdbg.toolkit.compile_fx.input_names import InputName, listed, readable
 
 
@@ -19,9 +20,7 @@ def ours_alone(monkeypatch: pytest.MonkeyPatch) -> Any:
     def refused(*_: Any, **__: Any) -> None:
         raise AssertionError("torch's own function was called")
 
-    for owner, name in (
-        (t.stock, "cudagraphify"), (t.stock, "get_input_idxs_to_check"), (t.CompiledFxGraph, "post_compile"),
-    ):  # fmt: skip
+    for owner, name in ((stock, "cudagraphify"), (t.CompiledFxGraph, "post_compile")):
         monkeypatch.setattr(owner, name, refused)
     torch._dynamo.reset()
     with torch._functorch.config.patch(enable_autograd_cache=False):
@@ -73,10 +72,10 @@ def test_inputs_are_called_as_in_the_program() -> None:
 
     def look(work: Any, pipeline: Pipeline) -> None:
         from graphdbg.toolkit.compile_fx.input_names import names_of
-        from graphdbg.toolkit.compile_fx.stages import align
+        from graphdbg.toolkit.compile_fx.pipeline import usual
 
         seen[work.part] = [str(name) for name in names_of(work.gm)]
-        align.run(work, pipeline)
+        usual("align")(work, pipeline)
 
     model = Model()
     compiled(model, Pipeline(replace={"align": look}))(torch.randn(3, 4, requires_grad=True)).sum().backward()
@@ -173,7 +172,7 @@ def test_skips_are_counted_as_in_stock(partition: bool, monkeypatch: pytest.Monk
     assert ours == t.counters["inductor"]["cudagraph_skips"] == 1
 
 
-@pytest.mark.skipif(not hasattr(t.config, "cudagraph_policy"), reason="this torch has no CUDAGraphPolicy")
+@pytest.mark.skipif(not hasattr(t.inductor_config, "cudagraph_policy"), reason="this torch has no CUDAGraphPolicy")
 def test_policy_is_asked_as_in_stock(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor.cudagraph_utils import CUDAGraphPolicy
 
@@ -189,7 +188,7 @@ def test_policy_is_asked_as_in_stock(monkeypatch: pytest.MonkeyPatch) -> None:
             return output_code
 
     x, pipeline = torch.randn(3), Pipeline()
-    with t.config.patch(cudagraph_policy=Policy()), torch._functorch.config.patch(enable_autograd_cache=False):
+    with t.inductor_config.patch(cudagraph_policy=Policy()), torch._functorch.config.patch(enable_autograd_cache=False):
         with torch.no_grad():
             compiled(torch.cos, pipeline)(x)
         ours = list(asked)

@@ -37,7 +37,6 @@ def ours_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(stock, "cudagraphify", refused)
     monkeypatch.setattr(stock, "cudagraphify_impl", refused)
-    monkeypatch.setattr(stock, "get_input_idxs_to_check", refused)
     monkeypatch.setattr(CompiledFxGraph, "post_compile", refused)
     torch._dynamo.reset()
     with config.patch(enable_autograd_cache=False):
@@ -293,7 +292,7 @@ def test_operator_on_the_cpu_splits_the_graph(trees: bool) -> None:
 
 
 def test_recording_is_deferred_past_fakes_and_made_per_thread() -> None:
-    from graphdbg.toolkit.compile_fx.cudagraphs.deferring import deferred
+    from graphdbg.toolkit.compile_fx.cudagraphs.recorders import deferred
 
     made: list[int] = []
 

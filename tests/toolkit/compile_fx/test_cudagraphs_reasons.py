@@ -11,8 +11,8 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.compile_fx.cudagraphs import reasons
-from graphdbg.toolkit.compile_fx.cudagraphs.partitions import Facts, split
-from graphdbg.toolkit.compile_fx.cudagraphs.unfit import unfit_nodes
+from graphdbg.toolkit.compile_fx.cudagraphs.reasons import unfit_nodes
+from graphdbg.toolkit.compile_fx.cudagraphs.recorders import Facts, split
 
 STACK = '  File "/home/me/model.py", line 12, in forward\n    x.add_(1)\n'
 

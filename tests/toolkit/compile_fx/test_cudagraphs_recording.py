@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.toolkit.compile_fx.alignment import cloned
-from graphdbg.toolkit.compile_fx.cudagraphs.copying import Target, Targets
-from graphdbg.toolkit.compile_fx.cudagraphs.deferring import by_integers, deferred
-from graphdbg.toolkit.compile_fx.cudagraphs.plain import Recording, refusal
+from graphdbg.toolkit.compile_fx.cudagraphs.plain import Recording, Target, Targets, refusal
+from graphdbg.toolkit.compile_fx.cudagraphs.recorders import by_integers, deferred
 
 
 def on_cpu(call: Callable[..., Any], inputs: list[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
     """As a CUDA graph: one warm-up that writes, a recording that writes nothing, a replay of the same memory."""
     call(list(inputs))
-    outputs = call([cloned(value) if isinstance(value, torch.Tensor) else value for value in inputs])
+    outputs = call([value.clone() if isinstance(value, torch.Tensor) else value for value in inputs])
 
     def replay() -> None:
         for kept, made in zip(outputs, call(list(inputs)), strict=True):

@@ -20,12 +20,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
+from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
 from graphdbg.toolkit.compile_fx.errors import Explained, explain
-from graphdbg.toolkit.compile_fx.errors.cpp_kernel import first_error
+from graphdbg.toolkit.compile_fx.errors.kernels import first_error
 from graphdbg.toolkit.compile_fx.errors.sources import enclosing_function, excerpt, kernel_of, kernels
 from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.live_case import live_case
 
 HERE = Path(__file__).name
 
@@ -160,10 +160,10 @@ def test_a_compiler_that_runs_out_of_memory(tmp_path: Path) -> None:
 
 
 def test_a_defect_of_an_account_does_not_hide_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(case: object) -> None:
+    def broken(case: object, error: object) -> None:
         raise KeyError("line")
 
-    monkeypatch.setattr(importlib.import_module("graphdbg.toolkit.compile_fx.errors.explain"), "FAMILIES", (broken,))
+    monkeypatch.setattr(importlib.import_module("graphdbg.toolkit.compile_fx.errors"), "FAMILIES", (((), broken),))
     told = explain(ValueError("the real one"), None, "lower")
     assert told.message == "the real one" and "ValueError: the real one" in told.text() and "KeyError" in told.notes[0]
 
@@ -237,8 +237,8 @@ def test_a_replay_names_the_kernel_and_its_nodes(tmp_path: Path) -> None:
         save_graph(graph, [torch.randn(24, 24), torch.randn(24, 24)], tmp_path / "case", stage="inference")
     )
     with inductor_config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}):
-        live = live_case(saved, seed=0)
-        outcome = judge(live.gm, live.inputs, live.spec, "inductor", "auto", seed=0)
+        live = Case(saved).live(seed=0)
+        outcome = judge(live, "inductor", "auto", seed=0)
     assert not outcome.ok and outcome.signature is not None and outcome.signature.error.endswith("CppCompileError")
     note = next(note for note in outcome.notes if "kernel" in note)
     assert note.startswith("in the kernel cpp_fused_") and ", made of relu" in note and "cos" in note

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphdbg.toolkit.compile_fx.kernels import DEAD, SIZE, VIEW, both_ways, intensity, numbered, summary
-from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch
+from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch, both_ways, intensity, numbered
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.showing.kernel_table import amount, kernel_table
+from graphdbg.toolkit.compile_fx.showing.kernel_table import DEAD, SIZE, VIEW, kernel_table, summary
 from graphdbg.toolkit.compile_fx.showing.records import KernelRow, PartRow
 
 
@@ -135,12 +134,12 @@ def test_watching_leaves_the_code_as_it_is(dynamic: bool) -> None:
 
 
 def test_the_listening_ends_with_the_stage() -> None:
-    from graphdbg.toolkit.compile_fx import _torch as t
+    from graphdbg.toolkit import torch_private as t
 
-    name = "set_kernel_post_grad_provenance_tracing"
-    before = [getattr(place, name) for place in (t.codegen_cpp, t.codegen_triton, t.inductor_debug)]
+    names = ("cpp_tells_kernel", "triton_tells_kernel", "debug_tells_kernel")
+    before = [t.look_up(name) for name in names]
     watched(lambda x: x + 1, torch.randn(3))
-    assert [getattr(place, name) for place in (t.codegen_cpp, t.codegen_triton, t.inductor_debug)] == before
+    assert [t.look_up(name) for name in names] == before
 
 
 def test_a_training_graph_counts_both_halves() -> None:
@@ -172,13 +171,6 @@ def test_the_map_in_words() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "?"), (0, "0 B"), (999, "999 B"), (1000, "1 kB"), (2_100_000, "2.1 MB")]
-)
-def test_amounts(value: int | None, text: str) -> None:
-    assert amount(value, "B") == text
-
-
 def test_intensity_of_what_is_not_known_is_not_known() -> None:
     assert intensity(None, 4, 4) is None and intensity(8, None, 4) is None and intensity(8, 0, 0) is None
     assert intensity(16, 4, 4) == 2.0
@@ -197,7 +189,7 @@ class Driver:  # answers what code generation asks of a GPU's
 
 driver.set_active(Driver())
 from graphdbg.toolkit.compile_fx import compile_fx
-from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch
+from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch, both_ways, intensity, numbered
 from graphdbg.toolkit.compile_fx.pipeline import Pipeline
 
 watch = KernelWatch()

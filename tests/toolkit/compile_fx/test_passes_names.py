@@ -9,8 +9,7 @@ import pytest
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Pipeline
-from graphdbg.toolkit.compile_fx.passes import PASSES, asked, listing, names, resolve, told
-from graphdbg.toolkit.compile_fx.passes.reports import Matched, PassReport
+from graphdbg.toolkit.compile_fx.passes import PASSES, Matched, PassReport, asked, listing, names, resolve, told
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
+import torch
 
 from graphdbg.toolkit.compile_fx.passes import PASSES, resolve
 from graphdbg.toolkit.compile_fx.passes.table import PREDISPATCH
@@ -14,15 +16,30 @@ from graphdbg.toolkit.compile_fx.passes.table import PREDISPATCH
 from .passes_cases import here
 
 
-def test_each_registered_pattern_can_be_asked_for_by_its_name() -> None:
-    from graphdbg.toolkit.compile_fx.passes import _torch as p
+def groups() -> dict[tuple[str, str], Any]:
+    """(stage, torch's name) -> the patterns that are registered, for those that are groups. Registers Inductor's own first."""
+    from torch._inductor.fx_passes import b2b_gemm, joint_graph, post_grad, pre_grad, replace_random
 
-    groups = p.groups()
+    joint_graph.lazy_init(torch.device("cpu"))
+    post_grad.lazy_init()
+    pre_grad.lazy_init()
+    found: dict[tuple[str, str], Any] = {
+        ("joint", "early_patterns"): joint_graph.early_patterns,
+        ("joint", "replace_random_passes"): replace_random.patterns,
+        ("post_grad", "b2b_gemm_pass"): b2b_gemm.B2B_GEMM_PASS,
+    }
+    for stage, registered in (("joint", joint_graph.pass_patterns), ("post_grad", post_grad.pass_patterns)):
+        found |= {(stage, f"pass_pattern_{i}"): group for i, group in enumerate(registered)}
+    return found
+
+
+def test_each_registered_pattern_can_be_asked_for_by_its_name() -> None:
+    from graphdbg.toolkit.blame.switching import pattern_name
     count = 0
-    for (stage, name), group in groups.items():
+    for (stage, name), group in groups().items():
         (found,) = resolve(f"{stage}.{name}")
         row = PASSES[found]
-        registered = {p.pattern_name(entry) for entries in group.patterns.values() for entry in entries}
+        registered = {pattern_name(entry) for entries in group.patterns.values() for entry in entries}
         unknown = {one for one in registered if not any(fnmatchcase(one, glob) for glob in row.patterns)}
         assert not unknown, f"{stage}.{name} has {sorted(unknown)}"
         count += len(registered)
@@ -35,11 +52,12 @@ def test_each_registered_pattern_can_be_asked_for_by_its_name() -> None:
 
 @pytest.mark.parametrize("stage", ["pre_grad", "post_grad"])
 def test_each_option_of_fusions_has_a_row(stage: str) -> None:
-    from graphdbg.toolkit.compile_fx.passes import _torch as p
+    from torch._inductor.fx_passes import group_batch_fusion, post_grad, split_cat
 
-    patterns, fusions = p.options()[stage]
-    rows = {one.name for one in PASSES.values() if one.stage == stage and "_fusion_options has" in one.when}
-    assert {*patterns, *fusions} == rows
+    found = {*getattr(split_cat, f"{stage.upper()}_PATTERNS"), *getattr(group_batch_fusion, f"{stage.upper()}_FUSIONS")}
+    if stage == "post_grad":
+        found -= set(getattr(post_grad, "OPTIMUS_EXCLUDE_POST_GRAD", ()))
+    assert found == {one.name for one in PASSES.values() if one.stage == stage and "_fusion_options has" in one.when}
 
 
 def test_passes_before_dispatch_are_torchs() -> None:

@@ -15,7 +15,7 @@ from functorch.compile import default_decompositions, make_boxed_func
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
-from graphdbg.dumps.torchside._torch import disable_current_modes
+from graphdbg.dumps.torchside import torch_private
 
 from .models import built, step
 
@@ -45,7 +45,7 @@ def catching(stage: str, found: list[Case]) -> Callable[..., Any]:
     """A compiler that adds what it is given, and the inputs of the first call, to a list."""
 
     def compiler(gm: fx.GraphModule, _: Any) -> Callable[[list[Any]], Any]:
-        with disable_current_modes():
+        with torch_private.modes_off():
             kept = copy.deepcopy(gm)
 
         def run(*args: Any) -> Any:

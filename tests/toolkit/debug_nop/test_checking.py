@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.compilers.debug_nop import collecting
 from graphdbg.toolkit.debug_nop import Checked, MetadataMismatch, checked
 from graphdbg.toolkit.debug_nop.findings import Finding
@@ -156,10 +157,10 @@ def test_numbers_are_compared_with_their_expressions() -> None:
 
 def test_the_rung_gives_a_metadata_verdict() -> None:
     x = torch.randn(4, 4)
-    bad = judge(traced(lambda x: [OPS.stride(x) * 2], x), [x], ReplaySpec("inference"), "debug_nop")
+    bad = judge(Live(traced(lambda x: [OPS.stride(x) * 2], x), [x], ReplaySpec("inference")), "debug_nop")
     assert bad.signature is not None
     assert (bad.signature.kind, bad.signature.detail, bad.ok) == ("metadata", "stride", False)
-    assert judge(traced(lambda x: [x * 2], x), [x], ReplaySpec("inference"), "debug_nop").verdict == "ok"
+    assert judge(Live(traced(lambda x: [x * 2], x), [x], ReplaySpec("inference")), "debug_nop").verdict == "ok"
 
 
 def test_it_is_a_compiler_of_functorch() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import importlib
 import json
 import os
 import platform
@@ -24,8 +23,9 @@ from pathlib import Path
 
 import graphdbg
 from graphdbg.dumps import why
+from graphdbg.dumps.private_names import Row, exists
 from graphdbg.dumps.schema import STAGES
-from graphdbg.toolkit.recorder._torch import HOOKS, Hook
+from graphdbg.toolkit.torch_private.names import HOOKS
 
 SCRIPT = Path(__file__).parent / "scripts" / "stages.py"
 BACKENDS = ("inductor", "aot_eager")
@@ -96,15 +96,9 @@ def replays(folder: Path, run: Path) -> Iterator[str]:
         yield f"  {row['id']}: {row['verdict']} [{row['fidelity']}]"
 
 
-def presence(hook: Hook) -> str:
+def presence(hook: Row) -> str:
     """`present`, or `missing`: whether this torch has the function that a hook wraps."""
-    try:
-        found: object = importlib.import_module(hook.module)
-    except ImportError:
-        return "missing"
-    for part in hook.attribute.split("."):
-        found = getattr(found, part, None)
-    return "present" if callable(found) else "missing"
+    return "present" if all(exists(hook.module, path) for path in hook.places().values()) else "missing"
 
 
 def main() -> None:
@@ -117,7 +111,7 @@ def main() -> None:
     device = chosen.device if chosen.device == "cpu" else f"{chosen.device} ({torch.cuda.get_device_name()})"
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {device}")
     for hook in HOOKS:
-        print(f"{presence(hook):8} {hook.name}")
+        print(f"{presence(hook):8} {hook.whole()}")
     with tempfile.TemporaryDirectory(prefix="graphdbg-stages-") as work:
         runs = {backend: record(Path(work), backend, chosen.device) for backend in BACKENDS}
         for line in (*stages(runs), *reasons(runs)):

@@ -16,7 +16,8 @@ def _record(runner, way, **variables):
     return runner.dump(f"run-{way}", "--", SCRIPT, way, **variables)
 
 
-@pytest.mark.parametrize(("way", "code"), [("exit", 3), pytest.param("kill", 137, marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_ways_to_record has code 3 of a run recorded by the environment, test_deaths each way to die
+@pytest.mark.parametrize(("way", "code"), [("exit", 3), ("kill", 137)])
 def test_exit_code_is_the_programs_own(runner, way, code):
     done = _record(runner, way)
     assert (done.code, float(done.stdout)) == (code, OUTPUT), done.stderr

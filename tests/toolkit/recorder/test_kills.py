@@ -32,7 +32,7 @@ def _check(run):
     assert set(captured) <= process.saved
     for saved in run.graphs():
         assert saved.record.graph.nodes and len(saved.table) == len(saved.record.graph.nodes)
-        assert saved.program_path.exists()
+        assert f"Graph {saved.local_id} " in saved.program()
         saved.module()
     assert not run.damage
     assert all(row.status in STATES for row in run.rows)

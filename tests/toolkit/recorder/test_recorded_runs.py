@@ -9,7 +9,7 @@ import pytest
 import graphdbg
 
 KINDS = (
-    "static", "dynamic", "autocast@aot_eager", "graph_break@aot_eager", "aot_eager", "own_backend", "own_pass", "mutation",
+    "static", "dynamic@aot_eager", "autocast@aot_eager", "graph_break@aot_eager", "own_backend", "own_pass", "mutation",
 )  # fmt: skip
 
 
@@ -162,7 +162,9 @@ def test_autocast_is_in_the_ambient_state(cold):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["autocast", "graph_break", "automatic", "lstm", "convnet", "eager", "mode"])
+@pytest.mark.parametrize(
+    "kind", ["dynamic", "aot_eager", "autocast", "graph_break", "automatic", "lstm", "convnet", "eager", "mode"]
+)
 def test_more_kinds_of_models(runner, kind):
     runner.forget()
     cold = runner.dump(f"cold-{kind}", "--", str(_script()), kind)

@@ -198,7 +198,7 @@ def test_graphs_that_rest_make_room_for_others(tmp_path):
         for number in range(1, 300):
             hold.before(number, [torch.ones(1000) * number])
     assert holder.refused == 0 and holder.budget.used <= 60_000
-    session.close()
+    session.close(programs=True)
     run = open_run(tmp_path / "run")
     assert [float(run.graph(name).inputs()[0][0]) for name in names] == [299.0] * 8
 

@@ -8,11 +8,12 @@ import sys
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.toolkit.recorder import importhook, launch, tracebacks
+from graphdbg.toolkit.recorder import launch, tracebacks
 from graphdbg.toolkit.recorder.autoload import in_inductor_worker
 from graphdbg.toolkit.recorder.options import Options, check_stages, checked, from_environment
 from graphdbg.toolkit.recorder.origin import environment, rank_and_restart
 from graphdbg.toolkit.recorder.summary import _by_reason
+from graphdbg.toolkit.torch_private import importing
 
 
 def test_options_survive_the_environment(tmp_path):
@@ -68,17 +69,17 @@ def test_import_hook_calls_back_once_and_restores_the_loader(tmp_path, monkeypat
     (tmp_path / "watched_module.py").write_text("value = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     called = []
-    importhook.watch({"watched_module": called.append})
+    importing.watch({"watched_module": called.append})
     try:
         module = importlib.import_module("watched_module")
         assert called == [module] and module.value == 1
         assert type(module.__loader__).__name__ == "SourceFileLoader"
         assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
         assert not any(type(finder).__name__ == "_Finder" for finder in sys.meta_path)
-        importhook.watch({"watched_module": called.append})
+        importing.watch({"watched_module": called.append})
         assert len(called) == 2
     finally:
-        importhook.unwatch()
+        importing.unwatch()
         sys.modules.pop("watched_module", None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,7 +101,8 @@ def test_what_could_not_be_compiled_says_why(parent):
     if any("_handle_skip" in text for text in parent.lacking):  # before torch 2.13
         return
     assert _function(parent, "nothing").compiles[0].nothing.startswith("No ops traced")
-    assert ("generator", "generator functions cannot be compiled") in [(item.name, item.reason) for item in parent.skipped]
+    if sys.version_info >= (3, 11):  # before, Dynamo is not asked about generators
+        assert ("generator", "generator functions cannot be compiled") in [(item.name, item.reason) for item in parent.skipped]
 
 
 def test_threads_nested_compiles_and_resets_are_told_apart(parent):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.live_case import live_case
 
 SCRIPT = """
 import sys, torch
@@ -76,7 +76,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     from torch._inductor import compile_fx as stock
     from torch._inductor.graph import GraphLowering
 
-    from graphdbg.toolkit.compile_fx import _torch as ours
+    from graphdbg.toolkit import torch_private as t
 
     counted: Counter[str] = Counter()
 
@@ -91,19 +91,19 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
             monkeypatch.setattr(owner, name, counting)
 
-    spy("pre_grad", "pre_grad_passes", stock, ours)
+    spy("pre_grad", "pre_grad_passes", stock, t.home("pre_grad_passes")[0])
     spy("capture", "aot_module_simplified", common)
-    spy("joint", "joint_graph_passes", stock, ours)
+    spy("joint", "joint_graph_passes", stock, t.home("joint_graph_passes")[0])
     spy("partition", "min_cut_rematerialization_partition", stock, functorch.compile)
-    spy("post_grad", "post_grad_passes", stock, ours)
+    spy("post_grad", "post_grad_passes", stock, t.home("post_grad_passes")[0])
     spy("lower", "run", GraphLowering)
     return counted
 
 
 def check(run: Path, graph: str, rung: str, ran: Counter[str]) -> None:
-    case = live_case(load_graph(run / graph), seed=0)
+    case = Case.at(run / graph).live(seed=0)
     ran.clear()
-    outcome = judge(case.gm, case.inputs, case.spec, rung)
+    outcome = judge(case, rung)
     assert outcome.verdict == "ok", outcome
     wanted = Counter(ENTERS[graph].split())
     if rung == "inductor_nofuse":
@@ -124,10 +124,22 @@ def test_without_fusion(recorded: Path, graph: str, ran: Counter[str]) -> None:
     check(recorded, graph, "inductor_nofuse", ran)
 
 
+def check_ahead_of_time(run: Path, graph: str, ran: Counter[str]) -> None:
+    """Every graph is taken as an inference graph; what a replay trains is not taken."""
+    case = Case.at(run / graph).live(seed=0)
+    ran.clear()
+    outcome = judge(case, "aot_inductor")
+    if graph in (f"{TRAINING}/dynamo", f"{TRAINING}/pre_grad"):
+        assert "makes no backward" in outcome.verdict, outcome
+    else:
+        assert outcome.verdict == "ok", outcome
+        assert "traced again" in outcome.notes[0] and ran["lower"] == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("graph", ENTERS)
 def test_ahead_of_time(recorded: Path, graph: str, ran: Counter[str]) -> None:
-    check(recorded, graph, "aot_inductor", ran)
+    check_ahead_of_time(recorded, graph, ran)
 
 
 @pytest.mark.gpu
@@ -137,5 +149,6 @@ def test_with_cuda_graphs(recorded_gpu: Path, graph: str, ran: Counter[str]) -> 
 
 
 @pytest.mark.gpu
-def test_ahead_of_time_on_a_gpu(recorded_gpu: Path, ran: Counter[str]) -> None:
-    check(recorded_gpu, f"{TRAINING}/dynamo", "aot_inductor", ran)
+@pytest.mark.parametrize("graph", [f"{TRAINING}/joint", f"{TRAINING}/backward", f"{INFERENCE}/dynamo"])
+def test_ahead_of_time_on_a_gpu(recorded_gpu: Path, graph: str, ran: Counter[str]) -> None:
+    check_ahead_of_time(recorded_gpu, graph, ran)

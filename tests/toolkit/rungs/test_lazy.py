@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import CannotRun, rung
 from graphdbg.toolkit.spec import ReplaySpec
@@ -23,28 +24,28 @@ def mlp(x: torch.Tensor, w: torch.Tensor) -> list[Any]:
 
 
 def test_a_graph_that_extracts_is_judged() -> None:
-    outcome = judge(make_fx(mlp)(X.clone(), W), [X, W], INFERENCE, "lazy")
+    outcome = judge(Live(make_fx(mlp)(X.clone(), W), [X, W], INFERENCE), "lazy")
     assert outcome.verdict == "ok"
 
 
 def test_a_captured_backward_writes_gradients_in_place() -> None:
     gm = make_fx(lambda old, x, w: [old.add_(x.t().mm(w[:3])), w.t()])(W.clone(), X, W)
-    assert judge(gm, [W, X, W + 1], ReplaySpec("compiled_autograd"), "lazy").verdict == "ok"
+    assert judge(Live(gm, [W, X, W + 1], ReplaySpec("compiled_autograd")), "lazy").verdict == "ok"
 
 
 def test_with_symbolic_sizes() -> None:
     gm = make_fx(lambda x, w: [x.mm(w).relu(), x.shape[0] * 2], tracing_mode="symbolic")(X, W)
-    assert judge(gm, [X, W], INFERENCE, "lazy").verdict == "ok"
+    assert judge(Live(gm, [X, W], INFERENCE), "lazy").verdict == "ok"
     gm = make_fx(lambda x: [x.sin(), x.shape[0]], tracing_mode="symbolic")(X)
-    assert judge(gm, [X], INFERENCE, "lazy").verdict.startswith("skipped, because aten::sin has no lazy kernel")
+    assert judge(Live(gm, [X], INFERENCE), "lazy").verdict.startswith("skipped, because aten::sin has no lazy kernel")
 
 
 def test_wrong_numbers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdbg.toolkit.compilers import _torch
+    from graphdbg.toolkit.compilers import lazy_backend
 
-    right = _torch.run_lazy
-    monkeypatch.setattr(_torch, "run_lazy", lambda key, values: [one + 0.5 for one in right(key, values) or ()])
-    outcome = judge(make_fx(lambda x: [x.relu()])(X), [X], INFERENCE, "lazy")
+    right = lazy_backend.run_lazy
+    monkeypatch.setattr(lazy_backend, "run_lazy", lambda key, values: [one + 0.5 for one in right(key, values) or ()])
+    outcome = judge(Live(make_fx(lambda x: [x.relu()])(X), [X], INFERENCE), "lazy")
     assert not outcome.ok
     assert outcome.signature is not None
     assert outcome.signature.kind == "accuracy"
@@ -54,7 +55,7 @@ def test_an_operator_without_a_kernel_is_a_reason_with_its_line() -> None:
     gm = make_fx(lambda x: [x.sin()])(X)
     (node,) = gm.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
     node.stack_trace = 'File "/home/me/train.py", line 12, in forward\n    return x.sin()'
-    outcome = judge(gm, [X], INFERENCE, "lazy")
+    outcome = judge(Live(gm, [X], INFERENCE), "lazy")
     assert outcome.verdict == "skipped, because aten::sin has no lazy kernel (train.py:12)"
     assert outcome.ok
 

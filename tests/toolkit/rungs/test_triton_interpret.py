@@ -14,6 +14,7 @@ pytest.importorskip("triton")
 
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.spec import ReplaySpec
@@ -70,7 +71,7 @@ def test_dropout_is_judged_by_its_numbers() -> None:
         return torch.where(kept, x * 2, 0.0) + inductor_prims.random([64, 8], inductor_prims.lookup_seed(seeds, 1), "randn")
 
     gm = make_fx(drop)(torch.randn(64, 8), torch.tensor([7, -9]))
-    outcome = judge(gm, [torch.randn(64, 8), torch.tensor([7, -9])], ReplaySpec("forward"), "triton_interpret")
+    outcome = judge(Live(gm, [torch.randn(64, 8), torch.tensor([7, -9])], ReplaySpec("forward")), "triton_interpret")
     assert outcome.verdict == "ok", outcome
     assert outcome.errors[0].rung is not None
     assert any("random numbers" in note for note in outcome.notes)
@@ -92,7 +93,7 @@ def test_flex_attention_is_a_template_with_the_users_function() -> None:
     torch._dynamo.reset()
     torch.compile(attend, backend=backend)(*(torch.randn(1, 2, 128, 16) for _ in "qkv"))
     counted = matrix().Counted()
-    assert judge(*caught[0], ReplaySpec("dynamo"), counted).verdict == "ok"
+    assert judge(Live(*caught[0], ReplaySpec("dynamo")), counted).verdict == "ok"
     assert any("triton_tem" in name for name in counted.count.kernels)
 
 
@@ -100,7 +101,7 @@ def test_a_graph_may_be_judged_twice() -> None:
     gm = make_fx(lambda x: [torch.rand_like(x) + x.sin()], tracing_mode="symbolic")(torch.randn(6, 5))
     spec = ReplaySpec("inference", dynamic=True)
     for _ in range(2):  # each time twice itself, for what it draws
-        assert judge(gm, [torch.randn(6, 5)], spec, "triton_interpret").verdict == "ok"
+        assert judge(Live(gm, [torch.randn(6, 5)], spec), "triton_interpret").verdict == "ok"
     value = next(iter(gm.graph.nodes)).meta["val"]
     assert value.device.type == "cpu"
 
@@ -111,15 +112,15 @@ def test_wrong_kernels_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TritonOverrides, "maximum", staticmethod(lambda a, b: f"triton_helpers.minimum({a}, {b})"))
     gm = make_fx(lambda x, y: [torch.maximum(x, y)])(torch.randn(9), torch.randn(9))
     inputs = [torch.randn(9), torch.randn(9)]
-    assert judge(gm, inputs, ReplaySpec("inference"), "triton_interpret").verdict.startswith("wrong")
-    assert judge(gm, inputs, ReplaySpec("inference"), "inductor").verdict == "ok"
+    assert judge(Live(gm, inputs, ReplaySpec("inference")), "triton_interpret").verdict.startswith("wrong")
+    assert judge(Live(gm, inputs, ReplaySpec("inference")), "inductor").verdict == "ok"
 
 
 def test_a_graph_with_operators_of_the_cpu_alone_is_skipped_by_their_name() -> None:
     operator = getattr(torch.ops.aten.mkldnn_rnn_layer, "default", None)
     graph = torch.fx.Graph()
     graph.output((graph.call_function(operator, (graph.placeholder("x"),)),))  # type: ignore[arg-type]
-    outcome = judge(torch.fx.GraphModule({}, graph), [torch.ones(2)], ReplaySpec("forward"), "triton_interpret")
+    outcome = judge(Live(torch.fx.GraphModule({}, graph), [torch.ones(2)], ReplaySpec("forward")), "triton_interpret")
     assert outcome.verdict.startswith("skipped, because it holds aten.mkldnn_rnn_layer.default, which only the CPU has")
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.toolkit.isolation import ForkServer
-from graphdbg.toolkit.replay import PRELOAD
+from graphdbg.toolkit.isolation import JUDGING, ForkServer
 
 PLANTED = Path(__file__).parents[1] / "planted"
 
@@ -31,7 +30,7 @@ def recorded(recorded_script: Callable[..., Path]) -> Path:
 def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
     sys.path.append(str(PLANTED))  # the server searches where we search
     try:
-        with ForkServer(warm_inductor_cache, threads=2, preload=PRELOAD) as server:
+        with ForkServer(warm_inductor_cache, threads=2, preload=JUDGING) as server:
             server.wait_ready()
             yield server
     finally:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import graphdbg
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.toolkit import verdict
 from graphdbg.toolkit.commands import triage as command
 from graphdbg.toolkit.commands.replay import replay
 from graphdbg.toolkit.isolation import ForkServer
@@ -20,10 +21,12 @@ from graphdbg.toolkit.rungs.names import NAMES
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.ladder import Ladder
 from graphdbg.toolkit.triage.ranking import GraphRow, rank
-from graphdbg.toolkit.triage.records import Row, Triage, row_of, skipped
+from graphdbg.toolkit.triage.records import Row, Triage, row_of
 from graphdbg.toolkit.triage.run import triage_run
 from graphdbg.toolkit.triage.words import concluded
+from graphdbg.toolkit.verdict import OK
 
+WRONG = verdict.judged(Signature("accuracy", "compare", size=0.03), "inductor")
 CHEAP = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
 
 
@@ -94,7 +97,7 @@ def test_the_command_prints_a_table_a_sentence_and_json(
 
     def climb(saved: object, **options: object) -> Triage:
         seen.append(options)
-        rows = [Row("eager", "ok", 1e-7, 0.1, eager_error=1e-7), Row("inductor", "wrong", 0.03, 1.0, eager_error=1e-7)]
+        rows = [Row("eager", OK, 1e-7, 0.1, eager_error=1e-7), Row("inductor", WRONG, 0.03, 1.0, eager_error=1e-7)]
         rows[1].signature = Signature("accuracy", "compare", size=0.03)
         return concluded(Triage(rows, "inductor", inputs="recorded inputs"), load_graph(recorded / "0_0/dynamo"))
 
@@ -108,6 +111,9 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     assert f"Next: graphdbg bisect {graph}" in done.stdout
     found = json.loads(CliRunner().invoke(command.triage, [graph, "--json"]).stdout)
     assert found["first_failing"] == "inductor"
+    record = found["record"]
+    assert (record["verdict"], record["layer"], record["where"]["graph"]) == ("fails", "inductor", graph)
+    assert record["next"] == [found["next"]]
     assert [row["rung"] for row in found["rows"]] == ["eager", "inductor"]
     assert set(found["rows"][0]) >= {"rung", "verdict", "error", "seconds", "eager_error", "peak_bytes", "reason", "signature"}
 
@@ -116,34 +122,38 @@ def test_two_names_are_refused() -> None:
     assert isinstance(CliRunner().invoke(command.triage, ["one", "two"]).exception, UsageError)
 
 
+def failing(signature: Signature) -> Outcome:
+    return Outcome(verdict.died(signature, "inductor"), signature)
+
+
 @pytest.mark.parametrize(
-    ("outcome", "verdict"),
+    ("outcome", "said"),
     [
-        (Outcome(True, verdict="ok", errors=[OutputError("0", 2e-7, 1e-7), OutputError("1", 1e-8, 1e-8)]), "ok"),
-        (Outcome(True, verdict="skipped, because there is no CUDA device here"), "skipped"),
-        (Outcome(True, verdict="no reference: node rand does not run in float64"), "no reference"),
-        (Outcome(False, Signature("accuracy", "compare", size=0.1), verdict="wrong numbers: output 0"), "wrong"),
-        (Outcome(False, Signature("nan", "compare", detail="nan"), verdict="nan that eager does not have: output 0"), "NaN"),
-        (Outcome(False, Signature("signal", "run", detail="SIGSEGV"), verdict="signal in run: SIGSEGV"), "signal"),
-        (Outcome(False, Signature("hang", "compile"), verdict="hang in compile"), "hang"),
-        (Outcome(False, Signature("memory", "eager"), verdict="cannot judge: memory in eager"), "cannot judge"),
-        (Outcome(False, Signature("nondeterministic", "eager"), verdict="cannot judge: eager differs"), "cannot judge"),
-        (Outcome(False, Signature("metadata", "compare", detail="stride"), verdict="metadata: output 0: stride"), "metadata"),
+        (Outcome(errors=[OutputError("0", 2e-7, 1e-7), OutputError("1", 1e-8, 1e-8)]), "ok"),
+        (Outcome(verdict.skipped("there is no CUDA device here")), "skipped"),
+        (Outcome(verdict.cannot_tell("node rand does not run in float64", verdict.NO_REFERENCE)), "no reference"),
+        (failing(Signature("accuracy", "compare", size=0.1)), "wrong"),
+        (failing(Signature("nan", "compare", detail="nan")), "NaN"),
+        (failing(Signature("signal", "run", detail="SIGSEGV")), "signal"),
+        (failing(Signature("hang", "compile")), "hang"),
+        (failing(Signature("memory", "eager")), "cannot judge"),
+        (failing(Signature("nondeterministic", "eager")), "cannot judge"),
+        (failing(Signature("metadata", "compare", detail="stride")), "metadata"),
     ],
 )
-def test_each_verdict_has_its_word(outcome: Outcome, verdict: str) -> None:
+def test_each_verdict_has_its_word(outcome: Outcome, said: str) -> None:
     row = row_of(outcome, "inductor")
-    assert row.verdict == verdict
-    assert row.failed == (verdict in ("wrong", "NaN", "signal", "hang", "metadata"))
-    if verdict == "ok":
+    assert row.verdict == said
+    assert row.failed == (said in ("wrong", "NaN", "signal", "hang", "metadata"))
+    if said == "ok":
         assert (row.error, row.eager_error) == (2e-7, 1e-7)
 
 
 def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: ForkServer) -> None:
     ladder = Ladder(load_graph(recorded / "0_0/inference"), server, max_time_s=0.5)
     ladder.rows = {
-        "eager": Row("eager", "ok"), "torchscript": Row("torchscript", "wrong", 0.5), "inductor": Row("inductor", "ok", 1e-7),
-        "triton_interpret": skipped("triton_interpret", "Triton is not installed"),
+        "eager": Row("eager"), "torchscript": Row("torchscript", WRONG, 0.5), "inductor": Row("inductor", OK, 1e-7),
+        "triton_interpret": Row("triton_interpret", verdict.skipped("Triton is not installed")),
     }  # fmt: skip
     assert ladder.climb("aot_inductor", all=False).verdict == "skipped"
     found = ladder.found()
@@ -154,10 +164,11 @@ def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: Fork
 
 def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
     rows = [
-        GraphRow("fine", "inference", "ok", 1e-7, 1e-7), GraphRow("rough", "inference", "ok", 9e-7, 1e-7),
-        GraphRow("large", "forward", "wrong", 3.0, signature=Signature("accuracy", size=3.0)),
-        GraphRow("late", "dynamo", "not judged"), GraphRow("dead", "dynamo", "signal"),
-        GraphRow("small", "forward", "wrong", 0.1, signature=Signature("accuracy", size=0.1)),
+        GraphRow("fine", "inference", OK, 1e-7, 1e-7), GraphRow("rough", "inference", OK, 9e-7, 1e-7),
+        GraphRow("large", "forward", WRONG, 3.0, signature=Signature("accuracy", size=3.0)),
+        GraphRow("late", "dynamo", verdict.cannot_tell("", verdict.NOT_JUDGED)),
+        GraphRow("dead", "dynamo", verdict.died(Signature("signal", "run"), "inductor")),
+        GraphRow("small", "forward", WRONG, 0.1, signature=Signature("accuracy", size=0.1)),
     ]  # fmt: skip
     assert [row.id for row in sorted(rows, key=rank)] == ["dead", "large", "small", "rough", "fine", "late"]
 

@@ -152,8 +152,8 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def test_the_commands_print_an_object_a_line(tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_server", lambda rung: contextlib.nullcontext(server))
-    monkeypatch.setattr("graphdbg.toolkit.triage.ladder.opened", lambda *given: contextlib.nullcontext(server))
+    for asking in ("node_values.reading", "triage.ladder"):
+        monkeypatch.setattr(f"graphdbg.toolkit.{asking}.opened", lambda *given: contextlib.nullcontext(server))
     graph = saved(tmp_path / "case", net, X, W)
     path = str(graph.path)
     done = CliRunner().invoke(triage_command.triage, [path, "--json-lines", "--rungs", "nop,torchscript,eager"])

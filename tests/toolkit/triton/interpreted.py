@@ -14,10 +14,11 @@ from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
-from graphdbg.toolkit._torch import no_caches, shared_fakes
 from graphdbg.toolkit.copying import clone_inputs
 from graphdbg.toolkit.eager import draw_like_kernels, has_kernel_draws
+from graphdbg.toolkit.fakes import shared_fakes
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
+from graphdbg.toolkit.settings import no_caches
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.triton.interpreting.session import Launch, Observer, Session
 

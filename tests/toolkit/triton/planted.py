@@ -1,7 +1,7 @@
 """Eight faults put by hand into kernels that Inductor wrote, with what is to be said of each; graphs for tests.
 
 >>> fault = FAULTS["store past the end"]
->>> checked(*fault.graph(), edit=fault.edit).findings[0].kind
+>>> checked(Live(*fault.graph()), edit=fault.edit).findings[0].kind
 'store'
 """
 

@@ -10,7 +10,7 @@ from torch import fx
 from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.live_case import LiveCase
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.triton.launches import Launches, open_launches
 from graphdbg.toolkit.triton.saving_child import saved_launches
@@ -23,7 +23,7 @@ def traced(function: Any, *inputs: Any) -> fx.GraphModule:
 
 def saved(function: Any, inputs: list[Any], folder: Path, *names: str) -> Launches:
     """The launches of a function's kernels, interpreted here."""
-    case = LiveCase(traced(function, *inputs), inputs, ReplaySpec("inference"), [])
+    case = Live(traced(function, *inputs), inputs, ReplaySpec("inference"), [])
     saved_launches(case, folder, "cuda:90", lambda kernel, call: not names or kernel in names)
     return open_launches(folder)
 

@@ -16,8 +16,8 @@ pytest.importorskip("triton")
 import graphdbg
 from graphdbg import cli
 from graphdbg.dumps.tensors import hash_bytes
-from graphdbg.toolkit.isolation import ForkServer
-from graphdbg.toolkit.triton.kernel_asking import alone, ceilings, gpu, launches_of, server, target_here
+from graphdbg.toolkit.isolation import ForkServer, opened
+from graphdbg.toolkit.triton.kernel_asking import TASKS, alone, ceilings, gpu, launches_of, target_here
 from graphdbg.toolkit.triton.launches import Launches, open_launches
 from graphdbg.toolkit.triton.roofline import Ceilings
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[ForkServer]:
-    with server() as used:
+    with opened(None, "inductor", *TASKS) as used:
         yield used
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from graphdbg.toolkit.case import Live
+
 pytest.importorskip("triton")
 
 import torch
@@ -17,7 +19,7 @@ from .planted import INPUTS, captured, graph
 def _found(function: Callable[..., Any], *inputs: Any) -> Any:
     from graphdbg.toolkit.triton.checking.run import checked
 
-    return checked(*captured(function, lambda: list(inputs)), plain=False)
+    return checked(Live(*captured(function, lambda: list(inputs))), plain=False)
 
 
 def scattered(x: Any, i: Any) -> Any:
@@ -54,7 +56,7 @@ def hashes(x: Any) -> Any:
 def test_kernels_as_inductor_wrote_them(name: str) -> None:
     from graphdbg.toolkit.triton.checking.run import checked
 
-    found = checked(*graph(name), plain=False)
+    found = checked(Live(*graph(name)), plain=False)
     assert found.ok and not found.notes, found
     assert found.launches
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from graphdbg.toolkit.case import Live
+
 pytest.importorskip("triton")
 
 from .planted import FAULTS, Fault
@@ -25,7 +27,7 @@ def test_a_planted_fault_is_reported_with_its_place(name: str) -> None:
         edited.append(made != source)
         return made
 
-    found = checked(*fault.graph(), edit=edit, plain=False)
+    found = checked(Live(*fault.graph()), edit=edit, plain=False)
     assert any(edited), "the kernel is no longer what the fault was written for"
     assert not found.ok
     one = next(one for one in found.findings if one.kind == fault.kind)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from graphdbg.toolkit.case import Live
+
 pytest.importorskip("triton")
 
 from graphdbg.toolkit.triton.checking.findings import Checked
@@ -34,7 +36,7 @@ def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], Checked]:
         changed.extend(new.strip() for old, new in zip(source.splitlines(), made.splitlines(), strict=True) if old != new)
         return made
 
-    return changed, checked(*case, edit=edit, plain=False)
+    return changed, checked(Live(*case), edit=edit, plain=False)
 
 
 @pytest.mark.parametrize(

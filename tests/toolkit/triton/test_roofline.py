@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphdbg.toolkit.triton.judged import Against, Argument, Judged
-from graphdbg.toolkit.triton.kernel_report import amount, report
+from graphdbg.toolkit.triton.kernel_report import report
 from graphdbg.toolkit.triton.roofline import Ceilings, kind_of, placed
 
 LIMITS = Ceilings("a GPU", 90, 4e12, {"fp32": 50e12, "bf16": 700e12}, 2e-6)
@@ -55,11 +55,6 @@ def test_the_peak_is_that_of_the_units_that_a_kernel_uses(source: str, dtypes: l
     assert kind_of(source, dtypes) == kind
 
 
-def test_amounts() -> None:
-    assert [amount(value, "B") for value in (12, 67_100_000, 3.14e12)] == ["12 B", "67.1 MB", "3.14 TB"]
-    assert amount(16_800_000, "") == "16.8 M"
-
-
 def test_the_report_of_one_launch() -> None:
     judged = Judged("triton_red_fused_sum_1", 4, 1, 1, (512, 1, 1), "XBLOCK=64 warps=8 stages=1", "a GPU", ["sum_1"])
     right = Against(0.0, 7.6e-6, True)
@@ -69,7 +64,7 @@ def test_the_report_of_one_launch() -> None:
         "triton_red_fused_sum_1, launch 1 of 1, grid (512,1,1), XBLOCK=64 warps=8 stages=1   a GPU",
         "out_ptr0 = buf3 = node sum_1  f32[4096]  interpreter 0 (tolerance 7.6e-06) · eager 3.1e-07 (tolerance 1e-05)   ok",
         "time      21.4 us (do_bench, median)",
-        "bytes     67.1 MB -> 3.14 TB/s, 78% of 4 TB/s measured here     FLOPs 16.8 M, 0.25 per byte, 1.6% of the fp32 peak"
+        "bytes     64.0 MiB -> 3.14 TB/s, 78% of 4.00 TB/s measured here     FLOPs 16.8M, 0.25 per byte, 1.6% of the fp32 peak"
         " -> memory bound",
     ]
     assert judged.ok

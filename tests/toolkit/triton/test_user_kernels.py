@@ -15,6 +15,7 @@ import triton.language as tl
 from graphdbg.dumps import live, trust
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.toolkit import kernel_calls
+from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.spec import ReplaySpec
@@ -77,7 +78,7 @@ def record() -> GraphRecord:
 def test_rungs_that_run_it_agree_with_eager(record: GraphRecord, name: str) -> None:
     with trust.granted(), interpreting():
         gm, _, _ = live.fake_module(msgspec.json.decode(msgspec.json.encode(record), type=GraphRecord), None)
-        outcome = judge(gm, [torch.randn(5, 9)], ReplaySpec("dynamo"), name)
+        outcome = judge(Live(gm, [torch.randn(5, 9)], ReplaySpec("dynamo")), name)
     assert outcome.verdict == "ok"
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ import torch
 
 from ....dumps.errors import UsageError
 from ....dumps.schema import InputRecord
-from . import _torch as t
+from ... import torch_private as t
 from .contexts import enable
 from .instance import Told, watched
 from .naming import Names
@@ -142,7 +142,7 @@ class Capturer:
 
     def backward(self, original: Callable[..., Any], t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         """What `torch.autograd`'s own call into the engine, `original(t_outputs, ...)`, returns."""
-        if self._here.busy or t.is_traced(t_outputs):  # a hook's belongs to the backward around it; a tracer's is no run
+        if self._here.busy or _is_traced(t_outputs):  # a hook's belongs to the backward around it; a tracer's is no run
             return original(t_outputs, *args, **kwargs)
         self._here.busy = True
         with self._gate:
@@ -166,12 +166,12 @@ class Capturer:
 
     def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> _New | None:
         """What is known beforehand of a backward that is to be recorded."""
-        if t.in_region() or t.user_compiler_on():
+        if t.in_compiled_autograd_region or t.compiled_autograd_enabled:
             self.left_out["the script has compiled autograd on itself"] += 1
             return None
         try:
             order = walk(roots_of(t_outputs))
-            if reason := t.not_to_be_watched(node.name() for node in order[1:]):
+            if reason := _not_to_be_watched(node.name() for node in order[1:]):
                 self.left_out[reason] += 1
                 return None
             structure, sizes = shape_of(order)
@@ -320,8 +320,31 @@ def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[list
 def interposed(owner: Capturer) -> Iterator[None]:
     """Sends every call into the engine by `owner` while the block runs."""
     with ExitStack() as stack:
-        for module in t.ENGINE_CALLERS:
-            original = getattr(module, t.ENGINE_CALL)
-            stack.callback(setattr, module, t.ENGINE_CALL, original)
-            setattr(module, t.ENGINE_CALL, functools.partial(owner.backward, original))
+        for name in ("engine_call", "graph_engine_call"):
+            stack.enter_context(t.replaced(*t.home(name), functools.partial(owner.backward, t.look_up(name))))
         yield
+
+
+_OTHERWISE_UNDER_A_MODE = frozenset({"ProdBackward0", "ProdBackward1", "CumprodBackward0"})
+"""Derivative formulas that take another way when any dispatch mode is active (`isTensorSubclassLike` in FunctionsManual.cpp),
+with other last bits. 52 formulas were compared on 2.11.0 and 2.13.0."""
+
+
+def _not_to_be_watched(names: Iterable[str]) -> str:
+    """Why a backward with these autograd nodes is not run under a tape, or nothing."""
+    for name in names:
+        if name in _OTHERWISE_UNDER_A_MODE:
+            return f"{name} computes otherwise while it is watched"
+        if name.startswith("CompiledFunction"):
+            return "a part of its forward is compiled, and that part's backward is a graph of its own"
+    return ""
+
+
+def _is_traced(outputs: Sequence[Any]) -> bool:
+    """Whether a backward is a tracer's (AOTAutograd, make_fx, Dynamo, torch.func) and no run of the program's."""
+    if t.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
+        return True
+    tracers = (t.FakeTensorMode, t.ProxyTorchDispatchMode, t.FunctionalTensorMode)
+    if any(isinstance(mode, tracers) for mode in t.dispatch_mode_stack()):
+        return True
+    return any(isinstance(value, (t.FakeTensor, t.FunctionalTensor)) for value in outputs)

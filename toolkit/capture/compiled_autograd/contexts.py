@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from . import _torch as t
+from ... import torch_private as t
 
 
 @contextmanager
@@ -30,15 +30,12 @@ def enable(compiler_fn: Callable[[Any], Callable[..., Any]], *, dynamic: bool = 
     `instance` is the class of the capturing object, torch's AutogradCompilerInstance or one derived from it. Under the stance
     "force_eager" nothing is captured, as torch has it.
     """
-    if t.forced_eager():
-        before = t.stock.compiled_autograd_enabled_force_eager
-        t.stock.compiled_autograd_enabled_force_eager = True
-        try:
+    if t.eval_frame_stance.stance == "force_eager":
+        with t.replaced(t.compiled_autograd, "compiled_autograd_enabled_force_eager", True):
             yield
-        finally:
-            t.stock.compiled_autograd_enabled_force_eager = before
         return
-    t.load_cudagraph_trees()
+    if torch.cuda.is_available():
+        t.look_up("cudagraph_trees")  # a capture asks this module, which nobody may have imported yet
     made = functools.partial(instance or t.AutogradCompilerInstance, compiler_fn)
     with _state(made, dynamic, on=True), torch.autograd.set_multithreading_enabled(False):
         yield
@@ -56,20 +53,21 @@ def reset() -> None:
 
     Raises RuntimeError while a captured backward runs.
     """
-    if t.in_region():
+    if t.in_compiled_autograd_region:
         raise RuntimeError("compiled autograd cannot be reset while a captured backward runs")
-    t.stock.reset()
+    t.compiled_autograd.reset()
 
 
 @contextmanager
 def _state(compiler: Any, dynamic: bool, *, on: bool) -> Iterator[None]:
-    flags = t.stock.compiled_autograd_enabled, t.stock.active_disable_ctx, t.stock.depth
-    before = t.set_compiler(compiler, dynamic)
-    t.stock.compiled_autograd_enabled = on
-    t.stock.active_disable_ctx = not on
-    t.stock.depth += on
-    try:
-        yield
-    finally:
-        t.set_compiler(*before)
-        t.stock.compiled_autograd_enabled, t.stock.active_disable_ctx, t.stock.depth = flags
+    stock = t.compiled_autograd
+    with (
+        t.replaced(stock, "compiled_autograd_enabled", on),
+        t.replaced(stock, "active_disable_ctx", not on),
+        t.replaced(stock, "depth", stock.depth + on),
+    ):
+        before = t.set_autograd_compiler(compiler, dynamic)
+        try:
+            yield
+        finally:
+            t.set_autograd_compiler(*before)

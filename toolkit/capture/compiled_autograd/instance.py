@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from . import _torch as t
+from ... import torch_private as t
 from .passes import OURS, PASSES, PassReport, observed
 
 

@@ -21,7 +21,7 @@ from torch import fx
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ....dumps.schema import InputRecord
-from . import _torch as t
+from ....dumps.torchside.torch_private import storage_key
 from .places import Place
 
 
@@ -35,7 +35,7 @@ class Names:
         for path, parameter in parameters():
             self._known[parameter] = known = ("parameter", path, f"p_{path}")
             if parameter.layout is torch.strided and type(parameter) in (torch.Tensor, torch.nn.Parameter):
-                self._memory[t.storage_key(parameter)] = known
+                self._memory[storage_key(parameter)] = known
             if parameter.grad is not None:
                 self._known[parameter.grad] = ("saved", f"{path}.grad", f"old_grad_{path}")
         for root in roots:
@@ -64,7 +64,7 @@ class Names:
         return [self.records.get(name) or InputRecord(name) for name in names]
 
     def _view(self, value: torch.Tensor) -> tuple[str, str, str] | None:
-        known = self._memory.get(t.storage_key(value)) if value.layout is torch.strided else None
+        known = self._memory.get(storage_key(value)) if value.layout is torch.strided else None
         return known and ("parameter", f"{known[1]} (a view)", known[2])
 
     @staticmethod

@@ -19,7 +19,7 @@ from typing import Any
 
 from torch import fx
 
-from . import _torch as t
+from ... import torch_private as t
 
 PASSES = (
     ("cpu_scalars_to_gpu", "move_graph_nodes_to_cuda"),
@@ -103,7 +103,7 @@ def cpu_scalars_to_gpu(graph: fx.Graph) -> list[int]:
     places: list[int] = []
     for node, value in zip(items, values, strict=True):
         number = value is not None and value.device.type == "cpu" and value.dim() == 0
-        if value is not None and number and all(t.is_plain_op(user.target) for user in node.users):
+        if value is not None and number and all(_is_plain_op(user.target) for user in node.users):
             node.meta["val"] = value.cuda()
             places.append(node.args[1])
     return places
@@ -126,3 +126,10 @@ def _whole(node: fx.Node) -> fx.Node:
 
 def _is_input(node: fx.Node) -> bool:
     return node.op == "placeholder" or (_is_item(node) and node.args[0].op == "placeholder")  # pyright: ignore
+
+
+def _is_plain_op(target: Any) -> bool:
+    """Whether a call in a captured graph is torch's own arithmetic: an ATen operator, or the C++ backward of one."""
+    if isinstance(target, t.OpOverload):
+        return target.namespace in ("aten", "prims")
+    return isinstance(target, t.compiled_autograd.Op) and not target.is_custom_function

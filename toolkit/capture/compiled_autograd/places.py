@@ -21,9 +21,14 @@ from typing import Any
 
 import torch
 
-from . import _torch as t
+from ... import torch_private as t
 
 _OURS = str(Path(__file__).parent)
+_BETWEEN = tuple(f"{torch.__path__[0]}/{name}" for name in (
+    "_compile.py", "_ops.py", "autograd/function.py", "utils/_python_dispatch.py", "_dynamo/eval_frame.py",
+))  # fmt: skip
+"""Torch's own frames between the engine and a hook, and between an operator and the mode that sees it."""
+_ENGINE_CALL = "_engine_run_backward"
 _TORCH = str(Path(torch.__path__[0]))
 
 
@@ -51,7 +56,7 @@ class Places:
 
     def now(self) -> Place:
         """The place now; of what runs before the first node, an empty one."""
-        node = t.current_node()
+        node = t.current_autograd_node()
         if node is None:
             return Place(hook=_python())
         place = self._known.get(node)
@@ -112,7 +117,7 @@ def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     sizes: list[Any] = []
     for node in order[1:]:
         structure.append((node.name(), tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions)))
-        sizes.append((t.fed_sizes(node), t.told_apart_by(node)))
+        sizes.append((_fed_sizes(node), _told_apart_by(node)))
     return tuple(structure), tuple(sizes)
 
 
@@ -126,7 +131,7 @@ def forward_of(order: Sequence[Any], called: Callable[[Any], str]) -> list[tuple
         variable = getattr(node, "variable", None)
         name = called(variable) if variable is not None else re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
         made_from = [numbers[other] for other, _ in node.next_functions if other in numbers]
-        rows.append((name, number, made_from, list(next(iter(t.fed_sizes(node)), ()))))
+        rows.append((name, number, made_from, list(next(iter(_fed_sizes(node)), ()))))
     return rows
 
 
@@ -148,9 +153,9 @@ def _python() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if code.co_name == t.ENGINE_CALL and code.co_filename.startswith(_TORCH):
+        if code.co_name == _ENGINE_CALL and code.co_filename.startswith(_TORCH):
             break
-        if not code.co_filename.startswith((_OURS, *t.BETWEEN)):
+        if not code.co_filename.startswith((_OURS, *_BETWEEN)):
             found = frame
         frame = frame.f_back
     if found is None or frame is None:
@@ -173,3 +178,22 @@ def _sequence(node: Any) -> int:
     number = getattr(node, "_sequence_nr", None)
     made = number() if callable(number) else -1
     return made if isinstance(made, int) and made < 1 << 62 else -1
+
+
+def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
+    """The sizes of the gradients that an autograd node takes; for one that accumulates, those of the parameter, and of the
+    gradient that is there.
+    """
+    variable = getattr(node, "variable", None)
+    if variable is not None:
+        there = variable.grad
+        return (tuple(variable.shape), *((tuple(there.shape),) if there is not None else ()))
+    return tuple(tuple(item.shape) for item in getattr(node, "_input_metadata", ()))
+
+
+def _told_apart_by(node: Any) -> tuple[Any, ...]:
+    """What else tells two nodes of one name and size apart: dtypes, the parameter, the layout of its gradient."""
+    variable = getattr(node, "variable", None)
+    if variable is not None:
+        return (id(variable), variable.dtype, getattr(variable.grad, "layout", None))
+    return (*(item.dtype for item in getattr(node, "_input_metadata", ())), getattr(node, "_saved_sparse", None))

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import _torch as t
+from ... import torch_private as t
 
 Pair = tuple[int, int]
 """A number in the first graph and the number in its place in the second."""
@@ -207,7 +207,7 @@ class _Common:
 
     def _check(self, one: fx.Node, other: fx.Node, made: Any) -> None:
         """The shapes are those that were recorded, at both sizes."""
-        leaves = (t.pytree.tree_leaves(value) for value in (one.meta["val"], other.meta["val"], made))
+        leaves = (t.tree_leaves(value) for value in (one.meta["val"], other.meta["val"], made))
         for before, after, value in zip(*leaves, strict=True):
             if isinstance(value, torch.Tensor):
                 for side, recorded in ((0, before), (1, after)):

@@ -23,7 +23,8 @@ import torch
 from torch import fx
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from . import _torch as t
+from ....dumps.torchside.torch_private import storage_key
+from ... import torch_private as t
 from .places import Place
 
 
@@ -98,11 +99,11 @@ class Tape(t.TorchDispatchMode):
 
     def _write(self, func: Any, given: tuple[Any, Any], made: Any, place: Place) -> None:
         if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
-            for value in t.pytree.tree_leaves(made):
+            for value in t.tree_leaves(made):
                 if isinstance(value, torch.Tensor):
                     self._input(value, Place(place.node, f"{_short(func)} drew it"))
             return
-        self._written.update(t.written(func, made))
+        self._written.update(_written(func, made))
         node = self.graph.create_node("call_function", func, *given, name=place.gradient or _short(func))
         self._describe(node, made, place)
         if isinstance(made, torch.Tensor):
@@ -121,7 +122,7 @@ class Tape(t.TorchDispatchMode):
 
     def _bind(self, value: torch.Tensor, node: fx.Node) -> None:
         self._nodes[value] = node
-        self._views[t.view_key(value)] = t.weak_storage(value), node
+        self._views[_view_key(value)] = _weak_storage(value), node
 
     def _found(self, value: torch.Tensor) -> fx.Node | None:
         """The node of a value, or of another tensor object that is the same view of the same memory: each node of autograd
@@ -129,7 +130,7 @@ class Tape(t.TorchDispatchMode):
         """
         node = self._nodes.get(value)
         if node is None:
-            alive, other = self._views.get(t.view_key(value), (None, None))
+            alive, other = self._views.get(_view_key(value), (None, None))
             if alive is not None and not alive.expired():
                 self._nodes[value] = node = other
         return node
@@ -148,7 +149,7 @@ class Tape(t.TorchDispatchMode):
                 return self.graph.get_attr(name)
             return value
 
-        return t.pytree.tree_map(argument, given, is_leaf=lambda value: isinstance(value, fx.GraphModule))
+        return t.tree_map(argument, given, is_leaf=lambda value: isinstance(value, fx.GraphModule))
 
     def _input(self, value: torch.Tensor, place: Place) -> fx.Node:
         first = next(iter(self.graph.nodes), None)
@@ -159,15 +160,15 @@ class Tape(t.TorchDispatchMode):
             node = self.graph.placeholder(self._name_of(value, place))
         self._last_input = node
         if value.layout is torch.strided:
-            self._memory[node] = t.storage_key(value)
+            self._memory[node] = storage_key(value)
         node.meta["val"] = self._fake(value)
         self._bind(value, node)
-        with t._disable_current_modes():
+        with t.modes_off():
             self._kept(node.name, value)
         return node
 
     def _describe(self, node: fx.Node, made: Any, place: Place) -> None:
-        node.meta["val"] = t.pytree.tree_map_only(torch.Tensor, self._fake, made)
+        node.meta["val"] = t.tree_map_only(torch.Tensor, self._fake, made)
         for key, value in (("autograd_node", place.node), ("hook", place.hook), ("stack_trace", place.stack)):
             if value:
                 node.meta[key] = value
@@ -175,15 +176,15 @@ class Tape(t.TorchDispatchMode):
             node.meta["seq_nr"] = place.seq_nr
 
     def _fake(self, value: torch.Tensor) -> Any:
-        with t._disable_current_modes(), torch.no_grad():
+        with t.modes_off(), torch.no_grad():
             lazy = value.is_quantized or value.is_conj() or value.is_neg()
             if value.layout is not torch.strided or lazy:
                 return self._mode.from_tensor(value.detach(), static_shapes=True)
-            key = t.storage_key(value)
+            key = storage_key(value)
             alive, memory = self._memories.get(key, (None, None))
             if alive is None or alive.expired():
                 memory = torch.UntypedStorage(value.untyped_storage().nbytes(), device="meta")
-                self._memories[key] = t.weak_storage(value), memory
+                self._memories[key] = _weak_storage(value), memory
             made = torch.empty(0, dtype=value.dtype, device="meta")
             made.set_(memory, value.storage_offset(), value.shape, value.stride())
             return t.FakeTensor(self._mode, made, value.device)
@@ -192,3 +193,31 @@ class Tape(t.TorchDispatchMode):
 def _short(func: Any) -> str:
     """The operator's name as AOTAutograd names its nodes: "mm", not "mm_default"."""
     return getattr(getattr(func, "overloadpacket", func), "__name__", "call")
+
+
+def _view_key(value: torch.Tensor) -> tuple[Any, ...]:
+    """Equal for two tensor objects that are the same view of the same memory, while that is alive."""
+    if value.layout is not torch.strided:
+        return (id(value),)
+    lazy = value.is_conj(), value.is_neg()
+    return storage_key(value), value.storage_offset(), tuple(value.shape), tuple(value.stride()), value.dtype, *lazy
+
+
+def _written(func: Any, made: Any) -> list[int]:
+    """The memories that an operator wrote to, as far as it returns what it wrote."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    values = t.tree_leaves(made)
+    return [storage_key(value) for value in values if isinstance(value, torch.Tensor) and value.layout is torch.strided]
+
+
+def _weak_storage(value: torch.Tensor) -> Any:
+    """Tells by `expired()` whether the memory of a tensor was given back."""
+    return t.StorageWeakRef(value.untyped_storage()) if value.layout is torch.strided else _Expired()
+
+
+class _Expired:
+    @staticmethod
+    def expired() -> bool:
+        return True

@@ -3,7 +3,8 @@
 Static inputs stay where they are; all others are copied to where they were recorded. Outputs are the same memory in each
 call: the next call writes over them. An input that is written to is restored after the warm-up and handed back after
 each replay, so that one call writes once. Must not record inputs on the CPU (their values would stay) nor copies of two
-inputs that overlap (they would part).
+inputs that overlap (they would part). What is prepared once is prepared once: a copy in each call is one operation per input,
+and one for all of those that are plain.
 
 >>> run = Recording(call, [x, weight], static=[1])
 >>> run([x, weight])
@@ -20,11 +21,10 @@ import torch
 
 from ....dumps.errors import UsageError
 from ....dumps.wording import counted
-from .. import _torch as t
-from ..alignment import starts_aligned
+from ... import torch_private as t
+from ..alignment import BYTES
 from ..input_names import listed, name_at
-from ..overlap import shared
-from .copying import Target, Targets
+from ..overlap import expanded_dims, overlaps_itself, shared, without_expanded
 
 Call = Callable[[list[Any]], Any]
 Capture = Callable[[Call, list[Any]], tuple[Callable[[], None], Sequence[Any]]]
@@ -44,10 +44,10 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
     graph = torch.cuda.CUDAGraph()
     # Workspaces of matrix products are taken anew while recording, from the recording's own memory: those of the warm-up
     # are freed as soon as anybody clears them, as torch's trees do, and a replay would write to memory that is gone.
-    t.clear_workspaces()
+    _clear_workspaces()
     with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
         made = call(list(inputs))
-    t.clear_workspaces()
+    _clear_workspaces()
     return graph.replay, made if isinstance(made, (list, tuple)) else (made,)
 
 
@@ -81,7 +81,7 @@ class Recording:
         started = time.perf_counter()
         tensors = [index for index, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
         self.names, self.check_sizes, self.count = names, check_sizes, len(inputs)
-        self.static = [index for index in tensors if index in static and starts_aligned(inputs[index])]
+        self.static = [index for index in tensors if index in static and not inputs[index].data_ptr() % BYTES]
         self.misaligned = [index for index in tensors if index in static and index not in self.static]
         kept = set(self.static)
         self.targets = Targets([Target(inputs[index], index) for index in tensors if index not in kept], names)
@@ -134,3 +134,83 @@ class Recording:
                     "or compile again after torch.compiler.reset()",
                 )
         self.targets.check_sizes(inputs)
+
+
+def _clear_workspaces() -> None:
+    """Frees the memory that cuBLAS keeps for each stream; the next matrix product takes it anew."""
+    clear = t.optional("clear_cublas_workspaces")
+    if clear is not None and torch.cuda.is_available():
+        clear()
+
+
+class Target:
+    """Memory of its own for one input, and how values get into it and back.
+
+    Expanded dimensions are written once. What overlaps beyond that is copied as memory, with the strides as they were: element by
+    element it would depend on the order.
+    """
+
+    def __init__(self, given: torch.Tensor, index: int) -> None:
+        self.index = index
+        self.size = given.size()
+        self.buffer = torch.empty_strided(given.size(), given.stride(), dtype=given.dtype, device=given.device)
+        self.dims = expanded_dims(given)
+        self.as_memory = overlaps_itself(given, expanded=False)
+        self._inside = _flat(self.buffer) if self.as_memory else without_expanded(self.buffer, self.dims)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the whole of an input is copied into the whole of the buffer."""
+        return not self.dims and not self.as_memory
+
+    def fill(self, given: torch.Tensor) -> None:
+        """Brings an input's values in."""
+        self._inside.copy_(self._part(given))
+
+    def hand_back(self, given: torch.Tensor) -> None:
+        """Brings what a call has written out to the input."""
+        self._part(given).copy_(self._inside)
+
+    def _part(self, given: torch.Tensor) -> torch.Tensor:
+        return _flat(given) if self.as_memory else without_expanded(given, self.dims)
+
+
+class Targets:
+    """All inputs that are copied in each call."""
+
+    def __init__(self, targets: Sequence[Target], names: Sequence[Any] = ()) -> None:
+        self.all = list(targets)
+        self._names = names
+        self._special = [target for target in self.all if not target.is_plain]
+        plain = [target for target in self.all if target.is_plain]
+        self._indices = [target.index for target in plain]
+        self._buffers = [target.buffer for target in plain]
+
+    def fill(self, inputs: Sequence[Any]) -> None:
+        """Copies every input to its place; plain ones in one operation."""
+        if self._indices:
+            t.foreach_copy(self._buffers, [inputs[index] for index in self._indices])
+        for target in self._special:
+            target.fill(inputs[target.index])
+
+    def check_sizes(self, inputs: Sequence[Any]) -> None:
+        """Raises UsageError for an input with other sizes than recorded, or other strides where these matter."""
+        for target in self.all:
+            given = inputs[target.index]
+            if given.size() != target.size or (target.as_memory and given.stride() != target.buffer.stride()):
+                raise UsageError(
+                    "the recorded CUDA graph cannot be replayed",
+                    f"{name_at(self._names, target.index)} has sizes {_layout(given)}, "
+                    f"and was recorded with {_layout(target.buffer)}",
+                    "call it with inputs of the recorded sizes, or compile it again",
+                )
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """All memory from the first element to the last, as one dimension."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    return tensor.as_strided((extent,), (1,))
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    return f"{tuple(tensor.size())} and strides {tuple(tensor.stride())}"

@@ -1,7 +1,12 @@
 """Puts CUDA graphs on a compiled graph: on the whole call, on each partition, or what the user's policy makes of it.
 
 Which recording it is, torch's trees or ours, says `triton.cudagraph_trees`, as in stock. Must not decide whether: that
-is the stage.
+is the stage. A call with fake inputs goes to the code itself and records nothing; a recording is made at the first call with
+real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take values that another part
+made: these are no inputs of the graph, they have no name of the user's and nothing is known of them.
+
+Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. All of that is
+torch's; here it is called, and told that a backward runs although it is not recorded.
 
 >>> facts = facts_of(compiled, constants, names)
 >>> put_on_partitions(compiled, facts, report.notes.append)
@@ -10,20 +15,21 @@ is the stage.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from .. import _torch as t
-from ..alignment import aligning, inputs_to_check
-from .deferring import by_integers, deferred
-from .partitions import Facts, split
+from ... import torch_private as t
+from ..alignment import aligning
+from ..input_names import InputName, name_at
 from .plain import Recording, refusal
-from .trees import recorder
 
 Call = Callable[[list[Any]], Any]
+Make = Callable[[list[Any]], Call]
 Tell = Callable[[str], None]
 
 
@@ -42,7 +48,7 @@ def facts_of(compiled: Any, constants: dict[str, Any], names: Sequence[Any]) -> 
 
 def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
     """Without trees sizes are fixed, which adds guards; a forward tells its backward on which device it was recorded."""
-    if not t.config.triton.cudagraph_trees:
+    if not t.inductor_config.triton.cudagraph_trees:
         for value in inputs:
             if isinstance(value, torch.SymInt):
                 int(value)
@@ -70,7 +76,10 @@ def put_on_partitions(compiled: Any, facts: Facts, tell: Tell) -> int:
     parts = split(facts, compiled.partition_maps)
     titles = [f"graph {number} of {len(parts)}" if len(parts) > 1 else "1 graph" for number in range(1, len(parts) + 1)]
     compiled.recursively_apply_fns(
-        [partial(_of_part, compiled, part, title, tell) for part, title in zip(parts, titles, strict=True)]
+        [
+            partial(recording, compiled=compiled, facts=part, title=title, tell=tell)
+            for part, title in zip(parts, titles, strict=True)
+        ]
     )
     return len(parts)
 
@@ -78,15 +87,15 @@ def put_on_partitions(compiled: Any, facts: Facts, tell: Tell) -> int:
 def recording(call: Call, compiled: Any, facts: Facts, title: str, tell: Tell) -> Call:
     """`call`, to be recorded at its first call with real inputs."""
     kwargs, device = compiled.fx_kwargs, _device(compiled)
-    if t.config.triton.cudagraph_trees:
+    if t.inductor_config.triton.cudagraph_trees:
         backward, inference = kwargs["is_backward"], kwargs["is_inference"]
         return deferred(call, recorder(call, facts, device_index=device, is_backward=backward, is_inference=inference))
-    check = bool(t.config.size_asserts)
+    check = bool(t.inductor_config.size_asserts)
 
     def record(inputs: list[Any]) -> Call:
         if why := refusal(inputs, facts.static, facts.mutated, facts.names):
             tell(f"{title} not recorded: {why}")
-            return aligning(call, inputs_to_check(inputs, facts.static), facts.mutated, facts.names, tell)
+            return aligning(call, t.get_input_idxs_to_check(inputs, facts.static), facts.mutated, facts.names, tell)
         with torch.cuda.device(device):
             made = Recording(call, inputs, facts.static, mutated=facts.mutated, names=facts.names, check_sizes=check)
         tell(f"recorded {title}: {made.told()}")
@@ -95,9 +104,106 @@ def recording(call: Call, compiled: Any, facts: Facts, title: str, tell: Tell) -
     return deferred(call, lambda inputs: by_integers(inputs, record))
 
 
-def _of_part(compiled: Any, facts: Facts, title: str, tell: Tell, call: Call) -> Call:
-    return recording(call, compiled, facts, title, tell)
-
-
 def _device(compiled: Any) -> int:
     return next(iter(compiled.device_idxs))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What recording a call needs to know. Indices are of the call's inputs; `stacks` are of its outputs."""
+
+    names: Sequence[Any]
+    static: tuple[int, ...]
+    mutated: tuple[int, ...]
+    placeholders: Sequence[Any] = ()
+    """Torch's own descriptions of the inputs, for its trees."""
+    stacks: Sequence[str | None] = ()
+    constants: dict[str, Any] | None = None
+
+
+def split(whole: Facts, maps: Sequence[Any]) -> list[Facts]:
+    """The facts of each partition. `maps` are torch's GraphPartitionMap."""
+    return [_part(whole, one) for one in maps]
+
+
+def _part(whole: Facts, one: Any) -> Facts:
+    inputs: list[int | None] = list(one.input_index_mapping)
+    between = [f"partition_{one.id}_placeholder_{place}" for place in range(len(inputs))]
+    known = whole.constants or {}
+    return Facts(
+        names=[InputName(between[i]) if at is None else name_at(whole.names, at) for i, at in enumerate(inputs)],
+        static=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.static),
+        mutated=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.mutated),
+        placeholders=[
+            _name_alone(between[i]) if at is None else whole.placeholders[at] for i, at in enumerate(inputs)
+        ],
+        stacks=[None if at is None else whole.stacks[at] for at in one.output_index_mapping],
+        constants={name: known[name] for name in one.constant_names},
+    )
+
+
+def _name_alone(name: str) -> Any:
+    """What torch's trees know of an input, for a value that one partition hands to another."""
+    return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
+
+
+def recorder(
+    call: Call, facts: Facts, *, device_index: int, is_backward: bool, is_inference: bool
+) -> Callable[..., Call]:
+    """What makes a tree's function of real inputs. The compile that it belongs to is the one that runs now."""
+    compile_id = t.CompileContext.current_compile_id()
+
+    def make(inputs: list[Any]) -> Call:
+        return t.cudagraphify_impl(
+            call, inputs, facts.static, device_index=device_index, stack_traces=list(facts.stacks),
+            is_backward=is_backward, is_inference=is_inference, constants=tuple((facts.constants or {}).values()),
+            placeholders=facts.placeholders, mutated_input_idxs=facts.mutated, compile_id=compile_id,
+        )  # fmt: skip
+
+    return make
+
+
+def telling_backward(call: Call, device_index: int) -> Call:
+    """A backward that is not recorded, of a forward that is: the tree must know that the path goes back from here."""
+    manager = t.get_manager(device_index, create_if_none_exists=False)
+    assert manager is not None, "the forward was recorded in a tree, which has a manager"
+
+    def run(inputs: list[Any]) -> Any:
+        manager.set_to_running_backward()
+        return call(inputs)
+
+    return run
+
+
+def deferred(call: Call, make: Make) -> Call:
+    """`call` until it gets real inputs; from then on what `make` made of those, in each thread its own."""
+    here = threading.local()
+
+    def run(inputs: list[Any]) -> Any:
+        recorded: Call | None = getattr(here, "recorded", None)
+        if recorded is None:
+            if any(t.is_fake(value) for value in inputs):
+                return call(inputs)
+            with t.preserve_rng_state():
+                recorded = make(inputs)
+            here.recorded = recorded
+        return recorded(inputs)
+
+    return run
+
+
+def by_integers(inputs: Sequence[Any], make: Make) -> Call:
+    """One recording for each value of the inputs that are integers: a recording keeps those that it was made with."""
+    places = [index for index, value in enumerate(inputs) if isinstance(value, int)]
+    if not places:
+        return make(list(inputs))
+    recorded: dict[tuple[int, ...], Call] = {}
+
+    def run(inputs: list[Any]) -> Any:
+        key = tuple(inputs[index] for index in places)
+        if key not in recorded:
+            with t.preserve_rng_state():
+                recorded[key] = make(list(inputs))
+        return recorded[key](inputs)
+
+    return run

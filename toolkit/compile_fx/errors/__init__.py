@@ -1,7 +1,8 @@
 """Errors of the compile path, told: what failed, why, what to do, in which kernel, for which nodes, at which line.
 
-`explain` looks at an exception of torch's; `told` does so for a failing stage and leaves the account on the exception, whose
-type, text, cause and traceback stay torch's own. One module for each family. Must not import torch before there is an error.
+`explain` looks at an exception of torch's; `told` does so for a failing stage and leaves the account on the exception: as its
+attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of the exception changes. Torch
+wraps errors in others; the note moves to the outermost, so that it is shown once. Must not import torch before there is an error.
 
 >>> told(error, work, "load").kind
 'C++ compile error'
@@ -9,8 +10,113 @@ type, text, cause and traceback stay torch's own. One module for each family. Mu
 
 from __future__ import annotations
 
-from .attached import ATTRIBUTE, carried, told
-from .explain import explain
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..work import Work
+from . import kernels, machine, operators, passes
+from .case import Case
 from .explained import Explained, NodeAt
 
 __all__ = ["ATTRIBUTE", "Explained", "NodeAt", "carried", "explain", "told"]
+
+ATTRIBUTE = "graphdbg_explained"
+"""The attribute that carries the text; the record is `graphdbg_account`."""
+_RECORD = "graphdbg_account"
+
+Family = Callable[[Case, Any], Explained | None]
+
+FAMILIES: tuple[tuple[tuple[str, ...], Family], ...] = (
+    (("SkipFrame",), machine.bf16),
+    (("GPUTooOldForTriton",), machine.too_old),
+    (("InvalidCxxCompiler",), machine.no_cpp_compiler),
+    (("TritonMissing",), machine.no_triton),
+    (("FileNotFoundError",), machine.no_program),
+    ((), machine.memory),
+    ((), machine.recursion),
+    (("CppCompileError",), kernels.cpp_refused),
+    ((), kernels.triton_refused),
+    ((), kernels.resources),
+    ((), kernels.not_python),
+    ((), machine.worker),
+    ((), operators.mixed),
+    (("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp"), operators.not_lowered),
+    ((), operators.no_fake),
+    ((), operators.aliases),
+    (("LoweringException",), operators.no_fallback),
+    ((), operators.no_operator),
+    (
+        ("DynamicOutputShapeException", "DataDependentOutputException", "GuardOnDataDependentSymNode"),
+        operators.depends_on_data,
+    ),
+    ((), passes.of_a_pass),
+)
+"""Asked in this order, for errors that are or wrap a class of one of these names (none: for all); the first account counts."""
+
+
+def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
+    """The account of an error that a stage raised. `work` is the stage's, None where there was none yet; changes nothing.
+
+    An account is never the reason that the error itself is lost: where making one fails, the account says so.
+    """
+    case = Case.of(error, work, stage)
+    try:
+        for names, family in FAMILIES:
+            found = case.find(*names)
+            if (found is not None or not names) and (account := family(case, found)) is not None:
+                return account
+        return passes.anything(case)
+    except Exception as defect:  # noqa: BLE001
+        plain = case.told("error", f"the stage {stage} failed", case.said())
+        plain.notes.append(f"(graphdbg could not say more of it: {type(defect).__name__}: {defect})")
+        return plain
+
+
+def told(error: BaseException, work: Work | None, stage: str) -> Explained:
+    """The account of an error that passes through a stage: made where it first passes, carried from there on."""
+    known = carried(error)
+    if known is None:
+        known = explain(error, work, stage)
+        _put(error, known)
+    return known
+
+
+def carried(error: BaseException) -> Explained | None:
+    """The account that an error, or one that it wraps, has already; the error has it afterwards. None where there is none."""
+    for one in _wrapped(error):
+        known = getattr(one, _RECORD, None)
+        if isinstance(known, Explained):
+            if one is not error:
+                _drop(one, known)
+                _put(error, known)
+            return known
+    return None
+
+
+def _wrapped(error: BaseException) -> Iterator[BaseException]:
+    at: BaseException | None = error
+    for _ in range(20):
+        if at is None:
+            return
+        yield at
+        inner = getattr(at, "inner_exception", None)
+        at = inner if isinstance(inner, BaseException) else at.__cause__ or at.__context__
+
+
+def _put(error: BaseException, known: Explained) -> None:
+    text = known.text()
+    setattr(error, _RECORD, known)
+    setattr(error, ATTRIBUTE, text)
+    add_note: Callable[[str], None] | None = getattr(error, "add_note", None)  # not in Python 3.10
+    if add_note is not None:
+        add_note(_note(text))
+
+
+def _drop(error: BaseException, known: Explained) -> None:
+    notes = getattr(error, "__notes__", None)
+    if isinstance(notes, list) and (note := _note(known.text())) in notes:
+        notes.remove(note)
+
+
+def _note(text: str) -> str:
+    return f"graphdbg: {text}"

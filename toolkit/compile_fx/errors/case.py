@@ -13,11 +13,13 @@ import re
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from types import FrameType
 from typing import Any
 
 from ..work import Work
 from .explained import Explained, NodeAt
+from .nodes import at, running
 
 _WORKER_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Failure|Resources|Construct))(?::|$)", re.MULTILINE)
 
@@ -71,6 +73,32 @@ class Case:
         if type(cause).__name__ == "SubprocException" and lines:
             return next((line for line in reversed(lines) if _WORKER_ERROR.match(line)), lines[-1])
         return f"{type(cause).__name__}: {lines[0]}" if lines else type(cause).__name__
+
+    @cached_property
+    def running(self) -> list[Any]:
+        """The nodes of torch.fx that were run, lowered, scheduled or matched when it was raised, innermost first."""
+        return running(self.frames)
+
+    @property
+    def nodes(self) -> list[NodeAt]:
+        """The same as they are told."""
+        return [at(node) for node in self.running]
+
+    @property
+    def op(self) -> str:
+        """The operator that it is about: the node's, else by the text."""
+        if self.running:
+            return at(self.running[0]).op
+        found = re.search(r"target: (\S+)", self.text())
+        return found[1] if found else self.said()
+
+    @property
+    def where(self) -> str:
+        """Node and line, in brackets behind an operator's name; "" where no node is known."""
+        if not self.running:
+            return ""
+        node = at(self.running[0])
+        return f" (node {node.node}, {node.line or 'no user line is known'})"
 
     def inwards(self) -> Iterator[FrameType]:
         """Frames from where it was raised outwards."""

@@ -6,8 +6,8 @@ stage joint failed: it recursed too deep. Raise the limit.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _NODES_SHOWN = 12
 
@@ -81,7 +81,3 @@ class Explained:
         if self.pass_name:
             return f"in the pass {self.pass_name}" + (f", at {told}" if nodes else "")
         return f"at {told}" if nodes else ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it in plain values, for JSON."""
-        return {**asdict(self), "nodes": [node._asdict() for node in self.nodes]}

@@ -1,18 +1,17 @@
 """Which nodes of the graph an error is about: the one being run when it was raised, or those that a kernel was made of.
 
->>> running(case)
+>>> [at(node) for node in running(frames)]
 [NodeAt(node='relu', op='aten.relu.default', line='model.py:12', code='y = torch.relu(x)')]
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FrameType
 from typing import Any
 
 from ..work import Work
-from .case import Case
 from .explained import NodeAt
 
 _LOCALS = (
@@ -44,17 +43,15 @@ def at(node: Any) -> NodeAt:
     return NodeAt(node.name, node.op if node.op in ("placeholder", "output") else op, line, code)
 
 
-def running(case: Case) -> list[NodeAt]:
-    """The node that was run, lowered, scheduled or matched when the error was raised; nodes that enclose it come behind it."""
-    return [at(node) for node in running_nodes(case)]
+def running(frames: Sequence[FrameType]) -> list[Any]:
+    """The node of torch.fx that was run, lowered, scheduled or matched in these frames; nodes that enclose it come behind it.
 
-
-def running_nodes(case: Case) -> list[Any]:
-    """The same, as nodes of torch.fx: interpreters first, then locals of frames that are nodes or made from nodes."""
-    ran = [node for frame in case.inwards() if (node := _interpreted(frame)) is not None]
+    Interpreters first, then locals of frames that are nodes or made from nodes.
+    """
+    ran = [node for frame in reversed(frames) if (node := _interpreted(frame)) is not None]
     if ran:
         return list(dict.fromkeys(ran))
-    for frame in case.inwards():
+    for frame in reversed(frames):
         if frame.f_code.co_filename.endswith(("compile_fx/pipeline.py", "compile_fx/inner.py")):
             break
         for name in _LOCALS:
@@ -65,9 +62,9 @@ def running_nodes(case: Case) -> list[Any]:
     return []
 
 
-def interpreter(case: Case) -> Any:
+def interpreter(frames: Sequence[FrameType]) -> Any:
     """The innermost interpreter of a graph that was running, which has the values of nodes in `env`; None where none was."""
-    for frame in case.inwards():
+    for frame in reversed(frames):
         if _interpreted(frame) is not None:
             return frame.f_locals.get("self")
     return None

@@ -1,6 +1,7 @@
-"""Operators that the path cannot take: no fake kernel, no lowering, no call in their place; and values known at run time alone.
+"""Operators that the path cannot take: no fake kernel, no lowering, no call in their place; values known at run time alone;
+operands on different devices, with the inputs from which they come.
 
->>> unsupported(case).fix
+>>> no_fake(case, None).fix
 'register a fake kernel: @torch.library.register_fake("mylib::foo")'
 """
 
@@ -10,10 +11,10 @@ import re
 from typing import Any
 
 from .case import Case
-from .explained import Explained, NodeAt
-from .nodes import running
+from .explained import Explained
+from .nodes import interpreter
 
-KIND = "unsupported operator"
+_UNSUPPORTED = "unsupported operator"
 _NO_FAKE = re.compile(
     r"fake impl|fake kernel|'Meta' backend|no meta kernel|NotImplementedError: (?:Operator|Could not run)|Meta kernel",
     re.IGNORECASE,
@@ -21,38 +22,22 @@ _NO_FAKE = re.compile(
 _ALIAS = "whose output has alias annotations"
 
 
-def unsupported(case: Case) -> Explained | None:
-    """An operator that stands in the graph and cannot be traced, lowered or called from generated code."""
-    for family in (_not_lowered, _no_fake, _aliases, _no_fallback, _no_operator):
-        if (found := family(case)) is not None:
-            return found
-    return None
-
-
-def depends_on_data(case: Case) -> Explained | None:
+def depends_on_data(case: Case, error: Any) -> Explained:
     """A size or a branch that depends on the values of a tensor."""
-    error = case.find("DynamicOutputShapeException", "DataDependentOutputException", "GuardOnDataDependentSymNode")
-    if error is None:
-        return None
-    nodes = running(case)
-    name = type(error).__name__
     settings = {
         "DynamicOutputShapeException": "set torch._dynamo.config.capture_dynamic_output_shape_ops = True",
         "DataDependentOutputException": "set torch._dynamo.config.capture_scalar_outputs = True",
     }
     return case.told(
-        "depends on data", f"{_op(nodes, case)} cannot be compiled{_where(nodes)}",
+        "depends on data", f"{case.op} cannot be compiled{case.where}",
         f"its result depends on values that are known at run time alone: {_first(error)}",
-        settings.get(name, "say what is known of the value by torch._check(...)"), nodes=nodes,
+        settings.get(type(error).__name__, "say what is known of the value by torch._check(...)"), nodes=case.nodes,
     )  # fmt: skip
 
 
-def _not_lowered(case: Case) -> Explained | None:
-    error = case.find("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp")
-    if error is None:
-        return None
-    nodes = running(case)
-    op = _op(nodes, case)
+def not_lowered(case: Case, error: Any) -> Explained:
+    """Inductor has no rule for it, and calls none as it is."""
+    op = case.op
     if type(error).__name__ == "MissingOperatorWithDecomp":
         why = "Inductor has no lowering for it and calls none as it is (implicit_fallbacks is off), but torch can decompose it"
         fix = "add it to torch._inductor.decomposition.decompositions, or give compile_fx a table with it (decompositions=)"
@@ -64,59 +49,56 @@ def _not_lowered(case: Case) -> Explained | None:
             "set torch._inductor.config.implicit_fallbacks = True, register a decomposition, "
             f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{op})"
         )
-    return case.told(KIND, f"{op} has no lowering{_where(nodes)}", why, fix, nodes=nodes)
+    return case.told(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix, nodes=case.nodes)
 
 
-def _no_fake(case: Case) -> Explained | None:
+def no_fake(case: Case, _: Any) -> Explained | None:
+    """An operator without a fake kernel."""
     error = case.find("UnsupportedOperatorException", "UnsupportedFakeTensorException")
     plain = case.find("NotImplementedError")
     if error is None and (plain is None or not _NO_FAKE.search(str(plain))):
         return None
-    nodes = running(case)
-    op = _op(nodes, case)
     return case.told(
-        KIND, f"{op} has no fake kernel{_where(nodes)}",
+        _UNSUPPORTED, f"{case.op} has no fake kernel{case.where}",
         "tracing needs the shape, dtype and strides of its result without running it",
-        f'register one: @torch.library.register_fake("{_schema_name(op)}"), or a decomposition into operators that have one',
-        nodes=nodes,
+        f'register one: @torch.library.register_fake("{_schema_name(case.op)}"), or a decomposition into operators that have one',
+        nodes=case.nodes,
     )  # fmt: skip
 
 
-def _aliases(case: Case) -> Explained | None:
+def aliases(case: Case, _: Any) -> Explained | None:
+    """What it returns aliases an argument."""
     error = next((one for one in case.chain if _ALIAS in str(one)), None)
     if error is None:
         return None
-    nodes = running(case)
     return case.told(
-        KIND, f"{_op(nodes, case)} cannot be made functional{_where(nodes)}", _first(error),
+        _UNSUPPORTED, f"{case.op} cannot be made functional{case.where}", _first(error),
         "define it with torch.library.custom_op(..., mutates_args=...), which returns nothing that aliases an argument",
-        nodes=nodes,
+        nodes=case.nodes,
     )  # fmt: skip
 
 
-def _no_fallback(case: Case) -> Explained | None:
+def no_fallback(case: Case, _: Any) -> Explained | None:
     """Inductor would call the operator from generated code, and cannot."""
-    if case.find("LoweringException") is None or not any(_makes_fallback(frame) for frame in case.frames):
+    if not any(_makes_fallback(frame) for frame in case.frames):
         return None
-    nodes = running(case)
-    op = _op(nodes, case)
     return case.told(
-        KIND, f"{op} cannot be called from generated code{_where(nodes)}",
+        _UNSUPPORTED, f"{case.op} cannot be called from generated code{case.where}",
         f"it has no lowering, and a fallback is not possible: {case.said()}",
         "give it a functional form (torch.library.custom_op), a decomposition, "
-        f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{op})",
-        nodes=nodes,
+        f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{case.op})",
+        nodes=case.nodes,
     )  # fmt: skip
 
 
-def _no_operator(case: Case) -> Explained | None:
+def no_operator(case: Case, _: Any) -> Explained | None:
+    """A function that is no operator at all."""
     found = re.match(r"(.+) is not an OpOverload", str(case.cause()))
     if found is None:
         return None
-    nodes = running(case)
     return case.told(
-        KIND, f"{found[1]} has no lowering{_where(nodes)}", "it is no ATen operator, and Inductor has no rule for it",
-        "trace the graph to ATen operators first (rung or stage capture), or register a lowering for it", nodes=nodes,
+        _UNSUPPORTED, f"{found[1]} has no lowering{case.where}", "it is no ATen operator, and Inductor has no rule for it",
+        "trace the graph to ATen operators first (rung or stage capture), or register a lowering for it", nodes=case.nodes,
     )  # fmt: skip
 
 
@@ -128,19 +110,6 @@ def _makes_fallback(frame: Any) -> bool:
     return kind.__name__ == "FallbackKernel"
 
 
-def _op(nodes: list[NodeAt], case: Case) -> str:
-    if nodes:
-        return nodes[0].op
-    found = re.search(r"target: (\S+)", case.text())
-    return found[1] if found else case.said()
-
-
-def _where(nodes: list[NodeAt]) -> str:
-    if not nodes:
-        return ""
-    return f" (node {nodes[0].node}, {nodes[0].line or 'no user line is known'})"
-
-
 def _schema_name(op: str) -> str:
     """`tst.foo.default` -> `tst::foo`, as torch.library names it."""
     namespace, _, rest = op.partition(".")
@@ -150,3 +119,63 @@ def _schema_name(op: str) -> str:
 
 def _first(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+_SAID = re.compile(
+    r"same device|different devices?\b|two (?:different )?devices|device mismatch|devices? (?:must|should) (?:match|be the same)",
+    re.IGNORECASE,
+)
+
+
+def mixed(case: Case, _: Any) -> Explained | None:
+    """Fake propagation in capture or post_grad, or a lowering, met operands on more than one device."""
+    if not any(_SAID.search("\n".join(str(one).splitlines()[:2])) for one in case.chain):
+        return None
+    if not case.running:
+        return None
+    node, run_by = case.running[0], interpreter(case.frames)
+    where = [(operand, device) for operand in node.all_input_nodes if (device := _device(operand, run_by))]
+    told = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
+    devices = list(dict.fromkeys(device for _, device in where))
+    return case.told(
+        "device mismatch", f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
+        ", ".join(told) if len(devices) > 1 else f"{case.said()} ({', '.join(told)})",
+        f"move them to one device before the model is compiled, {' or '.join(devices)}" if len(devices) > 1
+        else "move all of them to one device before the model is compiled",
+        nodes=case.nodes,
+    )  # fmt: skip
+
+
+def _device(node: Any, run_by: Any) -> str:
+    """The device of a node's value: as it was run, else as it was traced; "" where it has none."""
+    value: Any = getattr(run_by, "env", {}).get(node)
+    if value is None:
+        value = node.meta.get("val", node.meta.get("example_value"))
+    if isinstance(value, (list, tuple)):
+        value = next((one for one in value if one is not None), None)  # pyright: ignore[reportUnknownVariableType]
+    device = getattr(value, "device", None)
+    if device is None and hasattr(value, "get_device"):
+        device = value.get_device()
+    return str(device) if device is not None else ""
+
+
+def _from(node: Any, device: str, run_by: Any) -> str:
+    """Which inputs of the graph it comes from, those on the same device if there are any."""
+    from ..input_names import name_of
+
+    if node.op == "placeholder":
+        user = name_of(node).user
+        return f" (the input {user})" if user and user != node.name else " (an input of the graph)"
+    seen: dict[Any, None] = {}
+    waiting = list(node.all_input_nodes)
+    while waiting:
+        at_one = waiting.pop()
+        if at_one not in seen:
+            seen[at_one] = None
+            waiting += at_one.all_input_nodes
+    inputs = sorted(one for one in seen if one.op == "placeholder")
+    there = [one for one in inputs if _device(one, run_by) == device] or inputs
+    if not there:
+        return ""
+    names = ", ".join(str(name_of(one)) for one in there[:4]) + (" ..." if len(there) > 4 else "")
+    return f" (from the input {names})" if len(there) == 1 else f" (from the inputs {names})"

@@ -1,6 +1,6 @@
 """An exception inside a pass, a lowering, or any other part of a stage: which pass, which node, raised where.
 
->>> of_a_pass(case).pass_name
+>>> of_a_pass(case, None).pass_name
 'post_grad.post_grad_custom_post_pass'
 """
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ....dumps.errors import GraphdbgError
 from .case import Case
 from .explained import Explained
-from .nodes import running
 from .sources import excerpt
 
 if TYPE_CHECKING:
@@ -26,16 +25,16 @@ _GROUPS = {
 }  # fmt: skip
 
 
-def of_a_pass(case: Case) -> Explained | None:
+def of_a_pass(case: Case, _: Any) -> Explained | None:
     """A pass of pre_grad, joint or post_grad raised, one of torch's or one of the configuration."""
     named = pass_named(case)
     if not named:
         return None
     name, function = named
-    nodes = running(case)
+    at = _at(case.nodes)
     own = f" ({function})" if function and function not in name else ""
     return case.told(
-        "pass failed", f"the pass {name}{own} failed{_at(nodes)}", case.said(), _way_out(name), nodes=nodes, pass_name=name,
+        "pass failed", f"the pass {name}{own} failed{at}", case.said(), _way_out(name), nodes=case.nodes, pass_name=name,
         **_raised(case),
     )  # fmt: skip
 
@@ -45,16 +44,16 @@ def anything(case: Case) -> Explained:
     cause = case.cause()
     if isinstance(cause, GraphdbgError):
         return case.told("refused", cause.what, cause.why, cause.fix)
-    nodes = running(case)
-    if case.find("LoweringException") is not None and nodes:
+    at = _at(case.nodes)
+    if case.find("LoweringException") is not None and case.nodes:
         return case.told(
-            "lowering failed", f"the lowering of {nodes[0].op} failed{_at(nodes)}", case.said(),
+            "lowering failed", f"the lowering of {case.op} failed{at}", case.said(),
             "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest graph that fails",
-            nodes=nodes, **_raised(case),
+            nodes=case.nodes, **_raised(case),
         )  # fmt: skip
     return case.told(
-        "stage failed", f"the stage {case.stage} failed{_at(nodes)}", case.said(),
-        "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails", nodes=nodes,
+        "stage failed", f"the stage {case.stage} failed{at}", case.said(),
+        "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails", nodes=case.nodes,
         **_raised(case),
     )  # fmt: skip
 

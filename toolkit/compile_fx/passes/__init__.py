@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ....dumps.wording import counted
-from ..hooks import Hooks, Replacement
+from ...torch_private.replacing import Hooks, Replacement
 from .names import REWRITING, asked, known, listing, names, resolve
-from .reports import Matched, PassReport
 from .table import PASSES, NamedPass
 
 if TYPE_CHECKING:
     from .watching import Watch
-
 
 def _replacements() -> Iterable[Replacement]:
     from .watching import replacements
@@ -98,3 +97,53 @@ __all__ = [
     "PASSES", "REWRITING", "Matched", "NamedPass", "PassReport", "asked", "at_graph", "current", "known", "listing", "names",
     "resolve", "told", "watched",
 ]  # fmt: skip
+
+
+@dataclass
+class Matched:
+    """One pattern in one pass: how often it was applied (or kept from it), and where in the user's code."""
+
+    name: str
+    count: int = 0
+    skipped: int = 0
+    lines: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class PassReport:
+    """One run of one pass.
+
+    `graph`: path of the graph inside the stage's, "" for that itself (`true_graph_0` is a body of cond). `inside`: the pass
+    that ran it. `seconds` includes passes inside. `removed` and `added` count operators; `rewired` nodes that got other
+    arguments; `reordered`: nodes that stayed stand in another order. Values in `meta` are not compared.
+    """
+
+    stage: str
+    name: str
+    graph: str = ""
+    alias: str = ""
+    inside: str = ""
+    seconds: float = 0.0
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    removed: dict[str, int] = field(default_factory=dict[str, int])
+    added: dict[str, int] = field(default_factory=dict[str, int])
+    rewired: int = 0
+    reordered: bool = False
+    matched: list[Matched] = field(default_factory=list[Matched])
+    skipped_because: str = ""
+    error: str = ""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.stage}.{self.name}"
+
+    @property
+    def changed(self) -> bool:
+        """Whether the graph's nodes, their arguments or their order are others now."""
+        return bool(self.removed or self.added or self.rewired or self.reordered)
+
+    @property
+    def matches(self) -> int:
+        """How many matches of patterns were applied."""
+        return sum(one.count for one in self.matched)

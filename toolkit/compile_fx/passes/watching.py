@@ -1,7 +1,7 @@
 """Sees and skips single passes while a stage runs on this thread.
 
-Torch's functions are replaced by ones that ask for this thread's watch (`hooks.py`). A watch compares the graph before and
-after a pass by its nodes' identities: it reads the graph and changes nothing.
+Torch's functions are replaced by ones that ask for this thread's watch (`torch_private.replacing`). A watch compares the graph
+before and after a pass by its nodes' identities: it reads the graph and changes nothing.
 
 >>> with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
 ...     joint_graph_passes(gm)
@@ -12,21 +12,24 @@ after a pass by its nodes' identities: it reads the graph and changes nothing.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
+
+from torch import fx
 
 from ....dumps.errors import UsageError
 from ....dumps.sidecar import user_frame
-from ..hooks import Function, Replacement
-from . import _torch as p
-from . import current
+from ... import torch_private as t
+from ...blame.switching import pattern_name
+from ...settings import setting
+from ...torch_private.replacing import Function, Replacement
+from . import Matched, PassReport, called, current
 from .names import known, patterns_of
-from .reports import Matched, PassReport
 from .table import PASSES, NamedPass
 
 _ALIASES = {(one.stage, alias): one.name for one in PASSES.values() for alias in one.aliases}
@@ -94,7 +97,7 @@ class Watch:
         """Applies what a pattern says for one match, or leaves the graph as it is."""
         if not self.stack or graph is not self.stack[-1][1]:  # the graph of a replacement, which is traced meanwhile
             return call()
-        report, name = self.stack[-1][0], p.pattern_name(entry)
+        report, name = self.stack[-1][0], pattern_name(entry)
         found = next((one for one in report.matched if one.name == name), None)
         if found is None:
             report.matched.append(found := Matched(name))
@@ -114,9 +117,9 @@ class Watch:
         outer = self.gm, self.path
         self.gm, self.path = gm, path
         graph = gm.graph
-        seen = self.stage == "post_grad" and bool(p.setting("dce"))
+        seen = self.stage == "post_grad" and bool(setting("inductor", "dce")[1])
         if seen:  # a method of the graph, and no function of Inductor's
-            graph.eliminate_dead_code = functools.partial(self._dce, gm, graph.eliminate_dead_code)
+            graph.eliminate_dead_code = partial(self._dce, gm, graph.eliminate_dead_code)
         try:
             yield
         finally:
@@ -164,69 +167,55 @@ def _operator(row: tuple[Any, Any, Any, Any]) -> str:
 
 def replacements() -> Iterator[Replacement]:
     """What passes are called through. A setting of a compile can turn more of them on."""
-    for call in p.calls():
-        yield call.owner, call.attribute, functools.partial(_called, call)
+    for call, owner, attribute in called.calls():
+        yield owner, attribute, partial(_seen, partial(_called, call))
     for method in ("apply_gm_pass", "apply_graph_pass"):
-        yield p.GraphTransformObserver, method, _observed
-    yield p.PatternMatcherPass, "apply", functools.partial(_applied, p.applied_bare())
-    yield p.group_batch_fusion, "apply_group_batch_fusion", _fused
-    yield p.pre_grad, "pass_execution_and_save", _predispatched
-    for kind in p.ENTRIES:
+        yield t.GraphTransformObserver, method, partial(_seen, _observed)
+    yield t.PatternMatcherPass, "apply", partial(_seen, partial(_applied, called.applied_bare()))
+    yield *t.home("apply_group_batch_fusion"), partial(_seen, _fused)
+    yield *t.home("pass_execution_and_save"), partial(_seen, _predispatched)
+    for kind in called.entries():
         yield kind, "apply", _matched
 
 
-def _called(call: p.Call, original: Function) -> Function:
+def _seen(asks: Callable[..., tuple[str, Any, Any] | None], original: Function) -> Function:
+    """A pass behind this thread's watch: `asks(watch, *args)` gives its name, its graph and what it returns when skipped."""
+
     def run(*args: Any, **kwargs: Any) -> Any:
         watch = current()
-        if watch is None or watch.stage != call.stage or watch.inside != call.inside:
+        about = asks(watch, *args, **kwargs) if watch is not None else None
+        if watch is None or about is None:
             return original(*args, **kwargs)
-        gm = args[0] if hasattr(args[0], "nodes") or isinstance(args[0], p.t.fx.GraphModule) else watch.gm
-        skipped: Any = {"graph": args[0], "count": 0}.get(call.gives)
-        return watch.around(call.name, gm, lambda: original(*args, **kwargs), skipped)
+        name, gm, skipped = about
+        return watch.around(name, gm, lambda: original(*args, **kwargs), skipped)
 
     return run
 
 
-def _observed(original: Function) -> Function:
-    def run(observer: Any, pass_fn: Function) -> Any:
-        watch = current()
-        if watch is None or p.stage_of(observer) not in (None, watch.stage):
-            return original(observer, pass_fn)
-        name = "group_batch_fusion_passes" if p.is_group_fusion(pass_fn) else observer.passname
-        return watch.around(name, observer.gm, lambda: original(observer, pass_fn))
-
-    return run
+def _called(call: called.Call, watch: Watch, *args: Any, **_: Any) -> tuple[str, Any, Any] | None:
+    if watch.stage != call.stage or watch.inside != call.inside:
+        return None
+    gm = args[0] if hasattr(args[0], "nodes") or isinstance(args[0], fx.GraphModule) else watch.gm
+    return call.name, gm, {"graph": args[0], "count": 0}.get(call.gives)
 
 
-def _applied(bare: dict[int, tuple[str, str]], original: Function) -> Function:
-    def run(group: Any, gm: Any) -> Any:
-        watch = current()
-        stage, name = bare.get(id(group), ("", ""))
-        if watch is None or watch.stage != stage or watch.stack:
-            return original(group, gm)
-        return watch.around(name, gm, lambda: original(group, gm), skipped=0)
-
-    return run
+def _observed(watch: Watch, observer: Any, pass_fn: Function) -> tuple[str, Any, Any] | None:
+    if called.stage_of(observer) not in (None, watch.stage):
+        return None
+    return "group_batch_fusion_passes" if called.is_group_fusion(pass_fn) else observer.passname, observer.gm, None
 
 
-def _fused(original: Function) -> Function:
-    def run(graph: Any, rule: Any) -> Any:
-        watch = current()
-        if watch is None:
-            return original(graph, rule)
-        return watch.around(p.fusion_name(rule), graph, lambda: original(graph, rule))
-
-    return run
+def _applied(bare: dict[int, tuple[str, str]], watch: Watch, group: Any, gm: Any) -> tuple[str, Any, Any] | None:
+    stage, name = bare.get(id(group), ("", ""))
+    return None if watch.stage != stage or watch.stack else (name, gm, 0)
 
 
-def _predispatched(original: Function) -> Function:
-    def run(function: Function, gm: Any, inputs: Sequence[Any], message: str) -> Any:
-        watch = current()
-        if watch is None or watch.stage != "pre_grad" or watch.stack:
-            return original(function, gm, inputs, message)
-        return watch.around(p.function_name(function), gm, lambda: original(function, gm, inputs, message))
+def _fused(_: Watch, graph: Any, rule: Any) -> tuple[str, Any, Any]:
+    return called.fusion_name(rule), graph, None
 
-    return run
+
+def _predispatched(watch: Watch, function: Function, gm: Any, *_: Any) -> tuple[str, Any, Any] | None:
+    return None if watch.stage != "pre_grad" or watch.stack else (called.function_name(function), gm, None)
 
 
 def _matched(original: Function) -> Function:

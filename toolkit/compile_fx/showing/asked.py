@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ....dumps.atomic import cannot_write, temporary_beside
@@ -21,12 +21,11 @@ from ....dumps.store import SavedGraph
 from ...triage.words import address
 from ...triton.targets import CHIPS, DEFAULT, target_of
 from ..entering import first_stage
-from ..stage import NAMES, STAGES, order
+from ..stage import NAMES, STAGES, order, reaches
 
 FORMS = ("ttir", "ttgir", "llir", "ptx", "cubin")
 """Forms of single Triton kernels, from Triton's first intermediate form to machine code."""
 REWRITING = tuple(name for name, stage in STAGES.items() if stage.rewrites)
-_FULL = ("dynamo", "pre_grad")
 _GRAPHS = {"pre_grad": ("dynamo",), "capture": ("pre_grad", "dynamo"), "joint": ("joint", "inference", "pre_grad", "dynamo"),
            "partition": ("joint", "joint_passed", "pre_grad", "dynamo"),
            "post_grad": ("forward", "backward", "inference", "joint", "dynamo")}  # fmt: skip
@@ -34,8 +33,10 @@ _BEHIND_GRAPHS = "it makes no graph"
 _RECORDED_ON = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
 
 
-def entry_of(saved: SavedGraph) -> str:
-    """The first stage that runs for a graph."""
+def entry_of(saved: SavedGraph, package: str = "") -> str:
+    """The first stage that runs for a graph; what becomes a package goes through all of them."""
+    if package:
+        return NAMES[0]
     training = saved.stage in ("joint", "joint_passed") and "num_fwd_outputs" in saved.record.compile_kwargs
     return first_stage(saved.stage, training_joint=training)
 
@@ -83,7 +84,7 @@ def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
         }.get(stage, f"{_BEHIND_GRAPHS}: --emit source shows what comes of it")
         raise UsageError(f"--diff {stage} has nothing to compare", why, f"--diff takes {', '.join(REWRITING)}")
     check_stage(saved, stage, "--diff")
-    if until is not None and order(until) < order(stage):
+    if not reaches(until, stage):
         raise UsageError(
             f"--diff {stage} needs {stage} to run", f"--until {until} stops before it", "leave --until out"
         )
@@ -135,6 +136,16 @@ def target_for(saved: SavedGraph, named: str | None) -> str:
     return DEFAULT
 
 
+def check_package(path: Path, others: Mapping[str, object]) -> None:
+    """Raises before anything is compiled where no package can be written to `path`, or with options that stop before its end."""
+    if path.suffix != ".pt2":
+        raise UsageError(f"cannot write a package to {path}", "torch loads only files whose name ends in .pt2", "add it")
+    if path.exists():
+        raise UsageError(f"{path} is there already", "nothing is overwritten", "name another file")
+    if given := [name for name, value in others.items() if value]:
+        raise UsageError("--package runs every stage as it is", f"{given[0]} asks for something else", f"leave {given[0]} out")
+
+
 def check_folder(folder: Path) -> None:
     """Raises before anything is compiled where `folder` cannot be made."""
     if folder.exists():
@@ -165,5 +176,5 @@ def not_run_after(until: str) -> list[str]:
 
 def check_code(until: str, emit: str) -> None:
     """Raises UsageError where a compile stops before there is code to print."""
-    if order(until) < order("codegen"):
+    if not reaches(until, "codegen"):
         raise UsageError(f"--emit {emit} needs the code", f"--until {until} stops before codegen", "leave --until out")

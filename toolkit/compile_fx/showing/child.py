@@ -4,7 +4,7 @@
 No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are made up. Must
 run in a child: a compile may not live through it. No compile cache is read or written.
 
->>> server.call("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", "lines": "rows.jsonl", ...})
+>>> ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from ....dumps import live
 from ....dumps.errors import EnvironmentLackError, GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
-from ... import _torch, kernel_calls
+from ... import kernel_calls
+from ...case import Case, Live
 from ...copying import copy_graph
-from ...imports import import_modules
+from ...fakes import mode_of, shared_fakes
 from ...isolation.child import failure_of, is_memory_error, mark
-from ...live_case import live_case
 from ...relaid import follow_saved
-from ...rungs._torch import patterns_without_device
+from ...rungs.entries import patterns_without_device
+from ...settings import settings
 from ...spec import FULL_STAGES, ReplaySpec
 from ...surroundings import in_force
 from ..pipeline import Observer
 from ..stage import Stage
-from ..telling import Lines, Teller, Wanted
+from ..telling import Teller, Wanted, tell
 from ..work import Work
 from .records import MISSING_DEVICE, Trouble
 
@@ -42,31 +43,23 @@ _NO_DEVICE = (
     "CUDA driver",
     "active drivers",
     "no GPU",
+    "re-initialize CUDA",  # a build with CUDA, in a forked child
     "triton",
 )
 """What torch and Triton say where there is no device."""
 
 
-class _Case(NamedTuple):
-    gm: Any
-    fakes: list[Any]
-    spec: ReplaySpec
-    notes: list[str]
-
-
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Compiles; returns {} when all went well or a stage failed, which the lines then say. Raises what a user can mend."""
-    lines = Lines(Path(payload["lines"]))
+    """Compiles; returns {} when all went well or a stage failed, which the events then say. Raises what a user can mend."""
     mark("load the graph")
-    import_modules(payload["imports"])
     saved = load_graph(payload["path"])
     case = _case(saved, payload["device"])
     wanted = Wanted(**payload["wanted"])
     about = {"target": "", "assembler": ""}
     if wanted.target:
         about = _for_target(saved, case, wanted)
-    teller = Teller(lines, Path(payload["folder"]), wanted)
-    devices = sorted({value.device.type for value in case.fakes if isinstance(value, torch.Tensor)})
+    teller = Teller(Path(payload["folder"]), wanted)
+    devices = sorted({value.device.type for value in case.inputs if isinstance(value, torch.Tensor)})
     lacking = [device for device in devices if device != "cpu" and not _has(device) and not wanted.target]
     until = payload["until"]
     if lacking and until is None:
@@ -75,25 +68,24 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         until = "codegen"
         case.notes.append(f"{why}; so it stops after codegen, and --target cuda:90 shows its kernels for a GPU")
     count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))
-    lines.tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes,
-               **about)  # fmt: skip
+    tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes, **about)
     began = time.perf_counter()
     try:
         with patterns_without_device() if lacking or wanted.target else contextlib.nullcontext():
-            lost = _compile(case, teller, payload["skip"], until, wanted.target)
-        lines.tell("notes", notes=lost)
+            lost = _compile(case, teller, payload["skip"], until, wanted.target, payload["package"])
+        tell("notes", notes=lost)
     except BaseException as error:  # whatever a stage raises is what is to be told
         if not teller.failed and not isinstance(error, Exception):
             raise
         if (mistake := _mistake(error)) is not None:
             raise mistake from None
-        lines.tell("error", trouble=_trouble(error, teller, lacking), seconds=time.perf_counter() - began)
+        tell("error", error=_trouble(error, teller, lacking), seconds=time.perf_counter() - began)
         return {}
-    lines.tell("done", seconds=time.perf_counter() - began)
+    tell("done", seconds=time.perf_counter() - began)
     return {}
 
 
-def _case(saved: SavedGraph, device: str | None) -> _Case:
+def _case(saved: SavedGraph, device: str | None) -> Live:
     """The graph on fake values: recorded ones, with their symbols; of inputs of which too little is known, or moved ones, fakes
     of made-up inputs."""
     if device is None:
@@ -101,17 +93,17 @@ def _case(saved: SavedGraph, device: str | None) -> _Case:
         notes = follow_saved(gm, mode, saved.record)
         users = [len(node.users) for node in gm.graph.nodes if node.op == "placeholder"]
         if all(value is not None or not used for value, used in zip(fakes, users, strict=True)):
-            return _Case(gm, list(fakes), ReplaySpec.of(saved.record), notes)
+            return Live(gm, list(fakes), ReplaySpec.of(saved.record), notes)
     try:
-        case = live_case(saved, seed=0, device=device)
+        case = Case(saved).live(device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise EnvironmentLackError(f"the graph cannot be moved to {device}", str(error).splitlines()[0]) from error
     gm = copy_graph(case.gm)
-    fakes = _torch.shared_fakes(gm, case.inputs, case.spec.dynamic)[0]
-    return _Case(gm, fakes, case.spec, case.notes)
+    fakes = shared_fakes(gm, case.inputs, case.spec.dynamic)[0]
+    return Live(gm, fakes, case.spec, case.notes)
 
 
-def _for_target(saved: SavedGraph, case: _Case, wanted: Wanted) -> dict[str, str]:
+def _for_target(saved: SavedGraph, case: Live, wanted: Wanted) -> dict[str, str]:
     """Puts the case onto the pretended GPU, tells what of the recording bears on it, and names target and assembler."""
     from ...triton import _triton
     from ...triton.emission import triton_sources
@@ -120,9 +112,9 @@ def _for_target(saved: SavedGraph, case: _Case, wanted: Wanted) -> dict[str, str
     from ...triton.targets import target_of
 
     require_triton()
-    on_gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in case.fakes)
+    on_gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in case.inputs)
     if case.spec.stage not in FULL_STAGES:
-        case.fakes[:] = retargeted(case.gm, case.fakes, _torch.mode_of(case.gm, case.fakes)).fakes
+        case.inputs[:] = retargeted(case.gm, case.inputs, mode_of(case.gm, case.inputs)).fakes
     if not on_gpu:
         case.notes.append("recorded on the CPU; these are the kernels that Inductor writes for a GPU")
     for file in saved.code_files():
@@ -133,15 +125,21 @@ def _for_target(saved: SavedGraph, case: _Case, wanted: Wanted) -> dict[str, str
     return {"target": target.text(), "assembler": assembler}
 
 
-def _compile(case: _Case, teller: Teller, skip: Sequence[str], until: str | None, target: str = "") -> list[str]:
+def _compile(
+    case: Live, teller: Teller, skip: Sequence[str], until: str | None, target: str, package: str
+) -> list[str]:
     from ..entering import enter
+    from ..package import compile_ahead_of_time
     from ..pipeline import Pipeline
 
     onto = [_Onto()] if target and case.spec.stage in FULL_STAGES else []
     pipeline = Pipeline([*onto, teller.kernels, teller], skip=skip, until=until)
     teller.reports = pipeline.reports
-    with _torch.settings(case.spec.config) as lost, in_force(case.spec), _pretended(target):
-        enter(case.gm, case.fakes, case.spec, pipeline)
+    with settings(case.spec.config) as lost, in_force(case.spec), _pretended(target):
+        if package:
+            compile_ahead_of_time(case.gm, case.inputs, path=package, pipeline=pipeline)
+        else:
+            enter(case.gm, case.inputs, case.spec, pipeline)
     teller.tell_skipped()
     return [*lost, *pipeline.told_of_skipped()]
 
@@ -182,8 +180,7 @@ def _mistake(error: BaseException | None) -> GraphdbgError | None:
 
 def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Trouble:
     """The account of an error: in which stage, of what type (the one that torch wrapped), behind which nodes, at which lines."""
-    from ..errors import explain
-    from ..errors.attached import carried
+    from ..errors import carried, explain
 
     account = carried(error) or explain(error, teller.work, teller.failed or "entering")
     inner = getattr(error, "inner_exception", None) or error

@@ -2,21 +2,31 @@
 
 >>> print(kernel_table(part))
 kernel               kind  nodes     read  written    FLOPs  FLOP/byte  fused (first user line)
-extern_kernels.addmm extern    1   2.1 MB   512 kB   134 M        51.5  addmm  model.py:41
+extern_kernels.addmm extern    1  2.0 MiB 512.0 KiB  134M        51.5  addmm  model.py:41
 """
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from ....dumps.amounts import count_text, size_text
 from ....dumps.tables import Column, render
-from ..kernels import summary
-from .records import BufferRow, KernelRow, PartRow
+from ....dumps.wording import counted
+from .records import BufferRow, CompiledRow, KernelRow, PartRow, Told
 
 MOST_ROWS = 40
 """On a terminal."""
 _NAMES = 4
 _WIDE = 110
+
+VIEW = "a view: no code of its own"
+DEAD = "nothing uses it"
+SIZE = "a size: computed in the wrapper"
+REWRITTEN = "removed or replaced by post_grad"
+FOLDED = "folded into others by lowering: no kernel names it"
 
 
 def kernel_table(part: PartRow, *, terminal: bool = False) -> str:
@@ -38,6 +48,20 @@ def kernel_table(part: PartRow, *, terminal: bool = False) -> str:
     return "\n".join(lines)
 
 
+def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, str]) -> str:
+    """The map in a line: how many nodes are in kernels, how many in none and why."""
+    kernels = {name for names in node_to_kernel.values() for name in names}
+    text = f"{counted(len(node_to_kernel), 'node')} in {counted(len(kernels), 'kernel')}"
+    if not without:
+        return text
+    words = {
+        VIEW: ("view", "views"), DEAD: ("unused", "unused"), SIZE: ("size", "sizes"),
+        REWRITTEN: ("rewritten by post_grad", "rewritten by post_grad"), FOLDED: ("folded", "folded"),
+    }  # fmt: skip
+    counts = Counter(words.get(why, ("part of another's result", "parts of another's result")) for why in without.values())
+    return f"{text}, {len(without)} in none ({', '.join(counted(count, *word) for word, count in counts.most_common())})"
+
+
 def buffer_table(buffers: list[BufferRow]) -> str:
     """What lowering made."""
     columns = [Column("buffer"), Column("kind"), Column("dtype"), Column("size"), Column("nodes")]
@@ -47,15 +71,18 @@ def buffer_table(buffers: list[BufferRow]) -> str:
 
 
 def _row(row: KernelRow, terminal: bool) -> list[str]:
-    about = "~" if row.estimated else ""
-    rate = "-" if row.intensity == 0 else "?" if row.intensity is None else f"{about}{row.intensity:.3g}"
+    rate = "-" if row.intensity == 0 else "?" if row.intensity is None else _about(f"{row.intensity:.3g}", row)
     names = ", ".join(row.nodes[:_NAMES]) + (f", ... (+{len(row.nodes) - _NAMES})" if len(row.nodes) > _NAMES else "")
     label = _cut(row.label) if terminal else row.label
-    flops = "-" if row.flops == 0 else amount(row.flops, "", about)
+    flops = "-" if row.flops == 0 else _about(count_text(row.flops), row)
     return [
-        label, row.kind, str(len(row.nodes)), amount(row.bytes_read, "B", about), amount(row.bytes_written, "B", about), flops,
-        rate, row.lines[0] if row.lines else "", names,
+        label, row.kind, str(len(row.nodes)), _about(size_text(row.bytes_read), row), _about(size_text(row.bytes_written), row),
+        flops, rate, row.lines[0] if row.lines else "", names,
     ]  # fmt: skip
+
+
+def _about(amount: str, row: KernelRow) -> str:
+    return f"~{amount}" if row.estimated and amount != "?" else amount
 
 
 def _cut(label: str) -> str:
@@ -64,13 +91,79 @@ def _cut(label: str) -> str:
     return label if len(label) <= limit else f"{label[: limit - 7]}...{label[-4:]}"
 
 
-def amount(value: int | None, unit: str, about: str = "") -> str:
-    """A number with a decimal prefix: 2.1 MB, 134 M; "?" where it is not known."""
-    if value is None:
-        return "?"
-    prefixes, number = ["", "k", "M", "G", "T", "P"], float(value)
-    while number >= 999.5 and len(prefixes) > 1:
-        number /= 1000
-        prefixes.pop(0)
-    text = f"{value}" if not prefixes[0] else f"{number:.3g}"
-    return f"{about}{text} {prefixes[0]}{unit}".rstrip()
+_COMMENT = {"ptx": "//", "ttir": "//", "ttgir": "//", "llir": ";"}
+
+
+def compiled_table(part: PartRow, *, terminal: bool = False) -> str:
+    """One row for each candidate, in the order of the kernels."""
+    compared = any(row.recorded for row in part.compiled)
+    columns = [
+        Column("kernel", style="bold"), Column("config", expendable=1), Column("regs", right=True),
+        Column("spills", right=True), Column("shared", right=True),
+    ]  # fmt: skip
+    if compared:
+        columns.append(Column("recorded", expendable=2))
+    columns.append(Column("line", style="green", expendable=3))
+    return render(columns, [_compiled(row, part.kernels, compared) for row in part.compiled], terminal=terminal).rstrip("\n")
+
+
+def _compiled(row: CompiledRow, kernels: Sequence[KernelRow], compared: bool) -> list[str]:
+    lines = next((one.lines for one in kernels if one.name == row.name and one.lines), [])
+    name = row.name if row.count == 1 else f"{row.name} ({row.place + 1} of {row.count})"
+    line = lines[0] if lines else ""
+    recorded = [row.recorded] if compared else []
+    if row.error:
+        return [name, f"failed: {row.error}", "-", "-", "-", *recorded, line]
+    registers = "?" if row.registers is None else str(row.registers)
+    spills = None if row.spill_stores is None or row.spill_loads is None else row.spill_stores + row.spill_loads
+    return [name, row.config, registers, _bytes(spills), _bytes(row.shared), *recorded, line]
+
+
+def _bytes(count: int | None) -> str:
+    return "-" if count == 0 else size_text(count)
+
+
+def notes_of(told: Told) -> list[str]:
+    """What a reader of the table has to know."""
+    rows = [row for part in told.parts for row in part.compiled]
+    notes: list[str] = []
+    if not rows and told.target:
+        notes.append("there is no Triton kernel in it: all is library calls")
+    if several := sorted({row.name for row in rows if row.count > 1}):
+        count = f"{counted(len(several), 'kernel has', 'kernels have')} several candidates"
+        notes.append(f"{count}: on a GPU they are timed at the first run; what is printed is the first")
+    if any(row.spill_stores or row.spill_loads for row in rows):
+        notes.append("spills: bytes that each thread writes to and reads from memory because registers ran out")
+    notes += [f"{row.name} is not compiled: {row.error}" for row in failed_kernels(told)]
+    if differing := sorted({row.name for row in rows if row.recorded in ("differs", "not recorded")}):
+        versions = f"recorded with torch {told.recorded_with}, here torch {told.torch}"
+        why = versions if told.recorded_with != told.torch else "settings or chip differ"
+        notes.append(f"{counted(len(differing), 'kernel is', 'kernels are')} not as recorded: {why}")
+    return notes
+
+
+def failed_kernels(told: Told) -> list[CompiledRow]:
+    """Kernels of which no candidate compiled."""
+    rows = [row for part in told.parts for row in part.compiled]
+    good = {row.name for row in rows if not row.error}
+    return [row for row in rows if row.error and row.name not in good]
+
+
+def forms_of(work: Path, told: Told, kinds: Sequence[str], kernel: str) -> str:
+    """The text forms of each kernel's first candidate, each below a comment that names it. `kernel`: only names with this."""
+    texts: list[str] = []
+    for part in told.parts:
+        for row in part.compiled:
+            if row.place or kernel not in row.name:
+                continue
+            for kind in kinds:
+                if kind in _COMMENT and kind in row.files:
+                    text = (work / part.part / "triton" / row.files[kind]).read_text(encoding="utf-8")
+                    texts.append(f"{_COMMENT[kind]} ---------- {row.name}  {row.config}  {kind}, {told.target}\n{text.strip()}\n")
+    return "\n".join(texts)
+
+
+def named(told: Told, kernel: str) -> list[str]:
+    """Kernels whose names have this in them."""
+    names = [row.name for part in told.parts for row in (*part.compiled, *part.kernels)]
+    return [name for name in dict.fromkeys(names) if kernel in name]

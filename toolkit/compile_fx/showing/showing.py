@@ -21,17 +21,16 @@ from ....dumps.errors import UsageError
 from ....dumps.output import emit, say
 from ....dumps.tables import on_terminal, plain
 from ....dumps.wording import counted
+from ...isolation import opened
 from ...triage.words import address
-from ..emitting import emitted, kernel_sources, source_of
-from ..stage import NAMES, order
+from ..emitting import emitted, source_of
+from ..stage import NAMES, order, reaches
 from . import asking
 from .asked import entry_of, not_run_after, sibling
 from .asking import DEATH, INTERRUPTED
-from .compiled_table import compiled_table, failed_kernels, forms_of, named, notes_of
-from .differences import difference_data, difference_text, differences
-from .kernel_table import buffer_table, kernel_table
+from .kernel_table import buffer_table, compiled_table, failed_kernels, forms_of, kernel_table, named, notes_of
 from .records import MISSING_DEVICE, StageRow, Told
-from .stage_rows import StageRows
+from .stage_rows import StageRows, difference_data, difference_text, differences
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph
@@ -54,7 +53,7 @@ class Options(NamedTuple):
 
 def shown(saved: SavedGraph, request: asking.Request, options: Options) -> int:
     """Compiles and shows; the exit code. Raises GraphdbgError for what the user has to mend."""
-    with tempfile.TemporaryDirectory(prefix="graphdbg-compile-") as work, asking.server() as server:
+    with tempfile.TemporaryDirectory(prefix="graphdbg-compile-") as work, opened(None, "inductor", asking.TASK) as server:
         return _Showing(saved, request, options, server, Path(work)).run()
 
 
@@ -70,7 +69,7 @@ class _Showing:
         self.say_row: Callable[[str], None] = (
             (lambda _: None) if options.as_json or request.diff else say if aside else _print
         )
-        self.name = address(saved)
+        self.name, self.entered = address(saved), entry_of(saved, request.package)
         self.said: set[str] = set()
 
     def run(self) -> int:
@@ -81,12 +80,14 @@ class _Showing:
         except asking.Interrupted as interrupted:
             told, code = interrupted.told, INTERRUPTED_EXIT
         self._complete(told)
-        if code is None and self.request.skip and told.error is None and self._makes_code():
+        if code is None and self.request.skip and told.error is None and reaches(self.request.until, "codegen"):
             self._compare_code(told)
         found = differences(self.work / "asked", told, self.request.diff) if self.request.diff else []
         told.diff = difference_data(found)
         if self.options.folder is not None:
             emitted(self.options.folder, self.work / "asked", told)
+        if self.request.package and told.error is None:
+            told.files.append({"path": self.request.package, "bytes": Path(self.request.package).stat().st_size})
         if self.options.as_json:
             emit(msgspec.to_builtins(told), as_json=True)
         else:
@@ -99,7 +100,7 @@ class _Showing:
             devices = ", ".join(event["devices"]) or "no tensors"
             recorded = self.saved.record.versions.get("torch", "?")
             head = f"{self.name}: {counted(event['nodes'], 'node')}, {devices}, torch {event['torch']} (recorded {recorded})"
-            self.say_row(plain(f"{head}; enters at {entry_of(self.saved)}; caches not used"))
+            self.say_row(plain(f"{head}; enters at {self.entered}; caches not used"))
             if event["target"]:
                 self.say_row(plain(f"compiled for {event['target']}; {event['assembler']}; no GPU is used"))
             if recorded != event["torch"]:
@@ -115,7 +116,7 @@ class _Showing:
 
     def _before(self) -> StageRow | None:
         """One row for what lies behind the graph already."""
-        behind = NAMES[: order(entry_of(self.saved))]
+        behind = NAMES[: order(self.entered)]
         if not behind:
             return None
         where = sibling(self.saved, ("dynamo", "pre_grad", "joint"))
@@ -146,9 +147,6 @@ class _Showing:
             part.stages += rows
             span = left[0] if len(left) == 1 else f"{left[0]}..{left[-1]}"
             self.say_row(self.rows.row(StageRow(part.part, span, "not_run", why)))
-
-    def _makes_code(self) -> bool:
-        return self.request.until is None or order(self.request.until) >= order("codegen")
 
     def _compare_code(self, told: Told) -> None:
         """Compiles once more with nothing skipped, and says whether the code is another."""
@@ -185,7 +183,7 @@ class _Showing:
             _print(f"{file['path']}  {file['bytes']:,} bytes")
         if told.error is not None:
             self._failure(told)
-        elif told.lacking and self._past_code():
+        elif told.lacking and reaches(self.request.until, "load"):
             say(f"graphdbg: {self.name} cannot be loaded here: there is no {', '.join(told.lacking)} device. "
                 f"Its code is as above; to ask for no more: graphdbg compile {self.name} --until codegen")  # fmt: skip
         else:
@@ -197,7 +195,7 @@ class _Showing:
             known = ", ".join(named(told, "")) or "none"
             raise UsageError(f"no kernel is called {options.kernel!r}", f"there are {known}")
         if "source" in options.kinds:
-            _print(source_of(work, told) if not options.kernel else kernel_sources(work, told, options.kernel))
+            _print(source_of(work, told, options.kernel))
         if text := forms_of(work, told, options.kinds, options.kernel):
             _print(text)
 
@@ -237,15 +235,14 @@ class _Showing:
             say(f"graphdbg: {error.excerpt or error.message}")
         before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
         until = ""
-        if before and order(before) >= order(entry_of(self.saved)):
+        if before and order(before) >= order(self.entered):
             until = f" | graphdbg compile {self.name} --until {before}"
         say(f"try: graphdbg minify {self.name} | graphdbg bisect {self.name}{until}")
 
-    def _past_code(self) -> bool:
-        return self.request.until is None or order(self.request.until) > order("codegen")
-
     def _next(self, told: Told) -> None:
-        if self.request.skip:
+        if self.request.package:
+            say(f"load it without graphdbg: torch._inductor.aoti_load_package({self.request.package!r})")
+        elif self.request.skip:
             say(f"try: graphdbg replay {self.name} | graphdbg bisect {self.name}")
         elif not self.request.diff and not self.options.code and self.options.folder is None:
             stages = [
@@ -284,7 +281,6 @@ def _exit_code(told: Told) -> int:
     if told.error is None and failed_kernels(told):
         return 1
     if told.error is None:
-        past = not told.until or order(told.until) > order("codegen")
-        return LACK_EXIT if told.lacking and past else 0
+        return LACK_EXIT if told.lacking and reaches(told.until, "load") else 0
     missing = told.error.kind in ("missing compiler", "missing C++ compiler", MISSING_DEVICE)
     return LACK_EXIT if missing else INTERRUPTED_EXIT if told.error.type == INTERRUPTED else 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....dumps.wording import counted
-from .. import _torch as t
+from ... import torch_private as t
 from .. import logs
 from ..cpp_library import shared_standard_library
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..work import Work
 
 
-def run(work: Work, pipeline: Pipeline) -> None:
+def load(work: Work, pipeline: Pipeline) -> None:
     """Sets `work.call` and `work.compiled`, torch's object for a compiled graph."""
     lowering = work.lowering
     before, linked = _clocks(), []
@@ -68,7 +68,7 @@ def _library(work: Work) -> tuple[Any, list[str]]:
         shared_standard_library() as linked,
         t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True),
     ):
-        made = t.library_of(
+        made = t.AotCodeCompiler.compile(
             lowering, work.wrapper_code.value, work.kernel_code.value, serialized,
             device_type=lowering.device_type, additional_files=list(dict.fromkeys(files)),
         )  # fmt: skip
@@ -125,7 +125,7 @@ _CLOCKS = {
 
 
 def _clocks() -> dict[str, tuple[int, float]]:
-    known = t.dynamo_utils.compilation_time_metrics
+    known = t.compilation_time_metrics
     return {name: (len(known.get(name, ())), sum(known.get(name, ()))) for name in _CLOCKS}
 
 
@@ -143,16 +143,16 @@ def _spent(before: dict[str, tuple[int, float]]) -> list[str]:
 def _output_code(work: Work) -> Any:
     lowering, kwargs = work.lowering, work.kwargs
     provenance, stacks = _provenance()
-    if t.config.log_tlparse:
-        t.inductor_debug.log_runtime_and_tensor_meta(lowering.count_bytes()[2])
+    if t.inductor_config.log_tlparse:
+        t.log_runtime_and_tensor_meta(lowering.count_bytes()[2])
     logs.of_code(work)
-    t.inductor_debug.log_collective_schedule(lowering.scheduler.nodes)
+    t.log_collective_schedule(lowering.scheduler.nodes)
     cudagraphs = kwargs["cudagraphs"]
     if cudagraphs:
         _refuse_cudagraphs(work)
     if t.V.aot_compilation:
         return t.CompiledAOTI(filename=work.call, device_type=lowering.device_type)
-    region = (work.compile_region_name,) if t.OUTPUT_TAKES_REGION else ()
+    region = (work.compile_region_name,) if t.takes("CompiledFxGraph", "compile_region_name") else ()
     return t.CompiledFxGraph(
         work.call, lowering, work.gm, work.output_strides, lowering.disable_cudagraphs_reason,
         work.metrics.get_deltas(), t.counters["inductor"] - work.counters_before, cudagraphs, work.inputs,
@@ -162,12 +162,12 @@ def _output_code(work: Work) -> Any:
 
 
 def _provenance() -> tuple[str | None, str | None]:
-    if t.config.trace.provenance_tracking_level == 0:
+    if t.inductor_config.trace.provenance_tracking_level == 0:
         return None, None
-    maps = json.dumps(t.inductor_debug.dump_inductor_provenance_info())
-    stacks = json.dumps(t.inductor_debug._inductor_kernel_stack_trace)
-    t.trace_text("inductor_provenance_tracking_node_mappings", lambda: maps, "json")
-    t.trace_text("inductor_provenance_tracking_kernel_stack_traces", lambda: stacks, "json")
+    maps = json.dumps(t.dump_inductor_provenance_info())
+    stacks = json.dumps(t.kernel_stack_traces)
+    logs.trace_text("inductor_provenance_tracking_node_mappings", lambda: maps, "json")
+    logs.trace_text("inductor_provenance_tracking_kernel_stack_traces", lambda: stacks, "json")
     context = t.get_metrics_context()
     if stacks and context.in_progress():
         context.add_to_set("inductor_provenance", stacks)
@@ -177,8 +177,8 @@ def _provenance() -> tuple[str | None, str | None]:
 def _refuse_cudagraphs(work: Work) -> None:
     """Why the graph as a whole cannot be recorded, unless it is split around what cannot."""
     lowering = work.lowering
-    if not t.config.graph_partition and not lowering.disable_cudagraphs_reason:
-        if t.config.triton.cudagraph_skip_dynamic_graphs and t.any_is_symbolic(*work.inputs):
+    if not t.inductor_config.graph_partition and not lowering.disable_cudagraphs_reason:
+        if t.inductor_config.triton.cudagraph_skip_dynamic_graphs and t.any_is_symbolic(*work.inputs):
             where = next((node.meta.get("stack_trace") for node in work.gm.graph.nodes if _symbolic(node)), None)
             reason = "graph with symbolic shapes inputs and config.triton.cudagraph_skip_dynamic_graphs=True."
             lowering.disable_cudagraphs_reason = reason + (f" Found from {where}\n" if where else "\n")
@@ -187,7 +187,7 @@ def _refuse_cudagraphs(work: Work) -> None:
             reason = f"disabling cudagraphs due to incompatible op {node.target}"
             lowering.disable_cudagraphs_reason = reason + (f" Found from {where}\n" if where else "\n")
     if not t.V.aot_compilation and not lowering.disable_cudagraphs_reason:
-        lowering.disable_cudagraphs_reason = t.reason_against_recording(lowering.device_node_mapping)
+        lowering.disable_cudagraphs_reason = t.check_lowering_disable_cudagraph(lowering.device_node_mapping)
 
 
 def _symbolic(node: Any) -> bool:

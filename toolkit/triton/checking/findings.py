@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ...verdict import OK, Kind, Verdict, Where, cannot_tell, fails
+
 KINDS = {
     "load": "out-of-bounds load",
     "store": "out-of-bounds store",
@@ -22,6 +24,8 @@ KINDS = {
     "values": "buffer that departs from eager",
 }
 """Kind -> what a reader calls it."""
+_KINDS: dict[str, Kind] = {"nan": "nan", "inf": "nan", "values": "wrong_numbers"}
+"""Kind -> that of a verdict; an access that is no matter of numbers has none."""
 
 
 class UserLine(msgspec.Struct, frozen=True):
@@ -90,9 +94,20 @@ class Checked(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
 
     @property
+    def record(self) -> Verdict:
+        """The verdict: the first fault of a kernel, at its node; results that are wrong; or why the run did not end."""
+        if self.cannot:
+            return cannot_tell(self.cannot)
+        if self.findings:
+            one = self.findings[0]
+            where = Where(one.node or next(iter(one.nodes), ""), line=one.lines[0].place if one.lines else "", name=one.kernel)
+            return fails(_KINDS.get(one.kind), "triton_interpret", f"{one.what} in {one.kernel}", where)
+        return fails("wrong_numbers", "triton_interpret", self.verdict) if self.wrong else OK
+
+    @property
     def ok(self) -> bool:
         """Whether it ran and no fault was found."""
-        return not (self.findings or self.wrong or self.cannot)
+        return not self.record.exit_code
 
     @property
     def ratio(self) -> float | None:

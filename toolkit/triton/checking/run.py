@@ -1,7 +1,7 @@
 # pyright: basic
 """A graph's Triton kernels interpreted and checked, in this process, which a compile may change: a child does it for commands.
 
->>> found = checked(gm, inputs, ReplaySpec("inference"))
+>>> found = checked(case.live())
 >>> [(one.kind, one.kernel, one.line, one.nodes) for one in found.findings]
 [('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
 """
@@ -17,17 +17,20 @@ import torch
 from torch import fx
 
 from ....dumps.wording import counted
-from ... import _torch as toolkit_torch
+from ...case import Live
 from ...copying import clone_inputs, copy_graph
 from ...execution import execute
+from ...fakes import shared_fakes
 from ...judge import judge
 from ...missing import missing
 from ...outcome import Outcome
 from ...rungs.base import Compiled
 from ...rungs.triton_interpret import TritonInterpret
+from ...settings import no_caches, settings
 from ...signature import from_exception
 from ...spec import ReplaySpec
 from ...surroundings import in_force
+from ...verdict import WHOLE, judged, skipped
 from ..interpreting.session import Session
 from .building import checking_builder, plain_builder
 from .findings import Checked
@@ -67,7 +70,7 @@ class CheckedRung(TritonInterpret):
         self.checking = Checking(wrappers, self.kernel)
         kept = self.checking if first or usual is None else usual
         try:
-            with toolkit_torch.settings(NO_REUSE), wrappers.open(), super().around(gm, spec), checking_builder(_Eye(self)):
+            with settings(NO_REUSE), wrappers.open(), super().around(gm, spec), checking_builder(_Eye(self)):
                 yield
         finally:
             self.recompiled = not first
@@ -139,19 +142,18 @@ class _Eye:
 
 
 def checked(
-    gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, *, kernel: str | None = None, edit: Edit | None = None,
-    plain: bool = True, seed: int = 0,
-) -> Checked:  # fmt: skip
+    case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
+) -> Checked:
     """Compiles, interprets and checks. `kernel`: that one alone; `edit(name, source)`: another source for a kernel; `plain`:
     also run the plain interpreter, for its time. Results are judged as `replay` judges them, and departing ones blamed on a
     kernel."""
     from .departing import departures, eager_beside
 
     rung = CheckedRung(kernel, edit, plain=plain)
-    outcome = judge(gm, list(inputs), spec, rung, "numbers", seed=seed)
+    outcome = judge(case, rung, "numbers", seed=seed)
     alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
     if alone:  # kernels may be checked whatever becomes of eager
-        outcome = _unjudged(rung, gm, inputs, spec, seed, outcome)
+        outcome = _unjudged(rung, case, seed, outcome)
     found = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.verdict)
     checking = rung.checking
     if checking is None:
@@ -163,7 +165,7 @@ def checked(
     all_found = checking.findings()
     eager_beside(checking)
     if not found.cannot and outcome.signature is not None:
-        departing = departures(rung.known, checking, outcome.verdict, lambda: TritonInterpret.around(rung, gm, spec))
+        departing = departures(rung.known, checking, outcome.verdict, lambda: TritonInterpret.around(rung, case.gm, case.spec))
         told = {one.kernel for one in all_found if not one.note}
         all_found += [one for one in departing if one.kernel not in told]
     found.findings = [one for one in all_found if not one.note]
@@ -176,27 +178,26 @@ def checked(
     return found
 
 
-def _unjudged(
-    rung: CheckedRung, gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, seed: int, refused: Outcome
-) -> Outcome:
+def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Outcome:
     """Runs the rung though eager cannot be run. The verdict stays the refusal, or becomes what the rung raised."""
     rung.checking = rung.known = None
+    gm, spec = case.gm, case.spec
     try:
-        with toolkit_torch.settings(spec.config), toolkit_torch.no_caches(), in_force(spec), rung.around(gm, spec):
+        with settings(spec.config), no_caches(), in_force(spec), rung.around(gm, spec):
             copy = copy_graph(gm)
-            fakes = toolkit_torch.shared_fakes(copy, list(inputs), spec.dynamic)[0]
-            execute(rung.build(copy, fakes, spec), clone_inputs(list(inputs)), seed=seed)
+            fakes = shared_fakes(copy, case.inputs, spec.dynamic)[0]
+            execute(rung.build(copy, fakes, spec), clone_inputs(case.inputs), seed=seed)
     except Exception as error:  # noqa: BLE001  whatever it raises is told
         if reason := missing(error):
-            return Outcome(ok=True, verdict=f"skipped, because {reason}")
-        return Outcome(ok=False, signature=from_exception(error, "run"), verdict=f"{type(error).__name__}: {error}"[:500])
-    return Outcome(ok=True, verdict=refused.verdict)
+            return Outcome(skipped(reason))
+        signature = from_exception(error, "run")
+        return Outcome(judged(signature, rung.name, reason=f"{type(error).__name__}: {error}"[:500], detail=WHOLE), signature)
+    return Outcome(refused.record)
 
 
 def _stopped(outcome: Outcome) -> bool:
     """Whether the kernels did not run to their end."""
-    skipped = outcome.verdict.startswith("skipped")
-    return skipped or (outcome.signature is not None and outcome.signature.stage != "compare")
+    return outcome.record.skipped or (outcome.signature is not None and outcome.signature.stage != "compare")
 
 
 def _unchecked(checking: Checking, kernel: str | None) -> list[str]:

@@ -14,8 +14,9 @@ import msgspec
 
 from ....dumps.errors import EnvironmentLackError, GraphdbgError
 from ....dumps.output import emit, say
+from ...isolation import opened
 from ..needs import require_interpreter
-from .asking import check, server
+from .asking import check
 from .findings import Checked
 from .text import headline, text
 
@@ -29,7 +30,7 @@ def shown(
     """0: nothing was found, 1: something was, or a graph could not be run. Raises EnvironmentLackError without Triton."""
     require_interpreter()
     rows: list[tuple[str, SavedGraph, Checked]] = []
-    with server() as used:
+    with opened(None) as used:
         for saved in graphs:
             name = f"{saved.run.path}/{saved.id}" if saved.run else str(saved.path)
             found = _checked(saved, used, alone=len(graphs) == 1, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
@@ -41,7 +42,7 @@ def shown(
     if as_json:
         documents = [_json(*row) for row in rows]
         emit(documents[0] if len(graphs) == 1 else {"graphs": documents}, as_json=True)
-    return 0 if all(found.ok for _, _, found in rows) else 1
+    return max(found.record.exit_code for _, _, found in rows)
 
 
 def _checked(saved: SavedGraph, used: Any, *, alone: bool, **options: Any) -> Checked:
@@ -60,5 +61,5 @@ def _json(name: str, saved: SavedGraph, found: Checked) -> dict[str, Any]:
     empty: dict[str, Any] = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 0, "seconds_plain": None}
     return {
         "id": saved.id, "stage": saved.stage, "graph": name, "ok": found.ok, "headline": headline(found), "ratio": found.ratio,
-        **empty, **plain, "findings": rows, "notes": notes,
+        **empty, **plain, "findings": rows, "notes": notes, "record": found.record.plain(),
     }  # fmt: skip

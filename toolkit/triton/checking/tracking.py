@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import triton.language as tl
 
+from ...torch_private import replaced
 from ..interpreting._triton import Handle
 from ..interpreting.builder import BUILDER
 from ..interpreting.memory import Access, Memory, Watch
 from ..interpreting.rounding import is_coded, values
-from ..replacing import replaced
 from .building import CheckingBuilder, checking_builder
 from .collecting import Collected, Place
 from .findings import Finding

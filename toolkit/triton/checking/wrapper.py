@@ -21,7 +21,7 @@ from ....dumps.sidecar import user_frame
 from ...compile_fx.kernels_watch import kernels_heard
 from ...copying import clone_inputs
 from ...eager import is_uninitialised, run_graph
-from .. import _torch as t
+from .. import pretended
 from ..interpreting.on_cpu import devices_on_cpu
 from .findings import UserLine
 
@@ -44,7 +44,7 @@ class Wrapper:
 
     def __init__(self, lowering: Any, calls: dict[str, list[_Call]]) -> None:
         self.module: fx.GraphModule = lowering.module
-        self.nodes = t.nodes_of_buffers(lowering)
+        self.nodes = pretended.nodes_of_buffers(lowering)
         self.calls = calls
         self._by_name = {node.name: node for node in self.module.graph.nodes}
 
@@ -115,7 +115,7 @@ class Wrappers:
     def open(self) -> Iterator[Wrappers]:
         """Around compiles."""
         heard = kernels_heard(lambda row, nodes, graph: self._heard.append((row.name, nodes, graph)))
-        with heard, t.wrappers_told_of(self._loaded):
+        with heard, pretended.wrappers_told_of(self._loaded):
             yield self
 
     def of(self, call: Callable[..., Any]) -> Wrapper | None:

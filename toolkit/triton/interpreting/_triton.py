@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ....dumps.errors import EnvironmentLackError
-from .._torch import helpers_of_kernels
 
 try:
     import triton.experimental.gluon  # noqa: F401  it checks for compiled functions when it is first imported, later
@@ -32,7 +31,6 @@ _ATOMICS = {getattr(ir.ATOMIC_OP, name): name.lower() for name in (
 )}  # fmt: skip
 
 
-triton_helpers = helpers_of_kernels()
 _usual_numpy_type = interpreter._get_np_dtype
 _numpy_types: dict[Any, np.dtype] = {}
 
@@ -65,5 +63,5 @@ def implicit(argument: Any) -> Any:
 
 __all__ = [
     "ROUND_TO_ZERO", "Handle", "InterpreterBuilder", "JITFunction", "Options", "atomic_name", "implicit", "interpreter",
-    "numpy_type", "triton_helpers", "type_of",
+    "numpy_type", "type_of",
 ]  # fmt: skip

@@ -19,8 +19,8 @@ import torch
 import triton.language as tl
 
 from ... import philox
-from ..replacing import replaced
-from ._triton import Handle, triton_helpers
+from ...torch_private import replaced, triton_helpers
+from ._triton import Handle
 
 _LOW = 0xFFFFFFFF
 

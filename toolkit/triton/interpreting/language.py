@@ -18,8 +18,9 @@ from typing import Any
 
 import triton.language as tl
 
+from ...torch_private import replaced, triton_helpers
 from . import reducing
-from ._triton import JITFunction, interpreter, triton_helpers
+from ._triton import JITFunction, interpreter
 from .builder import BUILDER, Endless
 from .cooperating import MARK
 from .memory import KernelMistake
@@ -66,20 +67,20 @@ def interpreted() -> Iterator[None]:
         yield
         return
     scope = interpreter._LangPatchScope()
-    before = interpreter.interpreter_builder, interpreter.interpreter_semantic
     _ACTIVE += 1
-    try:
-        interpreter.interpreter_builder = BUILDER
-        interpreter.interpreter_semantic = interpreter.TritonSemantic(BUILDER)
-        _functions(scope)
-        _language(scope)
-        _library(scope)
-        remember(scope)
-        yield
-    finally:
-        _ACTIVE -= 1
-        scope.restore()
-        interpreter.interpreter_builder, interpreter.interpreter_semantic = before
+    with (
+        replaced(interpreter, "interpreter_builder", BUILDER),
+        replaced(interpreter, "interpreter_semantic", interpreter.TritonSemantic(BUILDER)),
+    ):
+        try:
+            _functions(scope)
+            _language(scope)
+            _library(scope)
+            remember(scope)
+            yield
+        finally:
+            _ACTIVE -= 1
+            scope.restore()
 
 
 @contextlib.contextmanager

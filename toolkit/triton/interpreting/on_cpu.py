@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 
+from ... import torch_private as t
 from ...rungs.base import CannotRun
-from .. import _torch as t
-from ..replacing import replaced
+from ...torch_private import replaced
+from .. import pretended
 from .substitutes import SIZED_OTHERWISE, called
 
 
@@ -122,7 +123,7 @@ def answers(session: Any) -> Iterator[None]:
     def check(tensor: torch.Tensor, size: Any, stride: Any, name: Any = None) -> None:
         laid_out(tensor, size, stride, name)
 
-    with t.allocations(allocate, check):
+    with pretended.allocations(allocate, check):
         yield
 
 

@@ -22,7 +22,7 @@ import torch
 
 from ....dumps.wording import counted
 from ...rungs.base import CannotRun
-from .. import _torch as t
+from .. import pretended
 from ..loading import loaded
 from .memory import KernelMistake, Memory, Watch
 
@@ -95,7 +95,7 @@ class Kernel:
         self.session.launch(self._launch(arguments, named, sys._getframe(1).f_locals))
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
-        own, grid = t.grid_of(self.autotuner, self.config, arguments)
+        own, grid = self.autotuner._interpret_args_grid(tuple(arguments), self.config)
         known = self.autotuner.triton_meta.get("constants", {})
         constants = {name: value for name, value in known.items() if isinstance(name, str)}
         names = list(self.autotuner.fn.arg_names)
@@ -161,7 +161,8 @@ class Session:
         from .on_cpu import answers
 
         draws = drawing_like_cpu() if self.draws_like_cpu else contextlib.nullcontext()
-        with t.kernels_made_by(self.make), interpreted(), draws, answers(self), t.wrappers_called_by(self._called):
+        made, called = pretended.kernels_made_by(self.make), pretended.wrappers_called_by(self._called)
+        with made, interpreted(), draws, answers(self), called:
             yield self
 
     def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:

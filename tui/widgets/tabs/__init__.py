@@ -3,9 +3,3 @@
 >>> tabs = NodeTabs(saved, view)
 >>> tabs.show_node(57); tabs.next_tab()
 """
-
-from __future__ import annotations
-
-from .node_tabs import NodeTabs
-
-__all__ = ["NodeTabs"]

@@ -9,11 +9,11 @@ read or compute anything in a key's handler, and must not know the table.
 
 from __future__ import annotations
 
-import locale
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
@@ -23,14 +23,13 @@ from ....dumps.browse.canvas import ASCII
 from ....dumps.browse.near import HOPS, MOST_HOPS
 from ....dumps.browse.sheet import DIM, Sheet, Span, line
 from ....dumps.browse.table import GraphView
+from ...settings import ascii_only
 from ...telling import Telling
 from .colours import coloured
 from .page import Page
 from .tab_line import TabLine
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
     from ....dumps.store import SavedGraph
 
 NAMES = {DETAIL: "Detail", SOURCE: "Source", CODE: "Code", STAGES: "IR", NEAR: "Near"}
@@ -74,9 +73,8 @@ class NodeTabs(Vertical):
 
     def compose(self) -> ComposeResult:
         """The line of names and the page."""
-        utf8 = "utf" in locale.getpreferredencoding(False).lower()
         yield TabLine(id="tab-line")
-        yield Page(self._colour, translate=None if utf8 else ASCII, id="page")
+        yield Page(self._colour, translate=ASCII if ascii_only() else None, id="page")
 
     def on_mount(self) -> None:
         """Shows what was asked for before it was mounted."""

@@ -15,12 +15,11 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding
-from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ....dumps.browse.sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, Span, line, line_text, plain_code
+from ..virtual_list import VirtualList
 from .colours import pieces
 
 KINDS = (TITLE, DIM, LINK, BAD, HERE)
@@ -30,9 +29,10 @@ _ABOVE = 5
 """Lines in sight above the one to look at."""
 
 
-class Page(ScrollView, can_focus=True):
+class Page(VirtualList):
     """A sheet. `colour(range, language, take)` is asked for colours of lines and gives them to `take` when it has them."""
 
+    chooses = False
     COMPONENT_CLASSES = {*(f"page--{kind}" for kind in KINDS), "page--marked", "page--number"}
     BINDINGS = [
         Binding("down,j", "scroll_down", "down", show=False),
@@ -43,6 +43,8 @@ class Page(ScrollView, can_focus=True):
         Binding("pageup,ctrl+u", "page_up", "page up", show=False),
         Binding("home,g", "scroll_home", "top", show=False),
         Binding("end,G", "scroll_end", "end", show=False),
+        Binding("ctrl+pageup", "page_left", "page left", show=False),
+        Binding("ctrl+pagedown", "page_right", "page right", show=False),
     ]
     DEFAULT_CSS = """
     Page { height: 1fr; width: 1fr; background: $surface; color: $foreground; }
@@ -72,7 +74,6 @@ class Page(ScrollView, can_focus=True):
         self._colour = colour
         self._translate = translate
         self._rows: Sequence[tuple[int, Line | str]] = []
-        self._styles: dict[str, Style] = {}
         self._strips: dict[int, Strip] = {}
         self._colours: dict[int, Text] = {}
         self._asked: set[int] = set()
@@ -110,14 +111,14 @@ class Page(ScrollView, can_focus=True):
             self._notes = [row for note in notes for row in broken(note, width)]
             self._rows = []
             longest = max((len(one) for one in sheet.lines[:5000]), default=0) + self._gutter
-            self.virtual_size = Size(min(longest, 400), len(self._notes) + len(sheet.lines))
+            self.resize_to(len(self._notes) + len(sheet.lines), min(longest, 400))
             return
         drawn = any(piece.text.strip()[:1] in ("┌", "╔") for one in sheet.lines[:8] if isinstance(one, tuple) for piece in one)
         whole = [*notes, *enumerate(sheet.lines)]
         self._notes = []
         self._rows = whole if drawn else [row for one in whole for row in broken(one, width)]
         widest = max((cell_len(line_text(one)) for _, one in self._rows), default=0) if drawn else 1
-        self.virtual_size = Size(widest, len(self._rows))
+        self.resize_to(len(self._rows), widest)
 
     _notes: Sequence[tuple[int, Line | str]] = ()
 
@@ -132,7 +133,6 @@ class Page(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Another theme."""
         super().notify_style_update()
-        self._styles.clear()
         self._strips.clear()
         self._colours.clear()
         self._asked.clear()
@@ -140,18 +140,15 @@ class Page(ScrollView, can_focus=True):
     # -- painting
 
     def style_of(self, kind: str) -> Style:
-        """A style of the theme, found once."""
-        style = self._styles.get(kind)
-        if style is None:
-            style = self._styles[kind] = self.get_component_rich_style(f"page--{kind}") if kind else self.rich_style
-        return style
+        """A style of the theme."""
+        return self.get_component_rich_style(f"page--{kind}") if kind else self.rich_style
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
         across, down = self.scroll_offset
         width = self.size.width
         row = y if y < len(self._notes) else y + down  # notes stay in sight
-        if row >= self.virtual_size.height:
+        if row >= self.count:
             return Strip.blank(width, self.style_of(""))
         strip = self._strips.get(row)
         if strip is None:

@@ -65,9 +65,9 @@ def every():
 
 
 def full():
-    """No file may grow beyond a few kilobytes from here on, as on a full disk."""
+    """No file may grow beyond two kilobytes from here on, as on a full disk."""
     print(compiled(1), flush=True)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
     many(2)
 
 

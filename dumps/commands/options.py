@@ -1,0 +1,28 @@
+"""Options of commands of every room, declared once.
+
+>>> @click.command()
+... @json_option()
+... def ls(as_json): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What stands above a command's function with an @."""
+
+
+def json_option(help: str = "Print one JSON document.") -> Declared:
+    """`--json`, which the command gets as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def seconds_option(*names: str, help: str, default: float | None = None) -> Declared:
+    """An option for more than no seconds; without a default it may be None."""
+    shown = default is not None
+    return click.option(*names, type=click.FloatRange(min=0, min_open=True), default=default, show_default=shown, metavar="S",
+                        help=help)  # fmt: skip

@@ -1,0 +1,129 @@
+"""Files of lines that grow: each line appended with one write, and read on by others, whole lines only, while that goes on.
+
+Must not wait, and must not know what the lines say, but that most are JSON objects.
+
+>>> append(Path("events.jsonl"), b'{"event":"row"}')
+>>> tail = Tail(Path("events.jsonl"))
+>>> list(objects(tail.read())), tail.more
+([{'event': 'row'}], False)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+BITE_BYTES = 256 * 1024
+"""So much is read at once where a flood of lines must not stop a screen."""
+
+
+class LineWriter:
+    """Appends lines. What a dead process or a full disk left of a line is ended first: no other is lost. Raises OSError."""
+
+    def __init__(self, path: Path | str, *, create: bool = True) -> None:
+        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
+        self._descriptor = os.open(path, flags, 0o666)
+        size = os.fstat(self._descriptor).st_size
+        self.torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+        """Whether the file ends in the middle of a line."""
+
+    def write(self, line: bytes) -> int:
+        """Writes a line with one write; the bytes that it takes. Raises OSError."""
+        data = (b"\n" if self.torn else b"") + line + b"\n"
+        self.torn = os.write(self._descriptor, data) != len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Closes the file; nothing can be written after."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def append(path: Path | str, line: bytes, *, create: bool = True) -> None:
+    """Writes one line. Raises OSError."""
+    writer = LineWriter(path, create=create)
+    try:
+        writer.write(line)
+    finally:
+        writer.close()
+
+
+class Tail:
+    """Hands out each line of a growing file once. Another file of that name, or one that became shorter, is read from its start.
+
+    `at`: the byte where reading begins, None for the present end. `bite`: the bytes that are read at once, all where None.
+    """
+
+    def __init__(self, path: Path, at: int | None = 0, *, bite: int | None = None) -> None:
+        self.path = path
+        self.there = False
+        """Whether there was a file at the last look."""
+        self.fresh = False
+        """Whether the last look began with a file that was not known."""
+        self.more = False
+        """Whether the file was longer than what was read of it."""
+        self._bite = bite
+        self._offset = _size(path) if at is None else at
+        self._file: tuple[int, int] | None = None
+        self._rest: list[bytes] = []
+
+    def read(self, *, last: bool = False) -> list[bytes]:
+        """The lines that were finished since, without their ends; with `last` what the file ends with, too. Raises OSError."""
+        head, *others = self._data().split(b"\n")
+        self._rest += [head] if head else []
+        lines: list[bytes] = []
+        if others:
+            lines = [b"".join(self._rest), *others[:-1]]
+            self._rest = [others[-1]] if others[-1] else []
+        if last and not self.more and self._rest:
+            lines.append(b"".join(self._rest))
+            self._rest = []
+        return lines
+
+    def _data(self) -> bytes:
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                found = os.fstat(file.fileno())
+                self._look(found)
+                file.seek(self._offset)
+                data = file.read(-1 if self._bite is None else self._bite) or b""
+        except FileNotFoundError:
+            self.there = self.fresh = self.more = False
+            self._file = None if self._file is None else (-1, -1)
+            return b""
+        self._offset += len(data)
+        self.more = found.st_size > self._offset
+        return data
+
+    def _look(self, found: os.stat_result) -> None:
+        file = (found.st_dev, found.st_ino)
+        another = self._file not in (None, file) or found.st_size < self._offset
+        self.there, self.fresh = True, another or self._file is None
+        self._file = file
+        if another:
+            self._offset, self._rest = 0, []
+
+
+def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """What the lines say; those that are no JSON objects are left out."""
+    return (found for line in lines if (found := decoded(line)) is not None)
+
+
+def decoded(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None where it is no JSON object."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,509 @@
+"""How a repro checks: what runs the graph, compares its results and says what was found, one function for each kind of failure.
+
+A program ends with 1 while the bug is there, with 0 when it is gone, and with 2 when it can't tell: an exception that nobody
+awaits ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out: a branch
+for integers where all outputs are floating, gradients where none is wanted. Must not import torch.
+
+>>> ending_of(case).lines[-1]                                                          # doctest: +SKIP
+'print("gone: the compiled result agrees with float64")'
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .case import Case, Failure
+from .facts import FLOATING, REAL
+from .text import CannotExpressError, indented
+
+LIMIT_S, LEAST_S = 120, 20
+"""A compile of a small case that takes longer hangs, where nobody waited for one; what a fresh process needs in any case."""
+
+OUT_OF_MEMORY_BYTES = 2 << 30
+"""What the compiled run of a small case may map, where what it was reduced from ran out of memory."""
+
+_PLACEHOLDER = re.compile(r"<[^<>\s]*>|[\[(]?\.\.+[\])]?|\w*\d\w*|…")
+_TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
+_WARM = "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
+
+Lines = list[str]
+
+
+@dataclass
+class Ending:
+    """The statements that run and judge, and functions that they need beside the graph."""
+
+    lines: Lines
+    functions: list[Lines] = field(default_factory=list[Lines])
+
+
+def against_float64(failure: Failure) -> bool:
+    """Whether a float64 run of the graph is what tells the failure."""
+    return failure.kind == "accuracy" or (failure.kind == "nan" and failure.detail.startswith("no "))
+
+
+def limit_s(failure: Failure) -> int:
+    """What is waited for a hang: as long as it was waited when it was found."""
+    return max(LEAST_S, int(failure.size)) if failure.kind == "hang" and failure.size else LIMIT_S
+
+
+def death_of(failure: Failure) -> str | int:
+    """The return code that a child has whom that signal killed, or "hang"."""
+    if failure.kind == "hang":
+        return "hang"
+    return -int(getattr(signal, failure.detail, signal.SIGSEGV))
+
+
+def asks_for_text(failure: Failure) -> bool:
+    """Whether it is an exception that tells the failure."""
+    return failure.kind in ("crash", "missing_error")
+
+
+def telling_part(message: str, raw: str) -> str:
+    """The longest stretch of the normalised message that stands in the raw text and holds no name or number; may be empty."""
+    match = difflib.SequenceMatcher(None, raw, message, autojunk=False).find_longest_match() if raw else None
+    common = raw[match.a : match.a + match.size] if match else message
+    pieces = [piece.strip() for line in common.splitlines() for piece in _PLACEHOLDER.split(line)]
+    best = max(pieces, key=len, default="")
+    return best[:80].strip() if len(best) >= 4 else ""
+
+
+def ending_of(case: Case, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "") -> Ending:
+    """What runs, compares and judges; raises CannotExpressError for a kind of failure without a check.
+
+    `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword arguments with
+    which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters and needs the mode.
+    """
+    kind, detail = case.failure.kind, case.failure.detail
+    if kind in ("accuracy", "nan") and case.facts.draws_as_inductor:
+        raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
+    if case.only_compiled and kind == "crash":
+        return _only_compiles(case, compiled, inner=inner)
+    if kind == "metadata" and detail in ("mutation", "no mutation"):
+        return _mutation(compiled)
+    if kind == "metadata" and detail in ("alias", "no alias", "offset"):
+        return _shared_memory(compiled)
+    run = _Runs(case, compiled, wide)
+    ending = _float64(run, wide) if against_float64(case.failure) else _KINDS.get(kind, _unknown)(run)
+    if run.backward:
+        ending.functions.insert(0, run.with_gradients())
+    return ending
+
+
+def _gone(how: str) -> str:
+    return f'print("gone: the compiled result {how}")'
+
+
+class _Runs:
+    """How this graph is run: forward or with its gradients, its outputs as tensors alone where others are among them."""
+
+    def __init__(self, case: Case, compiled: str, wide: str | None) -> None:
+        self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
+        self.dtypes = ", **dtypes" if wide else ""
+        self.backward = case.wants_backward
+        self.tensors = bool(self.facts.outputs) and all(self.facts.outputs)
+
+    def of(self, function: str, inputs: str = "make_inputs()", more: str = "") -> str:
+        """One run as an expression."""
+        return f"run({function}, {inputs}{more})" if self.backward else f"{function}(*{inputs}{more})"
+
+    def waited(self, function: str) -> Lines:
+        """One run as statements; on a device it is waited for: what fails or hangs there belongs to this run."""
+        return [self.of(function), *(["torch.cuda.synchronize()"] if self.facts.on_cuda else [])]
+
+    def eager(self) -> Lines:
+        """The eager run before the compiled one; none where eager is known to die in the same way."""
+        return [] if self.failure.stage == "eager" else [self.of("graph")]
+
+    def compared(self, exact: str = "") -> Lines:
+        """Assignments of `eager`, `got`, and `exact` where there is one."""
+        texts = {"eager": self.of("graph"), "got": self.of(self.compiled)} | ({"exact": exact} if exact else {})
+        plain = self.tensors or self.backward
+        return [f"{name} = {text if plain else f'[y for y in {text} if torch.is_tensor(y)]'}" for name, text in texts.items()]
+
+    def with_gradients(self) -> Lines:
+        """The function `run`."""
+        wanted = self.facts.wanted
+        front = wanted == list(range(len(wanted)))
+        sources = f"inputs[:{len(wanted)}]" if front else f"[{', '.join(f'inputs[{at}]' for at in wanted)}]"
+        drop = not self.tensors and self.failure.kind in ("accuracy", "nan")
+        outputs = f"function(*inputs{self.dtypes})"
+        outputs = f"[y for y in {outputs} if torch.is_tensor(y)]" if drop else f"list({outputs})"
+        tensor = "" if self.tensors or drop else "torch.is_tensor(y) and "
+        unused = "allow_unused" if self.failure.kind == "metadata" else "materialize_grads"
+        gradients = f"torch.autograd.grad(sources, {sources}, tangents, {unused}=True)"
+        return [
+            f"def run(function, inputs{self.dtypes}):  # the outputs, then the gradients of the inputs that want one",
+            f"    outputs = {outputs}",
+            f"    sources = [y for y in outputs if {tensor}y.requires_grad]",
+            "    tangents = [torch.randn(y.shape, dtype=torch.float64).to(y) for y in sources]",
+            f"    return outputs + list({gradients}{'' if self.facts.outputs_want else ' if sources else ()'})",
+        ]
+
+
+# -- exceptions ----------------------------------------------------------------------------------------------------------------
+
+_JUDGED = [
+    "    traceback.print_exc()",
+    f"    text = {_TEXT_OF}",
+    '    sys.exit(f"BUG: {ERROR}" if ERROR in text and PART in text else 2)',
+]
+"""Of an exception: whether it is the one that is looked for."""
+
+
+def _crash(run: _Runs) -> Ending:
+    return Ending([
+        *run.eager(),
+        "try:",
+        *indented(run.waited(run.compiled)),
+        "except Exception as error:  # noqa: BLE001",
+        *_JUDGED,
+        'print("gone: it compiles and runs")',
+    ])  # fmt: skip
+
+
+def _missing_error(run: _Runs) -> Ending:
+    raised = [
+        "def raised(function):",
+        "    try:",
+        *indented(run.waited("function"), " " * 8),
+        "    except Exception as error:  # noqa: BLE001",
+        f"        return {_TEXT_OF}",
+        '    return ""',
+    ]
+    return Ending([
+        f"eager, got = raised(graph), raised({run.compiled})",
+        "print(f\"eager mode raises: {eager or 'nothing'}\\ntorch.compile raises: {got or 'nothing'}\")",
+        "other = any(text and (ERROR not in text or PART not in text) for text in (eager, got))",
+        "sys.exit(0 if not eager else 2 if other else int(not got))",
+    ], [raised])  # fmt: skip
+
+
+def _only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
+    """For a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
+
+    `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake tensors, which
+    need no device and no memory.
+    """
+    fake = ["with FakeTensorMode(allow_non_fake_inputs=True):", "    inputs = make_inputs()"]
+    inputs = fake if inner else ["inputs = make_inputs()"]
+    if not inner and case.facts.on_cuda:
+        inputs = [
+            "if torch.cuda.is_available():",
+            "    inputs = make_inputs()",
+            "else:  # fake tensors, and Inductor's joint patterns, which it traces on the device, on the CPU",
+            "    usual = joint_graph.lazy_init",
+            "    joint_graph.lazy_init = lambda *_: usual()",
+            *indented(fake),
+        ]
+    backend = [
+        "def backend(gm, examples):",
+        "    compile_fx(gm, examples)",
+        '    print("gone: it compiles; it is not run")',
+        "    sys.exit(0)",
+    ]
+    return Ending([
+        *inputs,
+        "try:",
+        f"    {compiled}(*inputs)",
+        "except Exception as error:  # noqa: BLE001",
+        *_JUDGED,
+        "sys.exit(2)  # nothing was compiled",
+    ], [] if inner else [backend])  # fmt: skip
+
+
+# -- processes that die, hang, or need too much --------------------------------------------------------------------------------
+
+
+def _child(run: _Runs, *before: str, why: str = "") -> Lines:
+    """The compiled run, in a process of its own that the program starts."""
+    return [f'if sys.argv[1:] == ["child"]:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
+
+
+def _signal(run: _Runs) -> Ending:
+    end = death_of(run.failure)
+    return Ending([
+        *_child(run),
+        *run.eager(),
+        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={limit_s(run.failure)}, check=False).returncode',
+        f"print(f\"{{'BUG: ' if end == {end} else ''}}the compiled run ended with {{end}}\")",
+        f"sys.exit(1 if end == {end} else 2 if end else 0)",
+    ])  # fmt: skip
+
+
+def _hang(run: _Runs) -> Ending:
+    limit = limit_s(run.failure)
+    return Ending([
+        *_child(run),
+        *run.eager(),
+        "try:",
+        f'    subprocess.run([sys.executable, __file__, "child"], timeout={limit}, check=True)',
+        "except subprocess.TimeoutExpired:",
+        f'    sys.exit("BUG: the compiled run does not end within {limit} s")',
+        'print("gone: it ends")',
+    ])  # fmt: skip
+
+
+def _slow(run: _Runs) -> Ending:
+    over = f"{float(run.failure.message):g}"
+    return Ending([
+        *run.eager(),
+        _WARM,
+        "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
+        *run.waited(run.compiled),
+        "seconds = time.perf_counter() - began",
+        f"print(f\"{{'BUG' if seconds > {over} else 'gone'}}: compile and first run took {{seconds:.1f}} s\")",
+        f"sys.exit(int(seconds > {over}))",
+    ])  # fmt: skip
+
+
+def _memory(run: _Runs) -> Ending:
+    return _peak(run) if run.failure.detail == "peak" else _out_of_memory(run)
+
+
+def _peak(run: _Runs) -> Ending:
+    over = int(run.failure.message)
+    before, peak = "torch.cuda.memory_allocated()", "torch.cuda.max_memory_allocated()"
+    reset, functions = ["torch.cuda.reset_peak_memory_stats()"], list[Lines]()
+    if not run.facts.on_cuda:
+        before, peak = 'resident("VmRSS:")', 'resident("VmHWM:")'
+        reset = [
+            'with open("/proc/self/clear_refs", "w") as file:',
+            '    file.write("5")  # forgets the highest resident memory so far',
+        ]
+        functions = [[
+            "def resident(name):",
+            '    with open("/proc/self/status") as file:',
+            "        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))",
+        ]]  # fmt: skip
+    return Ending([
+        *run.eager(),
+        _WARM,
+        f"before = {before}",
+        *reset,
+        *run.waited(run.compiled),
+        f"needed = {peak} - before",
+        f"print(f\"{{'BUG' if needed > {over} else 'gone'}}: compile and first run needed {{needed / 2**20:.1f}} MiB\")",
+        f"sys.exit(int(needed > {over}))",
+    ], functions)  # fmt: skip
+
+
+def _out_of_memory(run: _Runs) -> Ending:
+    limited = [
+        '    with open("/proc/self/statm") as file:',
+        f"        limit = int(file.read().split()[0]) * resource.getpagesize() + {OUT_OF_MEMORY_BYTES}",
+        "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
+    ]
+    output = "capture_output=True, text=True, check=False"
+    return Ending([
+        *_child(run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"),
+        *run.eager(),
+        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={LIMIT_S}, {output})',
+        'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
+        "short = end.returncode != 0 and any(word in end.stderr.lower() for word in words)",
+        'print(f"{end.stderr}\\nthe compiled run ended with {end.returncode}")',
+        'sys.exit("BUG: it runs out of memory" if short else 2 if end.returncode else 0)',
+    ])  # fmt: skip
+
+
+# -- what the results are like -------------------------------------------------------------------------------------------------
+
+
+def _nan(run: _Runs) -> Ending:
+    return Ending([
+        *run.compared(),
+        "for i, (e, g) in enumerate(zip(eager, got, strict=True)):",
+        "    bad = e.isfinite() & ~g.isfinite()",
+        "    if bad.any():",
+        '        sys.exit(f"BUG: output {i}: {int(bad.sum())} values are NaN or infinite, eager\'s are finite")',
+        _gone("is finite where eager mode is"),
+    ])  # fmt: skip
+
+
+def _metadata(run: _Runs) -> Ending:
+    form = "x.stride()" if run.failure.detail == "stride" else "(x.shape, x.dtype, x.device, x.layout)"
+    form = form if run.tensors and not run.backward else f"torch.is_tensor(x) and {form}"
+    return Ending([
+        f"eager = {run.of('graph')}",
+        f"got = {run.of(run.compiled)}",
+        f"eager, got = ([{form} for x in y] for y in (eager, got))",
+        "print(f\"{'gone' if eager == got else 'BUG'}: outputs are {got}, in eager mode {eager}\")",
+        "sys.exit(int(eager != got))",
+    ])  # fmt: skip
+
+
+def _mutation(compiled: str) -> Ending:
+    return Ending([
+        "before, eager, got = make_inputs(), make_inputs(), make_inputs()",
+        "graph(*eager)",
+        f"{compiled}(*got)",
+        "for i, (b, *after) in enumerate(zip(before, eager, got, strict=True)):",
+        "    changed = [torch.is_tensor(b) and not torch.allclose(b, x, rtol=0, atol=0, equal_nan=True) for x in after]",
+        "    if changed[0] != changed[1]:",
+        "        sys.exit(f\"BUG: {'eager mode' if changed[0] else 'the compiled graph'} alone changes input {i} in place\")",
+        _gone("changes what eager mode changes"),
+    ])  # fmt: skip
+
+
+def _shared_memory(compiled: str) -> Ending:
+    homes = [
+        "def homes(function):",
+        '    """For each output the first input whose memory it shares (None: none of them) and its storage offset there."""',
+        "    inputs = make_inputs()",
+        "    outputs = function(*inputs)",
+        "    owner = {x.untyped_storage().data_ptr(): i for i, x in reversed(list(enumerate(inputs))) if torch.is_tensor(x)}",
+        "    found = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) and y.numel()]",
+        "    return [(home, None if home is None else y.storage_offset()) for home, y in found]",
+    ]
+    return Ending([
+        f"eager, got = homes(graph), homes({compiled})",
+        "print(f\"{'gone' if eager == got else 'BUG'}: outputs lie in inputs (number, offset) {got}, in eager mode {eager}\")",
+        "sys.exit(int(eager != got))",
+    ], [homes])  # fmt: skip
+
+
+def _unknown(run: _Runs) -> Ending:
+    raise CannotExpressError(f"no repro can be written for a failure of the kind {run.failure.kind!r} yet")
+
+
+_KINDS: dict[str, Callable[[_Runs], Ending]] = {
+    "crash": _crash, "missing_error": _missing_error, "signal": _signal, "hang": _hang, "slow": _slow, "memory": _memory,
+    "nan": _nan, "metadata": _metadata,
+}  # fmt: skip
+
+
+# -- values against float64 ----------------------------------------------------------------------------------------------------
+
+_FLOAT64_MODE = [
+    "class Float64(TorchDispatchMode):",
+    '    """Rewrites every floating dtype argument to float64 while the reference is computed."""',
+    "",
+    "    def __torch_dispatch__(self, op, types, args=(), kwargs=None):",
+    "        given = (args, kwargs or {})",
+    "        args, kwargs = tree_map_only(torch.dtype, lambda x: torch.float64 if x.is_floating_point else x, given)",
+    "        return op(*args, **kwargs)",
+]
+
+
+def _float64(run: _Runs, wide: str | None) -> Ending:
+    """A comparison of the compiled and eager results with the graph's float64 result."""
+    if not run.facts.with_floats and run.failure.kind == "accuracy":  # nothing would be wider
+        loop = "for i, (e, g) in enumerate(zip(eager, got, strict=True)):"
+        return Ending([*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's")])
+    exact = run.of("graph", f"[{_in_float64(run)} for x in make_inputs()]", wide or "")
+    mode = ["with Float64():", f"    exact = {exact}"] if wide is None else []
+    test = _test(run)
+    if run.facts.unbacked:
+        test = ["r = r if r.shape == e.shape else e", *test]
+    told = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(run.failure.detail)
+    return Ending([
+        *mode,
+        *run.compared(exact if wide is not None else ""),
+        "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
+        *indented(test),
+        _gone(told or "agrees with float64"),
+    ], [_FLOAT64_MODE] if wide is None else [])  # fmt: skip
+
+
+def _in_float64(run: _Runs) -> str:
+    """An input `x` in float64, as an expression that fits all inputs."""
+    inputs = run.facts.inputs
+    if all(dtype.startswith(REAL) for dtype in inputs):
+        return "x.double()"
+    return f"x.double() if {'' if all(inputs) else 'torch.is_tensor(x) and '}x.is_floating_point() else x"
+
+
+def _test(run: _Runs) -> Lines:
+    """The statements on one output: eager's `e`, float64's `r`, the compiled `g`."""
+    detail, complexes = run.failure.detail, run.facts.with_complex
+    dtypes = [*run.facts.outputs, *(["float32"] if run.backward else [])]
+    floats = bool(dtypes) and all(dtype.startswith(FLOATING) for dtype in dtypes)
+    wide = "to(torch.complex128)" if complexes else "double()"
+    guard = f"if e.is_floating_point(){' or e.is_complex()' if complexes else ''}:"
+    if detail in ("signed zero", "rounding"):
+        test = _signed_zero() if detail == "signed zero" else _rounding()
+        real = bool(dtypes) and all(dtype.startswith(REAL) for dtype in dtypes)
+        guard = guard if run.failure.kind == "nan" else "if e.is_floating_point():"
+        return test if real else [guard, *indented(test)]
+    if run.failure.kind == "nan":
+        return _missing(wide) if floats else [guard, *indented(_missing(wide))]
+    if run.tensors and not any(dtype.startswith(FLOATING) for dtype in dtypes):
+        return _integers("(e != g) & (e == r)")
+    measured, bad = _measured(run, wide)
+    if floats:
+        return [
+            *measured,
+            f"if {bad}:",
+            '    print(f"compiled:\\n{g}\\nin float64:\\n{r}")',
+            '    sys.exit(f"BUG: output {i} is {off:.3g} off its float64 value of norm {size:.3g}, eager mode {own:.3g}")',
+        ]
+    return [
+        guard,
+        *indented([*measured, f"bad = {bad}"]),
+        "else:",
+        "    bad = ((e != g) & (e == r)).any()",
+        "if bad:",
+        '    sys.exit(f"BUG: output {i} is\\n{g}\\neager mode gives\\n{eager[i]}\\nfloat64 gives\\n{r}")',
+    ]
+
+
+def _measured(run: _Runs, wide: str) -> tuple[Lines, str]:
+    """How far the compiled and eager results are from float64, where all three are finite; and what is too far."""
+    loosest = run.facts.tolerance
+    lines = [
+        f"e, r, g = (x.{wide} for x in (e, r, g))",
+        "finite = (e + r + g).isfinite()",
+        "off, own, size = (x[finite].norm() for x in (g - r, e - r, r))",
+    ]
+    bad = f"off > 4 * own + {loosest!r} * size"
+    if run.failure.size is not None and run.failure.size >= 4 * loosest:  # a large error shows in the norm
+        return lines, bad
+    noise = f"{24 if run.facts.half else 256} * torch.finfo(eager[i].dtype).eps * (r.abs() + rms)"
+    return [
+        *lines,
+        "most, rms = max((e - r)[finite].abs().tolist(), default=0), size / max(int(finite.sum()), 1) ** 0.5",
+        f"far = ((g - r).abs() > 16 * most + {noise})[finite]",
+    ], f"{bad} or far.any()"
+
+
+def _integers(bad: str) -> Lines:
+    return [
+        f"bad = {bad}",
+        "if bad.any():",
+        '    sys.exit(f"BUG: output {i}: {int(bad.sum())} elements differ, such as {g[bad][0]}, eager gives {e[bad][0]}")',
+    ]
+
+
+def _missing(wide: str) -> Lines:
+    """Values that are not finite in eager mode and in float64."""
+    return [
+        f"e, r, g = (x.{wide} for x in (e, r, g))",
+        "odd = ~e.isfinite() & ((e == r) | (e.isnan() & r.isnan()))",
+        "bad = odd & ~((e == g) | (e.isnan() & g.isnan()))",
+        "if bad.any():",
+        '    sys.exit(f"BUG: output {i} has {g[bad][0]} where eager and float64 give {e[bad][0]}")',
+    ]
+
+
+def _signed_zero() -> Lines:
+    return [
+        "zero = (e == 0) & (r == 0) & (g == 0) & (e.signbit() == r.signbit())",
+        "bad = zero & (e.signbit() != g.signbit())",
+        "if bad.any():",
+        '    sys.exit(f"BUG: output {i}: {int(bad.sum())} zeros have another sign than eager\'s")',
+    ]
+
+
+def _rounding() -> Lines:
+    """Float64 has no rounding of the graph's own; eager mode has them all."""
+    return [
+        "noise = 100 * torch.finfo(e.dtype).eps",
+        "e, r, g = (x.double() for x in (e, r, g))",
+        "bad, near, size = (x[x.isfinite()].norm() for x in (g - e, g - r, r))",
+        "if bad > 2 * near + noise * size:",
+        '    sys.exit(f"BUG: output {i} leaves a rounding out: {near:.3g} off float64 without it, {bad:.3g} off eager")',
+    ]

@@ -1,0 +1,275 @@
+"""The style of a repro: a graph as one plain Python function of torch calls, which a stranger reads and runs.
+
+Constants are parameters, subgraphs inner functions. Must not import torch, and nothing of a record reaches the program but what
+`arguments` and `text` have checked: it is executed.
+
+>>> program_of(record).source
+'def graph(x):\\n    relu = torch.ops.aten.relu.default(x)\\n    return (relu,)'
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
+from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
+from ..walk import bodies, tag_of
+from ..walk import used as used_in
+from . import higher_order
+from .facts import CASTS, mentioned, placeholders
+from .kernels import INTERPRETED, Definitions
+from .printer import GETITEM, Printer
+from .settings import CONFIG_MODULES
+from .text import (
+    WIDTH,
+    CannotExpressError,
+    Writer,
+    blocks,
+    broken,
+    dotted,
+    identifier,
+    indented,
+    is_identifier,
+    names_read,
+    target,
+)
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
+    "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+_WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected actual
+    bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow
+    tuple list"""
+_SETITEM = ("operator.setitem", "_operator.setitem")
+_WITH_TORCH = frozenset({"torch._inductor.inductor_prims"})
+"""Modules of operators that torch.compile imports by itself."""
+_PLAIN = {name: f"import {name}" for name in ("math", "operator", "os", "resource", "subprocess", "sys", "time", "traceback")} | {
+    "Path": "from pathlib import Path"
+}
+_INSIDE = {
+    "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",
+    "compile_fx": "from torch._inductor.compile_fx import compile_fx",
+    "make_fx": "from torch.fx.experimental.proxy_tensor import make_fx",
+    "joint_graph": "from torch._inductor.fx_passes import joint_graph",
+    "FakeTensorMode": "from torch._subclasses.fake_tensor import FakeTensorMode",
+    "TorchDispatchMode": "from torch.utils._python_dispatch import TorchDispatchMode",
+    "tree_map_only": "from torch.utils._pytree import tree_map_only",
+} | {module: f"import {module}" for module in CONFIG_MODULES.values()}
+"""What a program imports because of a name in it."""
+_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+@dataclass
+class Program:
+    """Source of a function, the names of its parameters in order (constants last), modules to import beside torch, and the
+    user's own Triton kernels that it calls."""
+
+    source: str
+    parameters: list[str]
+    constants: dict[str, str] = field(default_factory=dict[str, str])
+    imports: set[str] = field(default_factory=set[str])
+    kernels: Definitions = field(default_factory=Definitions)
+    wide: str | None = ""
+    """Keyword arguments that make its own floating dtypes float64; None: functions beside it name some out of their reach."""
+
+    @property
+    def first(self) -> list[str]:
+        """What must stand before all imports."""
+        return ["from __future__ import annotations", ""] if self.kernels.strings_for_types else []
+
+    def imported(self, body: str, of_ops: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+        """What a program with that body imports of Python's own library, and of torch and Triton, as linters want it.
+
+        `of_ops`: imports of custom operators.
+        """
+        names = names_read(body)
+        plain = {statement for name, statement in _PLAIN.items() if name in names}
+        plain |= {one for one in of_ops if one.split()[1].partition(".")[0] not in ("torch", "numpy")}
+        plain |= {"import os"} if self.kernels.source else set()
+        inside = {"import torch", *(statement for name, statement in _INSIDE.items() if name in names)}
+        inside |= {f"import {module}" for module in self.imports} | {one for one in of_ops if one not in plain}
+        last = [INTERPRETED, *self.kernels.imports] if self.kernels.source else []
+        return sorted(plain, key=_order), [*sorted(inside, key=_order), *last]
+
+
+def _order(statement: str) -> tuple[bool, str]:
+    """As linters sort imports: those of modules first."""
+    return statement.startswith("from"), statement.split()[1]
+
+
+def program_of(record: GraphRecord, *, wide: bool = False) -> Program:
+    """Renders the record's graph as `def graph(inputs..., constants...)`.
+
+    `constants` maps a parameter to the name of its tensor in the record. `wide`: floating dtypes that it names are parameters.
+    `def graph(x, f16=torch.float16)` is one function for both, called plainly it casts as recorded, with `f16=torch.float64` it
+    computes all in float64. Raises CannotExpressError or RefusedError.
+    """
+    function = Function(record, wide=wide)
+    program = function.program("graph")
+    if function.unreached:
+        program = Function(record).program("graph")
+        program.wide = None
+    return program
+
+
+class Function(Printer):
+    """Renders one graph; gathers parameters and constants on the way."""
+
+    TAKEN = frozenset(_WORDS.split())
+
+    def __init__(self, record: GraphRecord, *, wide: bool = False) -> None:
+        super().__init__(record)
+        self.wide = wide
+        self.dtypes: dict[str, str] = {}
+        """Parameters for floating dtypes."""
+        self.unreached = False
+        """Whether some dtype cannot be such a parameter."""
+        self.parameters: list[str] = []
+        self.constants: dict[str, str] = {}
+        self.above: dict[str, list[str]] = {}
+        """Functions above the graph: helpers, and regions that are compiled once."""
+        self.beside = False
+        """Whether such a function is being written."""
+        self.imports: set[str] = set()
+        self.path: list[str] = []
+
+    def program(self, name: str) -> Program:
+        """The whole function with what stands above it."""
+        own = self.text(self.record.graph, name)
+        wide = "".join(f", {short}=torch.float64" for short in sorted(self.dtypes))
+        source = blocks(*self.above.values(), own)
+        return Program(source, self.parameters, self.constants, self.imports, self.kernels, wide)
+
+    def text(self, body: GraphBody, name: str, depth: int = 0, *, copies: bool = False) -> list[str]:
+        """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is given."""
+        outer, self.names = self.names, dict(self.names)
+        regions, without_aliases = higher_order.regions(body), higher_order.without_aliases(body)
+        parameters = [self.name(node) for node in placeholders(body)]
+        back = sorted(higher_order.given_back(body)) if copies else []
+        lines = [f"{self.names[one]} = {self.names[one]}.clone()" for one in back]
+        used = used_in(body.nodes)
+        if depth == 0:
+            lines += self.symbol_lines(body, set[str]().union(*map(mentioned, bodies(body))))
+        for node in body.nodes:
+            if node.op == "get_attr":
+                lines += self._attribute(body, node, depth, regions.get(node.name, ""), node.name in without_aliases)
+            elif node.op == "output":
+                lines.append(self.returned(node))
+            elif node.op != "placeholder":
+                lines.append(self._statement(node, node.name in used))
+        if depth == 0:
+            self.parameters = parameters
+            dtypes = [f"{short}=torch.{dtype}" for short, dtype in sorted(self.dtypes.items())]
+            parameters = [*parameters, *self.constants, *dtypes]
+        self.names = outer
+        return [*_header(name, parameters), *(row for line in indented(lines or ["pass"]) for row in broken(line))]
+
+    def homeless(self, symbol: str) -> str:
+        raise CannotExpressError(f"the symbol {symbol!r} is the size of no input")
+
+    def writer(self, node: NodeRecord) -> Writer:
+        writer = super().writer(node)
+        return Writer(self.names, symbols=self.symbols, where=writer.where, strings=writer.strings, plain=True, dtype=self._dtype)
+
+    def _dtype(self, dtype: str) -> str:
+        short = _SHORT.get(dtype, "f8" if dtype.startswith("float8_") else "")
+        if not self.wide or not short:
+            return f"torch.{dtype}"
+        self.unreached |= self.beside or self.dtypes.setdefault(short, dtype) != dtype
+        return short
+
+    def _statement(self, node: NodeRecord, used: bool) -> str:
+        called = self.call(node)
+        if node.target in _SETITEM and len(node.args) == 3 and not used:
+            writer = self.writer(node)
+            base, index, value = (writer.argument(arg) for arg in node.args)
+            return f"{base}[{_index(node.args[1], index)}] = {value}"
+        return f"{self.name(node)} = {called}" if used else called
+
+    def _attribute(self, body: GraphBody, node: NodeRecord, depth: int, region: str, copies: bool) -> list[str]:
+        own = self.name(node)
+        if node.target in body.subgraphs:
+            self.path.append(node.target)
+            try:
+                if region:
+                    return self._region(body.subgraphs[node.target], node, identifier(region, "a region"), depth)
+                return self.text(body.subgraphs[node.target], own, depth + 1, copies=copies)
+            finally:
+                self.path.pop()
+        if node.target not in body.attrs:
+            raise CannotExpressError(f"the attribute {node.target!r} is not stored")
+        if own in self.constants:  # the same name in two graphs
+            own = self.names[node.name] = f"{own}_{len(self.constants)}"
+        self.constants[own] = ".".join([*self.path, node.target])
+        return []
+
+    def _region(self, body: GraphBody, node: NodeRecord, region: str, depth: int) -> list[str]:
+        """A region stands above the graph, once for all its calls."""
+        region = self.names[node.name] = f"region_{region}"  # Dynamo gives "subgraph_0" itself
+        if region not in self.above:
+            before, names, outer = len(self.constants), self.names, self.beside
+            self.names, self.beside = {}, True
+            text = self.text(body, region, depth + 1)
+            self.names, self.beside = names, outer
+            if len(self.constants) != before:
+                raise CannotExpressError(f"the compiled region {region!r} holds a constant, which has no plain form")
+            is_region = not region.startswith("region_autograd")
+            self.above[region] = [*(["@torch.compiler.nested_compile_region"] if is_region else []), *text]
+        return []
+
+    def call_method(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
+        name = node.target
+        if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS):
+            raise CannotExpressError(f"node {node.name} calls the method {name[:60]!r}, which a repro may not")
+        if self.wide and name in CASTS and len(args) == 1 and not named:
+            return f"{args[0]}.to({self._dtype(CASTS[name])})"
+        return super().call_method(node, args, named)
+
+    def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
+        raise CannotExpressError(f"node {node.name!r} calls the module {node.target!r}, which has no plain form yet")
+
+    def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
+        other = higher_order.rewritten(node.target, args, named)
+        if other is not None:
+            self.imports |= {other.module} if other.module else set()
+            if other.helper:
+                self.above.setdefault(other.text.partition("(")[0], other.helper)
+            return other.text
+        self.imports |= set(OP_HOMES.get(node.target.partition(".")[0], ())[-1:]) - _WITH_TORCH
+        root, _, last = node.target.rpartition(".")
+        if len(args) == 2 and not named and node.target in GETITEM:
+            return f"{args[0]}[{_index(node.args[1], args[1])}]"
+        if len(args) == 2 and not named and root in ("operator", "_operator") and last in _INFIX:
+            return f"{_operand(args[0])} {_INFIX[last]} {_operand(args[1])}"
+        plain = len(args) == 2 and not named and isinstance(node.args[1], str) and is_identifier(node.args[1])
+        if node.target == "builtins.getattr" and plain and not str(node.args[1]).startswith("_"):
+            return f"{_operand(args[0])}.{node.args[1]}"
+        return f"{target(dotted(node.target, 'the target'), f'node {node.name}')}({', '.join([*args, *named])})"
+
+
+def _header(name: str, parameters: list[str]) -> list[str]:
+    """The `def` line, broken where it is long."""
+    line = f"def {name}({', '.join(parameters)}):"
+    if len(line) <= WIDTH:
+        return [line]
+    rows = textwrap.wrap(", ".join(parameters) + ",", WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+    return [f"def {name}(", *indented(rows), "):"]
+
+
+def _index(arg: Arg, text: str) -> str:
+    """A tuple index without its parentheses, where it has any items."""
+    return text[1:-1] if tag_of(arg)[0] == "tuple" and tag_of(arg)[1] else text
+
+
+def is_word(text: str) -> bool:
+    """Whether an operand is one word or number."""
+    return all(letter.isalnum() or letter in "._" for letter in text)
+
+
+def _operand(text: str) -> str:
+    """An operand in parentheses unless it is one word or has some."""
+    flat = text[:1] == "(" and text[-1:] == ")" and not any(letter in "()" for letter in text[1:-1])
+    return text if is_word(text) or flat else f"({text})"

@@ -1,0 +1,167 @@
+"""The user's own Triton kernels as text for programs: their definitions, and calls of them that a reader would write.
+
+Must not import torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has them is
+run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
+
+>>> definitions(record.kernels).source
+'@triton.jit\\ndef add_kernel(...): ...'
+>>> call(node, record.kernels, writer, "node 3")
+'add_kernel[(2, 1, 1)](a=y, b=x, o=o, n=32, BLOCK=16)'
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ..errors import RefusedError
+from ..schema import NodeRecord, TritonKernel
+from ..wording import counted
+from .text import Writer, identifier
+
+FUNCTIONAL = "higher_order.triton_kernel_wrapper_functional"
+MUTATION = "higher_order.triton_kernel_wrapper_mutation"
+CALLS = frozenset({FUNCTIONAL, MUTATION})
+INTERPRETED = 'os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # no GPU: Triton interprets'
+"""Must stand between the imports of torch and of Triton."""
+
+_LAUNCHED = [
+    "def launched(kernel, grid, written, **given):",
+    '    """What the kernel leaves in copies of what it writes."""',
+    "    given |= {name: given[name].clone() for name in written}",
+    "    kernel[grid](**given)",
+    "    return {name: given[name] for name in written}",
+]
+
+
+@dataclass
+class Definitions:
+    """`imports`: statements that come before `source`, that of triton first; `names` are defined by it."""
+
+    imports: list[str] = field(default_factory=list[str])
+    source: str = ""
+    names: set[str] = field(default_factory=set[str])
+    strings_for_types: bool = False
+    """Whether the program needs `from __future__ import annotations`."""
+
+
+def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> Definitions:
+    """All kernels in one program; what several of them use stands once. `functional`: calls of FUNCTIONAL are among them.
+
+    Raises RefusedError where a kernel was not saved whole, or where two of them mean different things by one name.
+    """
+    made, blocks, owners = Definitions(), dict[str, None](), dict[str, str]()
+    for kernel in kernels:
+        where = f"kernel {kernel.name}"
+        if kernel.missing or not kernel.program:
+            raise RefusedError(where, f"it was not saved whole: {'; '.join(kernel.missing) or 'its source was not kept'}")
+        for names, text in _statements(kernel, where):
+            if not names and text.startswith(("import ", "from ")):
+                made.strings_for_types |= "__future__" in text
+                made.imports += [text] if text not in made.imports and "__future__" not in text else []
+                continue
+            for name in names:
+                if owners.setdefault(name, text) != text:
+                    raise RefusedError(where, f"{name} means something else in another kernel of the graph")
+            blocks[text] = None
+        if len(_configs(kernel)) > 1:
+            first = f"    {kernel.name}.configs = {kernel.name}.configs[:1]  # nothing can be timed"
+            blocks[f"if not torch.cuda.is_available():\n{first}"] = None
+    made.names = set(owners)
+    if functional and kernels:
+        blocks["\n".join(_LAUNCHED)] = None
+        made.names.add("launched")
+    made.source = _joined(list(blocks))
+    return made
+
+
+def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer, where: str) -> str:
+    """A wrapper node as an expression. Raises RefusedError for what has no plain form."""
+    place = node.kwargs.get("kernel_idx")
+    if not isinstance(place, int) or not 0 <= place < len(kernels):
+        raise RefusedError(where, "the source of its Triton kernel was not recorded", "record the run again")
+    kernel = kernels[place]
+    if _pairs(node.kwargs.get("tma_descriptor_metadata")):
+        raise RefusedError(where, f"the kernel {kernel.name} takes TMA descriptors, which have no form in a program yet")
+    grid = _grid(node, kernel, writer, where)
+    name = identifier(kernel.name, where)
+    given = [f"{identifier(key, where)}={writer.argument(value)}" for key, value in _pairs(node.kwargs.get("kwargs"))]
+    given += [f"{identifier(key, where)}={_constant(value, where)}" for key, value in _pairs(node.meta.get("triton_constants"))]
+    if node.target == MUTATION:
+        return f"{name}[{grid}]({', '.join(given)})"
+    written = writer.argument(node.kwargs.get("tensors_to_clone") or [])
+    return f"launched({', '.join([name, grid, written, *given])})"
+
+
+def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer, where: str) -> str:
+    """One grid, or a function of the configuration where they differ."""
+    grids = [writer.argument(one) for one in cast("list[Any]", node.kwargs.get("grid") or [])]
+    if not grids:
+        raise RefusedError(where, "its grid was not recorded")
+    if len(set(grids)) == 1:
+        return grids[0]
+    configs = _configs(kernel)
+    if len(configs) != len(grids):
+        raise RefusedError(where, f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}")
+    text = grids[-1]
+    for grid, config in list(zip(grids, configs, strict=True))[-2::-1]:
+        same = " and ".join(f'meta["{key}"] == {value}' for key, value in config.items())
+        text = f"{grid} if {same or 'True'} else {text}"
+    return f"lambda meta: {text}"
+
+
+def _constant(value: Any, where: str) -> str:
+    """A recorded expression, if it is one."""
+    try:
+        ast.parse(str(value), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise RefusedError(where, f"the constant {str(value)[:60]!r} is no expression") from error
+    return str(value)
+
+
+def _configs(kernel: TritonKernel) -> list[dict[str, str]]:
+    """The constants of each configuration that the autotuner may choose, as texts."""
+    found: list[dict[str, str]] = []
+    for node in ast.walk(_parsed(kernel, f"kernel {kernel.name}")):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config" and node.args:
+            config = node.args[0]
+            pairs = zip(config.keys, config.values, strict=True) if isinstance(config, ast.Dict) else ()
+            found.append({ast.literal_eval(key): ast.unparse(value) for key, value in pairs if isinstance(key, ast.Constant)})
+    return found
+
+
+def _parsed(kernel: TritonKernel, where: str) -> ast.Module:
+    try:
+        return ast.parse(kernel.program)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise RefusedError(where, f"its source is no Python ({error})") from error
+
+
+def _statements(kernel: TritonKernel, where: str) -> Iterator[tuple[list[str], str]]:
+    """(the names that it defines, its text) of each statement."""
+    lines = kernel.program.splitlines()
+    for statement in _parsed(kernel, where).body:
+        first = statement.lineno
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            first = min([first, *(one.lineno for one in statement.decorator_list)])
+        text = "\n".join(lines[first - 1 : statement.end_lineno])
+        names = [statement.name] if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
+        if isinstance(statement, ast.Assign):
+            names = [one.id for one in statement.targets if isinstance(one, ast.Name)]
+        yield names, text
+
+
+def _joined(blocks: list[str]) -> str:
+    """Definitions with two empty lines between them, assignments together."""
+    text = ""
+    for before, block in zip(["", *blocks], blocks, strict=False):
+        gap = "\n\n\n" if any(one.startswith(("@", "def ", "class ", "if ")) for one in (before, block)) else "\n"
+        text += (gap if text else "") + block
+    return text
+
+
+def _pairs(arg: Any) -> list[tuple[str, Any]]:
+    held = cast("dict[str, list[list[Any]]]", arg or {})
+    return [(str(one[0]), one[1]) for one in held.get("dict", [])]

@@ -1,0 +1,267 @@
+"""The style of graph.py: a record as a torch.nn.Module class, in a program that needs torch only and runs it eagerly.
+
+Must not import torch, and writes nothing of a record but checked names and repr() into the program. The program defines
+`aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the paths of a
+subgraph begin with its own ("body_0.weight").
+
+>>> print(program(record))                                                              # doctest: +SKIP
+class Graph(torch.nn.Module):
+  def forward(self, x):
+    relu = aten.relu.default(x)
+    return (relu,)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from ..errors import RefusedError
+from ..hints import Numbers, concrete, numbers, scalar
+from ..index_bounds import bounds
+from ..schema import (
+    ConstValue,
+    GraphBody,
+    GraphRecord,
+    ModuleRecord,
+    NodeRecord,
+    SequenceValue,
+    StoredTensor,
+    SymValue,
+    TensorValue,
+    Value,
+)
+from ..sidecar import user_frame
+from ..torchside.allowlist import OP_HOMES
+from ..walk import nodes, plain, tensors
+from .facts import mentioned, placeholders
+from .kernels import CALLS, INTERPRETED
+from .printer import CHECKPOINTS, GETITEM, Printer
+from .runtime import RUNTIME
+from .text import Writer, blocks, identifier, indented, is_identifier
+
+_WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex getattr
+    divmod pow print tuple list dict str type object super"""
+_WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
+"""Higher-order ops that look at the FX graph of what they are given."""
+_OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", *OP_HOMES})
+_PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_type", "device_put", "iota", "view_of"))
+"""Ops of `prims` that are registered by `import torch` alone."""
+_INDENT = "  "
+
+
+def program(record: GraphRecord) -> str:
+    """The text of graph.py. Raises RefusedError when the graph holds something that has no form in a program."""
+    title = f"Graph {record.id} ({record.stage}), saved by graphdbg with torch {record.versions.get('torch', '?')}."
+    how = "Runs eagerly: python graph.py. Inputs are those stored beside it, the others are made up."
+    head = [f'"""{_one_line(title)}', "", how, '"""', ""]
+    ambient = record.ambient
+    settings = {"grad": _grad(record), "inference_mode": ambient.inference_mode, "autocast": dict(ambient.autocast)}
+    if record.stage not in ("dynamo", "pre_grad"):
+        settings["autocast"] = {}  # what autocast did is in the graph already
+    printer = _Module(record)
+    kernels = printer.kernels
+    first = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
+    parts = [
+        *head, *first, "import gzip", "import json", "import math", "import operator", *(["import os"] if kernels.source else []),
+        "import pathlib", "import sys", "", "import torch", *[f"import {name}" for name in _modules(record)],
+        *(["", INTERPRETED, *kernels.imports] if kernels.source else []), "",
+        "aten = torch.ops.aten",
+        f"LIBRARIES = {_libraries(record)!r}", "", "", *([kernels.source, "", ""] if kernels.source else []),
+        blocks(*printer.classes()), "", "", *_inputs(record), "", *_constants(record), "",
+        f"SETTINGS = {settings!r}", "", "", RUNTIME,
+    ]  # fmt: skip
+    return "\n".join(parts)
+
+
+def _inputs(record: GraphRecord) -> list[str]:
+    """`INPUTS = {name: specification}` in placeholder order.
+
+    A specification is a number, None, a list of specifications, or a dict: the fields of TensorValue with numbers for all
+    symbols, and `bound` for an integer tensor that holds indices.
+    """
+    known = numbers(record)
+    limits = bounds(record, known)
+    lines: list[str] = []
+    for node in placeholders(record.graph):
+        specification = _specification(node.value, known, limits.get(node.name), f"input {node.name}")
+        lines.append(f"    {node.name!r}: {specification!r},")
+    return ["INPUTS = {", *lines, "}"]
+
+
+def _constants(record: GraphRecord) -> list[str]:
+    """`CONSTANTS = {path: {"storage": hash, ...}}` for the tensors that the graph and its subgraphs hold."""
+    lines = [f"    {path!r}: {_stored(stored, f'tensor {path}')!r}," for path, stored in tensors(record.graph)]
+    return ["CONSTANTS = {", *lines, "}"]
+
+
+def _grad(record: GraphRecord) -> bool:
+    return record.ambient.grad and record.stage in ("dynamo", "pre_grad")
+
+
+def _stored(stored: StoredTensor, where: str) -> dict[str, Any]:
+    return {**_short(concrete(stored.value, {}, where)), "storage_name": stored.storage, "parameter": stored.parameter}
+
+
+def _short(value: TensorValue) -> dict[str, Any]:
+    """A tensor's fields; left out is what the program assumes: the CPU, and the strides of a contiguous tensor."""
+    found = cast("dict[str, Any]", msgspec.to_builtins(value))
+    contiguous = [math.prod(int(n) for n in value.shape[i + 1 :]) for i in range(len(value.shape))]
+    for name, assumed in (("device", "cpu"), ("stride", contiguous)):
+        if found.get(name) == assumed:
+            del found[name]
+    del found["value_kind"]
+    if "stride" not in found and value.stride != contiguous:
+        found["stride"] = []
+    return found
+
+
+def _specification(value: Value | None, known: Numbers, bound: int | None, where: str) -> Any:
+    if isinstance(value, TensorValue):
+        found = _short(concrete(value, known, where))
+        return {**found, "bound": bound} if bound is not None else found
+    if isinstance(value, SymValue):
+        return scalar(value, known)
+    if isinstance(value, SequenceValue):
+        return [_specification(item, known, None, where) for item in value.items]
+    if isinstance(value, ConstValue):
+        return plain(value.value)
+    if value is None:
+        return None
+    raise RefusedError(where, f"a value of type {value.type} has no form in a program")
+
+
+class _Module(Printer):
+    """Renders one graph as a class; those of its subgraphs stand before it."""
+
+    TAKEN = frozenset(_WORDS.split())
+    SHORT = frozenset({"aten"})
+
+    def __init__(self, record: GraphRecord, body: GraphBody | None = None, name: str = "Graph", prefix: str = "") -> None:
+        super().__init__(record)
+        self.body = body or record.graph
+        self.own, self.prefix = name, prefix
+        self._last_line = ""
+        self._places: dict[int, str] = {}
+
+    def classes(self) -> Iterator[list[str]]:
+        """The class, those of its subgraphs before it."""
+        owners: dict[str, str] = {}
+        for path, subgraph in self.body.subgraphs.items():
+            owners[path] = identifier(f"{self.own}_{path.replace('.', '_')}", f"subgraph {path}")
+            yield from _Module(self.record, subgraph, owners[path], f"{self.prefix}{path}.").classes()
+        setup = self._setup(owners)
+        for node in self.body.nodes:
+            if node.name in self.names:
+                raise RefusedError(f"node {node.name}", "a node of that name exists already")
+            self.name(node)
+        parameters = [self.names[node.name] for node in placeholders(self.body)]
+        lines = self.symbol_lines(self.body, mentioned(self.body))
+        for node in self.body.nodes:
+            lines += self._statement(node)
+        start = ["def __init__(self):", *indented(["super().__init__()", *setup], _INDENT), ""] if setup else []
+        forward = [f"def forward({', '.join(['self', *parameters])}):", *indented(lines or ["pass"], _INDENT)]
+        yield [f"class {self.own}(torch.nn.Module):", *indented([*start, *forward], _INDENT)]
+
+    def _setup(self, owners: dict[str, str]) -> list[str]:
+        """Lines of __init__: one member for every tensor, leaf module and subgraph."""
+        lines = [f"{self._member(path)} = constant({self.prefix + path!r})" for path in self.body.attrs]
+        wanted = any(node.target in _WANT_GRAPHS for node in self.body.nodes)
+        for path, owner in owners.items():
+            lines.append(f"{self._member(path)} = {f'torch.fx.symbolic_trace({owner}())' if wanted else f'{owner}()'}")
+        for path, module in self.body.modules.items():
+            member = self._member(path)
+            lines.append(f"{member} = {self._leaf(module, path)}")
+            if module.state:
+                states = ", ".join(f"{name!r}: constant({f'{self.prefix}{path}.{name}'!r})" for name in module.state)
+                lines.append(f"{member}.load_state_dict({{{states}}}, strict=False)")
+            lines.append(f"{member}.train({module.training})")
+        return lines
+
+    def _leaf(self, module: ModuleRecord, path: str) -> str:
+        parts = module.type.split(".")
+        if parts[:2] != ["torch", "nn"] or len(parts) != 3 or not is_identifier(parts[2]):
+            raise RefusedError(f"module {path}", f"the class {module.type!r} has no form in a program")
+        writer = Writer({}, where=f"module {path}")
+        arguments = [f"{identifier(name, path)}={writer.argument(value)}" for name, value in module.arguments.items()]
+        return f"{module.type}({', '.join(arguments)})"
+
+    def _member(self, path: str) -> str:
+        """`self.name` for a dotted path; dots become underscores, and a name is used once."""
+        name = "self.m_" + "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in path)
+        while name in self.tensors.values():
+            name += "_"
+        self.tensors[path] = name
+        return name
+
+    def homeless(self, symbol: str) -> str:
+        hint = next((item.hint for item in self.record.symbols if item.name == symbol), None)
+        return "" if hint is None else repr(hint)
+
+    def _statement(self, node: NodeRecord) -> list[str]:
+        if node.op == "placeholder":
+            return []
+        if node.op == "output":
+            return [self.returned(node)]
+        if node.op == "get_attr":
+            if node.target not in self.tensors:
+                raise RefusedError(f"node {node.name}", f"the graph holds nothing under {node.target[:60]!r}")
+            return [f"{self.names[node.name]} = {self.tensors[node.target]}"]
+        return [*self._comment(node), f"{self.names[node.name]} = {self.call(node)}"]
+
+    def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
+        if node.target in GETITEM and len(args) == 2:
+            return f"{args[0]}[{args[1]}]"
+        return super().call_function(node, args, named)
+
+    def _comment(self, node: NodeRecord) -> list[str]:
+        if not 0 <= node.stack < len(self.record.strings):
+            return []
+        if node.stack not in self._places:
+            self._places[node.stack] = _place(self.record.strings[node.stack])
+        line = self._places[node.stack]
+        if not line or line == self._last_line:
+            return []
+        self._last_line = line
+        return [f"# {line}"]
+
+
+def _place(stack: str) -> str:
+    """The user's line of a stack, "model.py:12 y = self.fc(x)"; empty when there is none."""
+    return _one_line(" ".join(user_frame(stack)).strip())[:120]
+
+
+def _modules(record: GraphRecord) -> list[str]:
+    """Modules beside torch that the targets live in."""
+    found: set[str] = set()
+    for node in nodes(record.graph):
+        if node.target in CHECKPOINTS:
+            found.add("torch.utils.checkpoint")
+        if node.op == "call_function" and node.target.startswith("torch."):
+            home = node.target.rpartition(".")[0]
+            if home not in ("torch", "torch.Tensor") and not home.startswith("torch._C"):
+                found.add(home)
+        root = node.target.partition(".")[0] if node.op == "call_function" else ""
+        if root == "higher_order" and node.target not in CALLS:
+            found.add("torch._higher_order_ops")
+        elif node.target not in _PLAIN_PRIMS:
+            found.update(OP_HOMES.get(root, ())[-1:])
+    return sorted(name for name in found if all(is_identifier(part) for part in name.split(".")))
+
+
+def _libraries(record: GraphRecord) -> list[str]:
+    """Ops of libraries that the program cannot import by itself, as dotted names."""
+    return sorted({
+        ".".join(node.target.split(".")[:2])
+        for node in nodes(record.graph)
+        if node.op == "call_function" and node.target.split(".")[0] not in _OWN_OPS
+    })  # fmt: skip
+
+
+def _one_line(text: str) -> str:
+    """Text for a comment or docstring: no line breaks, quotes or backslashes that could end it."""
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    return shown.replace("\\", "/").replace('"""', "'''")

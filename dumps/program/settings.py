@@ -1,0 +1,149 @@
+"""Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
+
+Must not import torch. A setting without a plain form (a custom pass, a callable) is named, never dropped in silence.
+
+>>> config_lines({"inductor": {"cpp.simdlen": 256}})
+(['torch._inductor.config.cpp.simdlen = 256'], [])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..schema import Arg, GraphRecord
+from ..walk import bodies
+from ..wording import counted
+from .case import Case
+from .text import CannotExpressError, dotted, quoted
+
+CONFIG_MODULES = {
+    "inductor": "torch._inductor.config", "dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config",
+}  # fmt: skip
+
+SET_BY_TORCH = {"functorch": ("unlift_effect_tokens", "selective_decompose"), "inductor": ("fx_graph_cache",)}
+"""Settings that torch.compile itself changes while it compiles (2.13.0); a plain torch.compile changes them again."""
+
+_INNER_KWARGS = ("static_input_idxs", "is_inference", "is_backward", "cudagraphs")
+
+_COLLECTIVES = ("_c10d_functional.", "c10d_functional.", "_c10d_functional_autograd.")
+_SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_into_tensor_coalesced": 1}
+"""Where the size of its group stands among the arguments of a collective."""
+
+
+def config_lines(config: Mapping[str, Mapping[str, Arg]]) -> tuple[list[str], list[str]]:
+    """Assignments that restore the recorded settings, and sentences on those that have no plain form."""
+    lines: list[str] = []
+    notes: list[str] = []
+    for room, values in config.items():
+        module = CONFIG_MODULES.get(room, room)
+        for key, value in values.items():
+            if key in SET_BY_TORCH.get(room, ()):
+                continue
+            if module not in CONFIG_MODULES.values():
+                notes.append(f"the setting {room}.{key}")
+                continue
+            text = _setting(value)
+            if text is None:
+                notes.append(f"the setting {module}.{key}, which is no plain value")
+            else:
+                lines.append(f"{module}.{dotted(key, 'the setting')} = {text}")
+    return lines, notes
+
+
+def random_lines(case: Case) -> list[str]:
+    """For numbers to be comparable, compiled code must draw random numbers as eager mode does."""
+    if (
+        case.failure.kind in ("accuracy", "nan")
+        and case.rung in ("inductor", "inductor_nofuse")
+        and case.facts.is_random
+    ):
+        return ["torch._inductor.config.fallback_random = True"]
+    return []
+
+
+def _setting(value: Arg) -> str | None:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return quoted(value)
+    if isinstance(value, list):
+        items = [_setting(item) for item in cast("list[Arg]", value)]
+        return None if None in items else f"[{', '.join(item for item in items if item)}]"
+    ((tag, content),) = cast("dict[str, Any]", value).items()
+    if tag == "float":
+        return f'float("{content}")' if content in ("nan", "inf", "-inf") else None
+    if tag == "tuple":
+        items = [_setting(item) for item in content]
+        return None if None in items else f"({''.join(f'{item}, ' for item in items if item).rstrip()})"
+    if tag == "dict":
+        pairs = [(_setting(key), _setting(item)) for key, item in content]
+        return None if any(None in pair for pair in pairs) else "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
+    return None
+
+
+def ambient_lines(case: Case) -> list[str]:
+    """Statements that restore the recorded global state, where it differs from a fresh process."""
+    ambient = case.record.ambient
+    lines: list[str] = []
+    if ambient.deterministic:
+        lines.append(f"torch.use_deterministic_algorithms(True, warn_only={ambient.deterministic_warn_only})")
+    if ambient.matmul_precision in ("high", "medium"):
+        lines.append(f"torch.set_float32_matmul_precision({quoted(ambient.matmul_precision)})")
+    if ambient.default_dtype != "float32":
+        lines.append(f"torch.set_default_dtype(torch.{dotted(ambient.default_dtype, 'the default dtype')})")
+    if case.grad:
+        for device, dtype in ambient.autocast.items():
+            lines.append(f"torch.set_autocast_enabled({quoted(device)}, True)")
+            lines.append(f"torch.set_autocast_dtype({quoted(device)}, torch.{dotted(dtype, 'the autocast dtype')})")
+    if not ambient.grad or not case.grad:
+        lines.append("torch.set_grad_enabled(False)")
+    return lines
+
+
+def inner_kwargs(recorded: Mapping[str, Arg]) -> str:
+    """The recorded keyword arguments of the inner compiler that have a plain form, as `, name=value` texts."""
+    texts: list[str] = []
+    for name in _INNER_KWARGS:
+        if name in recorded and recorded[name] not in (None, False, []):
+            text = _setting(recorded[name])
+            if text is not None and name != "cudagraphs":
+                texts.append(f", {name}={text}")
+    return "".join(texts)
+
+
+def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
+    """Statements that make the process groups of a graph's collectives, and sentences for the head; none where it has none.
+
+    One process makes them, so that it runs without torchrun. Where all groups had one rank they are real (gloo); larger ones are
+    torch's "fake" backend, whose collectives have the recorded shapes and move nothing, and the head says so.
+    """
+    sizes: dict[str, int] = {}
+    for body in bodies(record.graph):
+        for node in body.nodes:
+            if node.op != "call_function" or not node.target.startswith(_COLLECTIVES):
+                continue
+            texts = [arg for arg in [*node.args, *node.kwargs.values()] if isinstance(arg, str)]
+            op = node.target.split(".")[1].removesuffix("_out").removesuffix("_")
+            at = _SIZED.get(op, -1)
+            size = node.args[at] if 0 <= at < len(node.args) else 1
+            if op == "wait_tensor" or not texts:
+                continue
+            if not texts[-1].isdigit():
+                raise CannotExpressError(
+                    f"the process group {texts[-1][:40]!r} has a name that no plain program gives it"
+                )
+            sizes[texts[-1]] = max(sizes.get(texts[-1], 1), size if isinstance(size, int) else 1)
+    if not sizes:
+        return [], []
+    world = max(sizes.values())
+    backend, store = ("gloo", "torch.distributed.HashStore()") if world == 1 else ("fake", "FakeStore()")
+    lines = [
+        "if not torch.distributed.is_initialized():",
+        *(["    from torch.testing._internal.distributed.fake_pg import FakeStore", ""] if world > 1 else []),
+        f'    torch.distributed.init_process_group("{backend}", store={store}, rank=0, world_size={world})',
+    ]
+    lines += [
+        f"    torch.distributed.new_group(list(range({sizes.get(str(number), 1)})))"
+        for number in range(1, max(map(int, sizes)) + 1)
+    ]
+    ranks = "one rank each" if world == 1 else f"up to {counted(world, 'rank')} that are not there: collectives move nothing"
+    return lines, [f"Process groups are made here by one process, with {ranks}."]

@@ -1,0 +1,258 @@
+"""Pieces of Python text: names that may stand in a program, literals, arguments of a record, long lines. Must not import torch.
+
+The text is run by whoever runs the program, so nothing of a record reaches it but checked identifiers, dotted names and repr().
+
+>>> quoted("a"), indented(["x = 1"]), broken("f(aaaa, bbbb)", 9)
+('"a"', ['    x = 1'], ['f(aaaa,', '    bbbb)'])
+>>> Writer({"x": "x"}).argument({"tuple": [{"node": "x"}, {"dtype": "float32"}]})
+'(x, torch.float32)'
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from .. import expr as expressions
+from ..errors import GraphdbgError, RefusedError
+from ..schema import Arg
+
+WIDTH = 120
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("and", "or", "xor", "lshift", "rshift"))
+"""Operators of aten that are named so."""
+_DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
+_TORCH_NAMES = ("dtype", "layout", "memory_format", "qscheme")
+_INFIX = {"Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%", "Pow": "**",
+          "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<", "RShift": ">>",
+          "Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">=", "And": "and", "Or": "or",
+          "BitwiseFn_bitwise_and": "&", "BitwiseFn_bitwise_or": "|", "BitwiseFn_bitwise_xor": "^"}  # fmt: skip
+_CALLS = {"Max": "max", "Min": "min", "Abs": "abs", "ToFloat": "float", "TruncToInt": "int", "RoundToInt": "round",
+          "FloorToInt": "math.floor", "CeilToInt": "math.ceil", "floor": "math.floor", "ceiling": "math.ceil",
+          "TruncToFloat": "math.trunc", "RoundDecimal": "round", "Identity": ""}  # fmt: skip
+_ALIASES = {"_operator": "operator"}
+_BUILTINS = frozenset({"abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"})
+
+
+class CannotExpressError(GraphdbgError):
+    """The graph holds something that a plain torch program has no words for; the text names it."""
+
+
+def is_identifier(text: str) -> bool:
+    """A plain ASCII identifier that is no keyword."""
+    return IDENTIFIER.fullmatch(text) is not None and not keyword.iskeyword(text)
+
+
+def identifier(text: str, where: str) -> str:
+    """The text, if it is a plain identifier; RefusedError otherwise."""
+    if not is_identifier(text):
+        raise RefusedError(where, f"{text[:60]!r} is not a plain identifier")
+    return text
+
+
+def dotted(text: str, what: str) -> str:
+    """The text itself when it is a dotted name of plain identifiers without dunders; else CannotExpressError."""
+    parts = text.split(".")
+    if parts[0] == "aten" and len(parts) == 3 and parts[1] in _DUNDER_OPS:
+        return text
+    if not all(is_identifier(part) and not part.startswith("__") for part in parts):
+        raise CannotExpressError(f"{what} {text!r} is not a dotted name")
+    return text
+
+
+def quoted(value: bool | float | str | None) -> str:
+    """repr() with the double quotes that formatters want, where the text needs no escapes."""
+    text = repr(value)
+    if isinstance(value, str) and text[1:-1] == value and '"' not in value:
+        return f'"{value}"'
+    return text
+
+
+def items(texts: Iterable[str]) -> str:
+    """A tuple of these."""
+    listed = list(texts)
+    return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
+
+
+def indented(lines: Iterable[str], by: str = "    ") -> list[str]:
+    """Lines of a block."""
+    return [by + line if line else line for line in lines]
+
+
+def broken(line: str, width: int = WIDTH) -> list[str]:
+    """A line of a program as several where it is too long: broken behind commas that lie in brackets and in no text."""
+    if len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    pieces: list[str] = []
+    start, depth, quote, skip = 0, 0, "", False
+    for at, letter in enumerate(line):
+        if quote:
+            skip, quote = letter == "\\" and not skip, "" if letter == quote and not skip else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth and line[at + 1 : at + 2] == " ":
+            pieces, start = [*pieces, line[start : at + 1]], at + 2
+    rows = [""]
+    for piece in [*pieces, line[start:]]:
+        joined = f"{rows[-1]} {piece}" if rows[-1] else piece
+        if len(joined) > width and rows[-1]:
+            rows.append(f"{indent}    {piece}")
+        else:
+            rows[-1] = joined
+    return rows
+
+
+def blocks(*parts: str | Iterable[str]) -> str:
+    """Functions and statements with two empty lines between them; what is empty is left out."""
+    texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
+    return "\n\n\n".join(text for text in texts if text)
+
+
+def gap_before(body: str) -> list[str]:
+    """Empty lines between imports and what follows."""
+    return ["", ""] if body.startswith(("def ", "@", "class ")) else [""]
+
+
+def names_read(body: str) -> set[str]:
+    """The names and dotted names that stand in a program, each with all that it begins with: "math.pi" and "math".
+
+    Raises CannotExpressError for a text that is no program (a million brackets).
+    """
+
+    def name_of(node: ast.AST) -> str:
+        if isinstance(node, ast.Name):
+            return node.id
+        before = name_of(node.value) if isinstance(node, ast.Attribute) else ""
+        return f"{before}.{node.attr}" if before and isinstance(node, ast.Attribute) else ""
+
+    try:
+        return set(map(name_of, ast.walk(ast.parse(body))))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise CannotExpressError(f"its text is no program ({error})") from error
+
+
+def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
+    """The Python expression for a call_function target; RefusedError for what is not of torch, operator, math or builtins.
+
+    `short`: namespaces of operators that the program has by their own names.
+    """
+    parts = name.split(".")
+    if name.startswith("opaque:") or len(parts) < 2 or not all(IDENTIFIER.fullmatch(part) for part in parts):
+        raise RefusedError(where, f"the target {name[:80]!r} has no saved form")
+    root = _ALIASES.get(parts[0], parts[0])
+    if any(keyword.iskeyword(part) for part in parts) or (root == "builtins" and parts[1] not in _BUILTINS):
+        raise RefusedError(where, f"the target {name[:80]!r} may not be called from a saved graph")
+    if root == "builtins":
+        return parts[1]
+    if root in ("operator", "math", "torch"):
+        return ".".join([root, *parts[1:]])
+    return name if root in short else f"torch.ops.{name}"
+
+
+def expression(text: str, names: Mapping[str, str], where: str) -> str:
+    """A symbol expression as Python over `names`; RefusedError for a function that has no Python form."""
+    try:
+        return _expression(expressions.parse(text), names)
+    except GraphdbgError as error:
+        raise type(error)(where, str(error)) from error
+
+
+def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
+    if isinstance(tree, expressions.Name):
+        if tree.name not in names:
+            raise RefusedError(f"the symbol {tree.name!r}", "it is no size of an input")
+        return names[tree.name]
+    if not isinstance(tree, expressions.Apply):
+        return repr(tree)
+    args = [_expression(argument, names) for argument in tree.args]
+    if tree.function in _INFIX:
+        return f"({f' {_INFIX[tree.function]} '.join(args)})"
+    if tree.function in ("Neg", "Not"):
+        return f"({'-' if tree.function == 'Neg' else 'not '}{args[0]})"
+    if tree.function in _CALLS:
+        return f"{_CALLS[tree.function]}({', '.join(args)})"
+    if tree.function == "CeilDiv":
+        return f"(-(-{args[0]} // {args[1]}))"
+    if tree.function == "ModularIndexing":
+        return f"(({args[0]} // {args[1]}) % {args[2]})"
+    if tree.function == "Where":
+        return f"({args[1]} if {args[0]} else {args[2]})"
+    if tree.function.startswith("OpaqueUnaryFn_"):
+        return f"math.{tree.function.removeprefix('OpaqueUnaryFn_')}({args[0]})"
+    raise RefusedError(f"the function {tree.function!r}", "it has no form in a program")
+
+
+class Writer:
+    """Writes arguments. `names` maps nodes to variables, `symbols` symbols to variables, `tensors` tensors to expressions.
+
+    `strings`: the record's table of long texts. `plain`: double quotes, and sizes as tuples. `dtype`: how a dtype is written.
+    """
+
+    def __init__(
+        self, names: Mapping[str, str], *, symbols: Mapping[str, str] | None = None,
+        tensors: Mapping[str, str] | None = None, where: str = "", strings: Sequence[str] = (), plain: bool = False,
+        dtype: Callable[[str], str] | None = None,
+    ) -> None:  # fmt: skip
+        self.names = names
+        self.symbols = symbols or {}
+        self.tensors = tensors or {}
+        self.where = where
+        self.strings = strings
+        self.plain = plain
+        self.dtype = dtype
+        self.literal: Callable[[Any], str] = quoted if plain else repr
+
+    def argument(self, arg: Arg) -> str:
+        """The Python text of an encoded argument; RefusedError for what has no form in a program."""
+        if arg is None or isinstance(arg, (bool, int, float, str)):
+            return self.literal(arg)
+        if isinstance(arg, list):
+            return f"[{', '.join(self.argument(item) for item in cast('list[Arg]', arg))}]"
+        if not isinstance(arg, dict) or len(cast("dict[str, Any]", arg)) != 1:
+            raise RefusedError(self.where, "an argument is malformed")
+        ((tag, body),) = cast("dict[str, Any]", arg).items()
+        try:
+            return self._tagged(tag, body)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+            raise RefusedError(self.where, f"an argument of kind {tag!r} is malformed") from error
+
+    def _tagged(self, tag: str, body: Any) -> str:
+        if tag == "node":
+            return self.names[body]
+        if tag in ("tuple", "size"):
+            text = items(self.argument(item) for item in body)
+            return text if tag == "tuple" or self.plain else f"torch.Size({text})"
+        if tag == "dict":
+            return "{" + ", ".join(f"{self.argument(key)}: {self.argument(item)}" for key, item in body) + "}"
+        if tag in ("slice", "range"):
+            return f"{tag}({', '.join(self.argument(part) for part in body)})"
+        if tag == "float":
+            return f"float({self.literal(str(float(body)))})"
+        if tag == "complex":
+            return f"complex({self.argument(body[0])}, {self.argument(body[1])})"
+        if tag in _TORCH_NAMES:
+            named = identifier(body, self.where)
+            return self.dtype(named) if tag == "dtype" and self.dtype else f"torch.{named}"
+        if tag == "device":
+            if not _DEVICE.fullmatch(body):
+                raise RefusedError(self.where, f"{body[:40]!r} is no device")
+            return f"torch.device({self.literal(body)})"
+        if tag == "sym":
+            return expression(body[1], self.symbols, self.where)
+        if tag == "function":
+            return target(body, self.where)
+        if tag == "tensor":
+            return self.tensors[body]
+        if tag == "ellipsis":
+            return "..."
+        if tag == "string":
+            return self.literal(self.strings[int(body)])
+        raise RefusedError(self.where, f"an argument of kind {tag!r} has no form in a program")

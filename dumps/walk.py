@@ -1,0 +1,125 @@
+"""Walks over records: the graphs inside a graph, its nodes and tensors, and what an encoded argument holds.
+
+Every tag of `schema.ARGUMENT_TAGS` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged records.
+
+>>> list(references({"tuple": [{"node": "a"}, [{"slice": [{"node": "b"}, None, 1]}]]}))
+['a', 'b']
+>>> map_argument({"tuple": ["x", 1]}, lambda leaf: leaf if leaf != "x" else "y")
+{'tuple': ['y', 1]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+from .schema import Arg, GraphBody, NodeRecord, StoredTensor
+
+NESTED = frozenset({"tuple", "size", "dict", "slice", "range", "complex"})
+"""Tags whose content is a list of arguments; that of "dict" is a list of pairs."""
+
+
+def bodies(body: GraphBody) -> Iterator[GraphBody]:
+    """A graph and all graphs in it."""
+    yield body
+    for inner in body.subgraphs.values():
+        yield from bodies(inner)
+
+
+def nodes(body: GraphBody) -> Iterator[NodeRecord]:
+    """The nodes of a graph and of all graphs in it."""
+    return (node for one in bodies(body) for node in one.nodes)
+
+
+def tensors(body: GraphBody, prefix: str = "") -> Iterator[tuple[str, StoredTensor]]:
+    """The tensors that a graph holds, and those of its modules and of all graphs in it, each with its dotted path."""
+    for path, stored in body.attrs.items():
+        yield prefix + path, stored
+    for path, module in body.modules.items():
+        yield from ((f"{prefix}{path}.{name}", stored) for name, stored in module.state.items())
+    for path, inner in body.subgraphs.items():
+        yield from tensors(inner, f"{prefix}{path}.")
+
+
+def given(node: NodeRecord) -> list[Arg]:
+    """All arguments of a node."""
+    return [*node.args, *node.kwargs.values()]
+
+
+def returned(args: list[Arg]) -> list[Arg]:
+    """What an output node gives back one by one, by its arguments."""
+    items: Arg = args[0] if len(args) == 1 else args
+    while tag_of(items)[0] == "tuple":
+        items = tag_of(items)[1]
+    return cast("list[Arg]", items) if isinstance(items, list) else [items]
+
+
+def tag_of(arg: Arg) -> tuple[str, Any]:
+    """The tag and the content of an argument that JSON has as an object; "" and the argument itself for any other."""
+    if isinstance(arg, dict) and len(cast("dict[str, Any]", arg)) == 1:
+        return next(iter(cast("dict[str, Any]", arg).items()))
+    return "", cast("Any", arg)
+
+
+def items(arg: Arg) -> list[Arg] | None:
+    """What an argument holds: pairs for a dict; None for a leaf."""
+    tag, content = tag_of(arg)
+    return cast("list[Arg]", content) if isinstance(content, list) and (not tag or tag in NESTED) else None
+
+
+def leaves(arg: Arg) -> Iterator[Arg]:
+    """What holds no other arguments, in order; the keys of a dict, which cannot be nodes, are left out."""
+    held = cast("list[Any]", arg) if isinstance(arg, list) else items(arg) if isinstance(arg, dict) else None
+    if held is None:
+        yield arg
+        return
+    in_pairs = held is not arg and "dict" in arg
+    for item in held:
+        if not isinstance(item, (list, dict)):
+            yield item
+        else:
+            yield from leaves(cast("list[Arg]", item)[1:] if in_pairs and isinstance(item, list) else item)
+
+
+def contents(arg: Arg, tag: str) -> Iterator[Any]:
+    """What the leaves of a kind say, wherever they are in an argument."""
+    objects = (cast("dict[str, Any]", leaf) for leaf in leaves(arg) if isinstance(leaf, dict))
+    return (leaf[tag] for leaf in objects if tag in leaf and len(leaf) == 1)
+
+
+def references(arg: Arg) -> Iterator[str]:
+    """Names of the nodes that an argument refers to, in order, repeated when used twice."""
+    return (name for name in contents(arg, "node") if isinstance(name, str))
+
+
+def used(graph: Iterable[NodeRecord]) -> set[str]:
+    """The names of nodes that are an argument of another."""
+    return {name for node in graph for name in references(given(node))}
+
+
+def map_argument(arg: Arg, leaf: Callable[[Arg], Arg]) -> Arg:
+    """The argument with each leaf, keys of dicts included, as `leaf` gives it."""
+    held = items(arg)
+    if held is None:
+        return leaf(arg)
+    made = [map_argument(item, leaf) for item in held]
+    tag = tag_of(arg)[0]
+    return {tag: made} if tag else made
+
+
+def plain(arg: Arg) -> Any:
+    """An argument as a Python value: tuples as lists, names of dtypes and devices as text; what has none stays encoded."""
+    if isinstance(arg, list):
+        return [plain(item) for item in cast("list[Arg]", arg)]
+    tag, content = tag_of(arg)
+    if tag in ("tuple", "size"):
+        return [plain(item) for item in content]
+    if tag == "dict":
+        return {plain(key): plain(item) for key, item in content}
+    if tag == "float":
+        return float(content)
+    if tag in ("dtype", "device", "layout", "memory_format"):
+        return content
+    if not tag and isinstance(arg, dict):
+        return {key: plain(item) for key, item in cast("dict[str, Arg]", arg).items()}
+    return arg

@@ -1,0 +1,116 @@
+"""Programs in a server that imported torch before they are needed: exit codes, environment and end as in whole new processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphdbg.minifier.report import layers, verify
+from graphdbg.minifier.report.candidates import candidates
+from graphdbg.toolkit.isolation import ForkServer, programs
+from graphdbg.toolkit.isolation.cache import toolchain_seed
+
+from .cases import ACCURACY, case_of, relu_record
+
+TELL = """
+import json, os, sys
+modules = [name for name in sys.modules if name.partition(".")[0] == "graphdbg"]
+print(json.dumps({"env": dict(os.environ), "cwd": os.listdir("."), "ours": modules, "torch": "torch" in sys.modules,
+                  "argv": sys.argv, "path": sys.path[0], "pid": os.getpid()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[ForkServer]:
+    with programs() as bare:
+        yield bare
+
+
+def program(folder: Path, text: str) -> Path:
+    path = folder / "repro.py"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("raise SystemExit(1)", 1), ("", 0), ("import sys; sys.exit(2)", 2), ("1 / 0", 1), ("raise SystemExit('words')", 1),
+     ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV)],
+)  # fmt: skip
+def test_a_program_ends_as_it_would_alone(text: str, code: int, tmp_path: Path, bare: ForkServer) -> None:
+    told = verify.run_once(program(tmp_path, text), bare=bare)
+    alone = subprocess.run([sys.executable, program(tmp_path, text)], capture_output=True, text=True)
+    assert told.code == code == alone.returncode
+    assert told.output.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
+
+
+def test_it_finds_a_clean_world_of_its_own(tmp_path: Path, bare: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHDBG", "somewhere")
+    monkeypatch.setenv("TORCH_LOGS", "+dynamo")
+    file = program(tmp_path, TELL)
+    one, two = (json.loads(verify.run_once(file, bare=bare).output) for _ in range(2))
+    assert one["pid"] != two["pid"]
+    assert one["ours"] == []
+    assert (one["torch"], one["cwd"]) == (True, [])
+    assert (one["argv"], one["path"]) == (["repro.py"], str(tmp_path))
+    assert not {"GRAPHDBG", "TORCH_LOGS"} & set(one["env"])
+
+
+def test_a_hanging_program_ends_with_its_children(tmp_path: Path, bare: ForkServer) -> None:
+    text = "import subprocess, time\nprint(subprocess.Popen(['sleep', '97531']).pid, flush=True)\ntime.sleep(1000)"
+    trial = verify.run_once(program(tmp_path, text), limit_s=1.5, bare=bare)
+    assert trial.code is None
+    assert gone(int(trial.output))
+
+
+@pytest.mark.own_server
+def test_a_dead_server_is_replaced(tmp_path: Path) -> None:
+    with programs() as bare:
+        assert bare.pid is not None
+        os.kill(bare.pid, signal.SIGKILL)
+        assert verify.run_once(program(tmp_path, "raise SystemExit(3)"), bare=bare).code == 3
+
+
+@pytest.mark.slow
+def test_nothing_is_left_when_the_asking_process_is_killed(tmp_path: Path) -> None:
+    text = (
+        "import sys, time\nfrom pathlib import Path\nfrom graphdbg.minifier.report import verify\n"
+        "from graphdbg.toolkit.isolation import programs\n"
+        "with programs() as bare:\n"
+        "    print(bare.pid, flush=True)\n"
+        f"    verify.run_once(Path({str(program(tmp_path, 'import time; time.sleep(1000)'))!r}), bare=bare)\n"
+    )
+    asking = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    assert asking.stdout is not None
+    pid = int(asking.stdout.readline())
+    asking.kill()
+    asking.wait()
+    assert gone(pid)
+
+
+def test_a_repro_shows_its_bug_and_its_layer(tmp_path: Path, bare: ForkServer) -> None:
+    script = next(one for one in candidates(case_of(relu_record("accuracy"), ACCURACY)) if one.entry == "torch.compile")
+    file = program(tmp_path, script.text)
+    trial = verify.run_once(file, seed=toolchain_seed(), bare=bare)
+    assert trial.code == verify.BUG, trial.output
+    assert layers.probe(file, bare=bare) == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends within some seconds (a server looks up from its imports first)."""
+    for _ in range(300):
+        status = Path(f"/proc/{pid}/status")
+        if not status.exists() or "zombie" in status.read_text():
+            return True
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    return False

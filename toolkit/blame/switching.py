@@ -1,0 +1,220 @@
+"""Applications of passes, patterns, lowerings and decompositions, asked for one by one and switched off.
+
+Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private, and
+works through files in the user's cache and environment variables that a forked process no longer reads. What a torch lacks is
+left out. Everything here changes this process for good or for a context: children only.
+
+>>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .. import torch_private as t
+from ..settings import setting
+from ..torch_private import replaced
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One application that may be switched off. `half`: of a graph that is compiled in two, "forward" or "backward"."""
+
+    subsystem: str
+    name: str
+    label: str = ""
+    line: str = ""
+    half: str = ""
+
+
+Ask = Callable[[Asked], bool]
+"""Called before each application; True switches it off."""
+
+PATTERNS = "pattern_matches"
+"""Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass, before
+what else the pattern checks."""
+
+REQUIRED = frozenset({
+    "stable_sort", "reinplace_inplaceable_ops", "fix_auto_functionalized_dtype_views", "decompose_auto_functionalized",
+    "decompose_triton_kernel_wrapper_functional", "decompose_triton_kernel_wrapper", "decompose_scan_to_while_loop",
+    "decompose_map_to_while_loop", "decomp_comms", "replace_random", "replace_randint",
+    "respecialize_current_device",
+})  # fmt: skip
+"""Passes and patterns without which lowering cannot take the graph: switching them off makes another failure."""
+
+
+CUSTOM = ("_custom_pre_pass", "_custom_post_pass", "_custom_pass")
+"""How the settings end that hold a pass of the user's; its application has the setting's name."""
+
+
+def required(name: str) -> bool:
+    """Whether a pass or pattern must always run."""
+    return name in REQUIRED or name.startswith("decompose_")
+
+
+def subsystems() -> list[str]:
+    """The names of what can be applied piece by piece, in the order of compilation: the bisector's own table, then ours."""
+    found = [one.name for rows in t.BACKENDS.values() for one in rows if isinstance(one, t.BisectSubsystem)]
+    places = [name for name in found if name not in ("lowerings", "cudagraphs")]
+    return [*places, PATTERNS, *(name for name in ("lowerings", "cudagraphs") if name in found)]
+
+
+def config_changes() -> list[tuple[str, str, Any]]:
+    """The settings that the bisector tries: (room, setting, value)."""
+    changes = [one for rows in t.BACKENDS.values() for one in rows if isinstance(one, t.ConfigChange)]
+    return [
+        ("inductor" if one.config_name == "inductor" else "functorch", one.config_field, one.config_value)
+        for one in changes
+    ]
+
+
+@contextlib.contextmanager
+def asking(ask: Ask, folder: str) -> Iterator[None]:
+    """Puts `ask` in the place of the bisector's own decision, and before each pattern match, for the compiles inside.
+
+    `folder`: where the bisector may keep files instead of the user's cache. It is enabled as well, so that no compiled graph is
+    taken from a cache.
+    """
+    half = ""
+    entries: dict[int, Any] = {}
+    inner, apply = t.compile_inner_whole, t.PatternMatcherPass.apply
+
+    def compile_inner(*args: Any, **kwargs: Any) -> Any:
+        nonlocal half
+        before, half = half, "backward" if kwargs.get("is_backward") else "forward"
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            half = before
+
+    def disable(backend: str, subsystem: str, debug_info: Callable[[], str] | None = None, *_: Any) -> bool:
+        name, label, line = _told(subsystem, debug_info)
+        return ask(Asked(subsystem, name, label, line, half))
+
+    def one_pass(of: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal entries
+        before, entries = entries, {id(entry.pattern): entry for found in of.patterns.values() for entry in found}
+        try:
+            return apply(of, *args, **kwargs)
+        finally:
+            entries = before
+
+    def matcher(match: Any) -> Any:
+        def matched(pattern: Any, node: Any) -> Any:
+            found = match(pattern, node)
+            if id(pattern) not in entries or not found:
+                return found
+            nodes = ", ".join(one.name for one in found.nodes)
+            asked = Asked(PATTERNS, pattern_name(entries[id(pattern)]), nodes, _line(node), half)
+            return t.FailedMatch("switched off") if ask(asked) else found
+
+        return matched
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(t.CompilerBisector, "disable_subsystem", staticmethod(disable)))
+        stack.enter_context(replaced(t.CompilerBisector, "bisection_enabled", True))
+        stack.enter_context(replaced(t.CompilerBisector, "in_process_cache", folder))
+        stack.enter_context(replaced(*t.home("compile_inner_whole"), compile_inner))
+        stack.enter_context(replaced(t.PatternMatcherPass, "apply", one_pass))
+        for cls in (t.PatternExpr, t.MultiOutputPattern):
+            stack.enter_context(replaced(cls, "match", matcher(cls.match)))
+        yield
+
+
+def fall_back(op: str) -> None:
+    """Makes Inductor call eager's own kernel for an operator, in this process: `aten.tanh.default`."""
+    t.make_fallback(_operator(op), warn=False, override_decomp=True)
+
+
+def without_decomposition(op: str) -> None:
+    """Takes an operator out of Inductor's decompositions, in this process."""
+    t.decompositions.pop(_operator(op), None)
+    t.fast_random_decomps.cache_clear()
+
+
+def described(value: Any) -> str:
+    """The value of a custom pass in words: where its class or function is from."""
+    of = value if hasattr(value, "__qualname__") else type(value)
+    return f"{of.__module__}.{of.__qualname__}"
+
+
+def _operator(name: str) -> Any:
+    import torch
+
+    found: Any = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _told(subsystem: str, debug_info: Callable[[], str] | None) -> tuple[str, str, str]:
+    """(what the application is called, the node it is about, the user's line)."""
+    told = debug_info() if debug_info is not None else ""
+    if subsystem == "lowerings":
+        node = t.V.get_current_node()
+        return str(getattr(node, "target", told)), told, _line(node)
+    if subsystem == "decomposition":  # the op as a string, <OpOverload(op='aten.silu', overload='default')>
+        parts = told.split("'")
+        return (f"{parts[1]}.{parts[3]}" if len(parts) > 4 else told), "", ""
+    return told, _origin(told), ""
+
+
+def _origin(name: str) -> str:
+    """Where a custom pass comes from, which its observer's name does not tell; "" for a pass of Inductor's own."""
+    if not name.endswith(CUSTOM):
+        return ""
+    custom = setting("inductor", name)[1]
+    found = custom if isinstance(custom, (list, tuple)) else [custom]
+    return ", ".join(described(one) for one in found if one is not None)
+
+
+def pattern_name(entry: Any) -> str:
+    """What a pattern is called: its own name, its handler, or the function that it was traced from."""
+    check = getattr(entry, "extra_check", None)
+    traced = dict(
+        zip(getattr(check, "__code__", _NONE).co_freevars, getattr(check, "__closure__", None) or (), strict=False)
+    )
+    handler = getattr(entry, "handler", None) or (traced["search_fn"].cell_contents if "search_fn" in traced else None)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return str(getattr(entry, "pattern_name", None) or getattr(handler, "__name__", None) or type(entry).__name__)
+
+
+_NONE = compile("", "", "exec")
+"""The code of nothing, with no free variables."""
+
+
+def _line(node: Any) -> str:
+    from ...dumps.sidecar import user_frame
+
+    return " ".join(user_frame(getattr(node, "stack_trace", None) or "")).strip()
+
+
+@contextlib.contextmanager
+def noting_kernels(kernels: dict[str, list[str]]) -> Iterator[None]:
+    """Notes for each kernel that Inductor generates inside the names of the fx nodes that it came from.
+
+    The public setting `trace.provenance_tracking_level` forgets when a compile fails. A torch without these names notes nothing.
+    """
+
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+        def note(schedule: Any, kernel_name: Any = "", *args: Any, **kwargs: Any) -> Any:
+            for one in schedule if isinstance(schedule, (list, tuple)) else ():
+                for origin in getattr(getattr(one, "node", None), "origins", None) or ():
+                    names = kernels.setdefault(str(kernel_name), [])
+                    if origin.name not in names:
+                        names.append(origin.name)
+            return original(schedule, kernel_name, *args, **kwargs)
+
+        return note
+
+    with contextlib.ExitStack() as stack:
+        for name in ("cpp_tells_kernel", "triton_tells_kernel"):
+            original = t.loaded(name)
+            if original is not None:
+                stack.enter_context(replaced(*t.home(name), watched(original)))
+        yield

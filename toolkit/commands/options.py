@@ -1,0 +1,60 @@
+"""Options of the commands that run graphs, declared once. `--trust` is declared in `toolkit.trusting`, `--json` in `dumps`.
+
+>>> @click.command()
+... @rung_option
+... @seed_option
+... @import_option()
+... def replay(rung, seed, imports): ...
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...dumps.commands.options import Declared, seconds_option
+from ..rungs.names import NAMES
+
+rung_option = click.option(
+    "--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run."
+)
+
+seed_option = click.option(
+    "--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops."
+)
+
+device_option = click.option("--device", metavar="DEVICE", help="Move graph and inputs there first, for instance cpu.")
+
+
+def limit_option(help: str, default: float | None = 600.0) -> Declared:
+    """`--limit`, the seconds of one child, which the command gets as `limit_s`."""
+    return seconds_option("--limit", "limit_s", help=help, default=default)
+
+
+def import_option(before: str = "") -> Declared:
+    """`--import`, which the command gets as `imports`; modules are also looked for where the command was typed."""
+    text = f"{before}import a module first, for the custom ops that it registers; can be repeated."
+    option = click.option("--import", "imports", multiple=True, metavar="MODULE", help=text[0].upper() + text[1:])
+
+    def declared(command: Callable[..., Any]) -> Callable[..., Any]:
+        @option
+        @functools.wraps(command)
+        def ready(*args: Any, imports: tuple[str, ...], **named: Any) -> Any:
+            search_here(imports)
+            return command(*args, imports=imports, **named)
+
+        return ready
+
+    return declared
+
+
+def search_here(imports: Sequence[str]) -> None:
+    """Lets modules be found in the current folder: the fork server searches where we search."""
+    here = str(Path.cwd())
+    if imports and here not in sys.path:
+        sys.path.append(here)

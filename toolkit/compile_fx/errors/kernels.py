@@ -1,0 +1,209 @@
+"""A kernel in C++ or Triton that its compiler refused: the first error, the source around it, the kernel and its nodes; code that
+is no Python, a kernel that needs more than the GPU has.
+
+Triton compiles here or in a worker process, whose error arrives as text. Must not import Triton.
+
+>>> cpp_refused(case, case.find("CppCompileError")).compiler_line
+'main.cpp:37:41: error: expected primary-expression'
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .case import Case
+from .explained import Explained
+from .nodes import generated, of_kernel
+from .sources import enclosing_function, excerpt, kernel_of, kernels
+
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<said>.*)$", re.MULTILINE
+)
+_LINKER = re.compile(
+    r"^.*(?:undefined reference|cannot find -l|ld returned|unrecognized (?:command[- ]line )?option).*$", re.MULTILINE
+)
+_SOURCE = (".cpp", ".cc", ".cu", ".c")
+
+
+@dataclass
+class Place:
+    """Where a compiler found an error. `column` is None where it names none; `said` is its message."""
+
+    file: str
+    line: int
+    column: int | None
+    said: str
+    whole: str
+
+
+def first_error(output: str) -> Place | None:
+    """The first error in the output of g++ or clang; None when it has none (a linker's message, a killed compiler)."""
+    found = _ERROR.search(output)
+    if found is None:
+        return None
+    column = int(found["column"]) if found["column"] else None
+    return Place(found["file"], int(found["line"]), column, found["said"], found[0])
+
+
+def cpp_refused(case: Case, error: Any) -> Explained:
+    """A CppCompileError, of a CPU kernel, a C++ wrapper, or a library ahead of time."""
+    output = str(getattr(error, "output", "") or error)
+    command = [str(part) for part in getattr(error, "cmd", ())]
+    sources = [part for line in command for part in line.split() if part.endswith(_SOURCE)]
+    found, failed = first_error(output), f"the C++ compiler failed in the stage {case.stage}"
+    if found is None:
+        linker = _LINKER.search(output)
+        line = linker[0].strip() if linker else next((one for one in output.splitlines()[::-1] if one.strip()), "")
+        return case.told(
+            "C++ compile error", failed, line or "the compiler stopped without a message",
+            "look at its command in the error's text, and run it by hand", compiler_line=line,
+        )  # fmt: skip
+    place = _in_source(found, output, sources)
+    source = _read(place.file)
+    inside = enclosing_function(source, place.line)  # a file of one kernel calls it `kernel`; the wrapper knows its name
+    kernel = inside if inside and inside != "kernel" else kernel_of(generated(case.work), source)
+    return case.told(
+        "C++ compile error", f"the C++ compiler refused the kernel {kernel}" if kernel else failed, found.said,
+        _FIX, nodes=of_kernel(case.work, kernel), kernel=kernel, file=place.file, line=place.line, column=place.column,
+        excerpt=excerpt(source, place.line, place.column), compiler_line=found.whole,
+    )  # fmt: skip
+
+
+def _in_source(found: Place, output: str, sources: list[str]) -> Place:
+    """The place in generated source: an error inside a header names there the line that needed it."""
+    if found.file in sources or not sources:
+        return found
+    for source in sources:
+        needed = rf"^{re.escape(source)}:(\d+):(?:(\d+):)?\s+(?:required from|required by|note: in instantiation)"
+        if named := re.search(needed, output, re.MULTILINE):
+            return Place(source, int(named[1]), int(named[2]) if named[2] else None, found.said, found.whole)
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+_TRITON = "Triton compile error"
+_PLACE = re.compile(
+    r"(?:CompilationError|CompileTimeAssertionFailure|UnsupportedLanguageConstruct): at (\d+):(\d+):\n(.*)", re.DOTALL
+)
+_DEF = re.compile(r"^def (\w+)\(", re.MULTILINE)
+_BACKEND = re.compile(
+    r"^.*(?:ptxas (?:fatal|error|info).*|PTXASError.*|PassManager::run failed.*|LLVM ERROR.*)$", re.MULTILINE
+)
+_IMPORT = re.compile(r"Failed to import (\S+)\n(?:SyntaxError|IndentationError): (.*?) \(\S+, line (\d+)\)")
+_RESOURCES = re.compile(r"out of resources?: (.*?)(?:\n|$)", re.IGNORECASE)
+_FIX = (
+    "see all of the code with graphdbg compile ... --until codegen --emit source; "
+    "graphdbg bisect names the pass or setting behind it, minify makes the smallest graph that fails"
+)
+
+
+def triton_refused(case: Case, _: Any) -> Explained | None:
+    """Triton's front end refused the source, or its back end the code made of it."""
+    found: Any = case.find("CompilationError")
+    if found is not None and hasattr(found, "error_message"):
+        reasons = [one for one in case.chain if hasattr(one, "error_message")]
+        inner: Any = reasons[-1]
+        said = str(inner.error_message or inner.__cause__ or inner).strip()
+        node = found.node
+        line, column = getattr(node, "lineno", None), getattr(node, "col_offset", None)
+        return _told(case, _named(case, found.src or ""), said, found.src or "", line, column)
+    text = case.text()
+    if placed := _PLACE.search(text):
+        said, source = _after_caret(placed[3])
+        kernel = _named(case, source)
+        whole = _function(kernels(generated(case.work)).get(kernel, ""))
+        return _told(case, kernel, said, whole, int(placed[1]), int(placed[2]))
+    if (backend := _BACKEND.search(text)) and (kernel := _named(case, "")):
+        return _told(case, kernel, backend[0].strip(), "", None, None)
+    return None
+
+
+def resources(case: Case, _: Any) -> Explained | None:
+    """The kernel compiles, but needs more shared memory, registers or threads than the GPU has."""
+    found = _RESOURCES.search(case.text())
+    if found is None:
+        return None
+    kernel = _named(case, "")
+    return case.told(
+        "kernel too large", f"the Triton kernel {kernel} does not fit the GPU".replace("  ", " "), f"out of resource: {found[1]}",
+        "make it smaller: torch._inductor.config.max_fusion_size = 8, or realize_reads_threshold = 1; "
+        "or leave the fusion out (rung inductor_nofuse)",
+        nodes=of_kernel(case.work, kernel), kernel=kernel,
+    )  # fmt: skip
+
+
+def not_python(case: Case, _: Any) -> Explained | None:
+    """Generated code, a kernel's or the wrapper's, that Python cannot read; here or in a worker."""
+    error, written = case.find("SyntaxError"), _IMPORT.search(case.text())
+    column: int | None = None
+    if isinstance(error, SyntaxError) and error.filename and error.lineno is not None and _is_import(case):
+        file, said, line, column = error.filename, str(error.msg), error.lineno, error.offset
+    elif written:
+        file, said, line = written[1], written[2], int(written[3])
+    else:
+        return None
+    source = _read(file)
+    kernel = kernel_of(generated(case.work), source) or _named(case, "")
+    what = f"the source of the Triton kernel {kernel} is no Python" if kernel else "the generated code is no Python"
+    return case.told(
+        _TRITON if kernel else "generated code is no Python", what, said, _FIX, nodes=of_kernel(case.work, kernel),
+        kernel=kernel, file=file, line=line, column=column, excerpt=excerpt(source, line, column),
+        compiler_line=f"{file}:{line}:{f'{column}:' if column else ''} SyntaxError: {said}",
+    )  # fmt: skip
+
+
+def _told(case: Case, kernel: str, said: str, source: str, line: int | None, column: int | None) -> Explained:
+    column = None if column is None else column + 1  # Python's count from 0
+    first = said.splitlines()[0] if said else "no reason is given"
+    at = f"{kernel or 'kernel'}:{line}:{column}: " if line is not None else ""
+    return case.told(
+        _TRITON, f"Triton could not compile the kernel {kernel}".rstrip(), first, _FIX,
+        nodes=of_kernel(case.work, kernel), kernel=kernel, line=line, column=column,
+        excerpt=excerpt(source, line, column) if line is not None else "", compiler_line=f"{at}error: {first}",
+    )  # fmt: skip
+
+
+def _is_import(case: Case) -> bool:
+    """Whether it was raised while generated code was loaded: a SyntaxError of anything else is not ours to tell."""
+    return any(frame.f_code.co_name == "_reload_python_module" for frame in case.frames)
+
+
+def _named(case: Case, source: str) -> str:
+    """The name that the wrapper has for the kernel; its function may be called `triton_` in all of them."""
+    text = generated(case.work)
+    known = kernels(text)
+    for frame in case.inwards():
+        for local in ("kernel_name", "key", "name"):
+            value = frame.f_locals.get(local)
+            if isinstance(value, str) and value in known:
+                return value
+    for name in re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE):
+        if name in known:
+            return name
+    if source and (found := kernel_of(text, source)):
+        return found
+    function = _DEF.search(source)
+    return function[1] if function else ""
+
+
+def _after_caret(text: str) -> tuple[str, str]:
+    """Message and source of what stands behind "at 3:7:" in a worker's text: the message is the line below the caret."""
+    caret = re.search(r"^ *\^\n", text, re.MULTILINE)
+    if caret is None:
+        return "", text
+    return text[caret.end() :].strip().partition("\n")[0], text[: caret.start()]
+
+
+def _function(source: str) -> str:
+    """The part of a kernel's module that Triton counts lines in: from the decorated function on."""
+    found = _DEF.search(source)
+    return source[found.start() :] if found else source

@@ -1,0 +1,100 @@
+"""Torch's lazy TorchScript backend: begun, traced with, extracted from and run.
+
+>>> start_lazy()
+device(type='lazy', index=0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...dumps.errors import EnvironmentLackError
+from .. import torch_private as t
+from .operators import storage_size
+
+
+def start_lazy() -> torch.device:
+    """The lazy TorchScript backend, begun once in a process, and its device.
+
+    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that is told
+    by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
+    """
+    if t.optional("lazy_ts") is None:
+        raise EnvironmentLackError("this torch has no lazy tensors", "it was built without the lazy TorchScript backend")
+    if not _lazy_started:
+        try:
+            t.start_lazy_backend()
+        except RuntimeError as error:
+            if "multiple backend fallbacks" not in str(error):
+                raise
+        _lazy_started.append(True)
+    return torch.device("lazy", 0)
+
+
+_lazy_started: list[bool] = []
+
+
+def lazy_fallbacks() -> dict[str, int]:
+    """Operator -> how often it had no lazy kernel, in this process; counters named aten::... are those."""
+    return {name: t.lazy_counter(name) for name in t.lazy_counters() if name.startswith("aten::")}
+
+
+def lazy_id(tensor: torch.Tensor) -> int:
+    """The number that the lazy backend gives a tensor; the device data of a graph has those of its tensors."""
+    return t.lazy_tensor_id(tensor)
+
+
+def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
+    """A lazy tensor that views can be taken of: a wrapper makes those functional, and factories give none under a mode."""
+    return tensor if t.is_functional_tensor(tensor) else t.to_functional_tensor(tensor)
+
+
+def extract_lazy(tensors: Sequence[torch.Tensor]) -> tuple[bytes, str, list[int], list[Any]]:
+    """Compiles what lazy tensors stand for: (hash, IR text, tensor ids of the device data, their values).
+
+    What was written through views is applied first: the functions of torch look at the tensors as they are.
+    """
+    given = list(tensors)
+    for tensor in given:
+        if t.is_functional_tensor(tensor):
+            t.functional_sync(tensor)
+    ids, values = t.lazy_device_data(given)
+    found = t.lazy_graph_hash(given), t.lazy_text(given)
+    t.lazy_sync(given, [])
+    return *found, list(ids), list(values)
+
+
+def run_lazy(graph_hash: bytes, values: Sequence[Any]) -> list[torch.Tensor] | None:
+    """Runs a compiled graph; None when torch has it no longer (it keeps a number of them)."""
+    try:
+        return t.run_lazy_graph(graph_hash, list(values))
+    except RuntimeError as error:
+        if "computation by hash" not in str(error):
+            raise
+        return None
+
+
+def fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """A fake mode and a fake tensor for each tensor, sharing a storage where they do.
+
+    Those of inference mode, which count no writes, and those of another fake mode get fresh ones.
+    """
+    mode = t.FakeTensorMode(allow_non_fake_inputs=True)
+    storages: dict[int, torch.Tensor] = {}
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if not value.is_inference() and not isinstance(value, t.FakeTensor):
+            return mode.from_tensor(value)
+        storage, size_bytes = storage_size(value)
+        with mode:
+            if storage not in storages:
+                storages[storage] = torch.empty(size_bytes, dtype=torch.uint8)
+            whole = storages[storage][: size_bytes - size_bytes % value.element_size()].view(value.dtype)
+            return whole.as_strided(value.shape, value.stride(), value.storage_offset())
+
+    return mode, [fake(value) for value in values]

@@ -1,0 +1,136 @@
+"""What a fork server does before it forks: imports, probes and patterns that each child would otherwise do anew.
+
+>>> warm_imports(Path("cache"))
+[]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...dumps.atomic import write_file
+from ...dumps.errors import EnvironmentLackError, LacksName
+from .. import torch_private as t
+from ..settings import no_caches
+from ..torch_private.names import WARM_MODULES
+
+
+def warm_imports(cache_dir: Path) -> list[str]:
+    """Imports what a compile imports lazily, without compiling; returns a sentence for each module that is not there."""
+    lost = []
+    for name in WARM_MODULES:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            lost.append(f"{name} cannot be imported by this torch ({error}), so first queries are slower")
+    t.optional("init_backend_registration", lambda: None)()
+    _use_private_headers(cache_dir)
+    return lost
+
+
+def _use_private_headers(cache_dir: Path) -> None:
+    # Precompiled headers ignore TORCHINDUCTOR_CACHE_DIR, and no setting moves them; a killed g++ would leave half of one in
+    # the user's.
+    folder = cache_dir / "precompiled_headers"
+    for name, path in (("HEADER_DIR", folder), ("HEADER_LOCK_DIR", folder / "locks")):
+        if t.optional(name) is not None:
+            setattr(*t.home(name), str(path))
+    precompile = t.optional("precompile_header")
+    if precompile is not None:
+        setattr(*t.home("precompile_header"), _remembering(precompile, folder))
+
+
+def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., str]:
+    """Torch runs the preprocessor and openssl for each process to name the header; children share one answer, kept in a file."""
+
+    def remembering(header: str, hashable_cmd_line: str, **command: Any) -> str:
+        key = hashlib.blake2b(
+            f"{header}\n{hashable_cmd_line}\n{sorted(command.items())}".encode(), digest_size=16
+        ).hexdigest()
+        note = folder / f"{key}.path"
+        with contextlib.suppress(OSError):
+            known = folder / note.read_text()
+            if known.exists():
+                return str(known)
+        path = precompile(header, hashable_cmd_line, **command)
+        note.with_suffix(".part").write_text(Path(path).name)
+        note.with_suffix(".part").rename(note)
+        return path
+
+    return remembering
+
+
+def warm_toolchain(seed: Path | None = None) -> None:
+    """Fills the per-process memory of vector instruction sets, which a forked child inherits; runs small programs, no
+    tensor work. What is kept in `seed`, which is made for one torch, compiler and CPU, is not run again.
+    """
+    with _remembered_probes(seed / "works.json") if seed is not None else contextlib.nullcontext():
+        t.pick_vec_isa()
+    with contextlib.suppress(ImportError, AttributeError):
+        t.optional("triton_key", lambda: None)()  # hashes Triton's own files, half a second; does not touch a device
+
+
+@contextlib.contextmanager
+def _remembered_probes(note: Path) -> Iterator[None]:
+    """While open, the probe of an instruction set that once worked is not loaded again in a Python of its own (1 s for all)."""
+    original = t.optional("VecISA.check_build")
+    if original is None:
+        yield
+        return
+    works: set[str] = set()
+    with contextlib.suppress(OSError, ValueError):
+        works = set(json.loads(note.read_text(encoding="utf-8")))
+    before = len(works)
+
+    def check_build(self: Any, code: str) -> bool:
+        name = f"{self} {hashlib.blake2b(code.encode(), digest_size=8).hexdigest()}"
+        if name not in works and original(self, code):
+            works.add(name)
+        return name in works
+
+    with t.replaced(*t.home("VecISA.check_build"), check_build):
+        yield
+    if len(works) > before:
+        with contextlib.suppress(EnvironmentLackError):  # a cache folder that cannot be written
+            write_file(note, json.dumps(sorted(works)).encode())
+
+
+def warm_patterns() -> None:
+    """Registers the patterns of Inductor's joint and post-grad passes, which each forked child would otherwise do anew (0.3 s).
+
+    They are traced on fake tensors, in Inductor's own order and with its own arguments, or it would register them twice; after
+    the user's modules are imported, as in a user's process. The joint ones are made for one device, so where there is a GPU
+    they are left to the children.
+    """
+    with contextlib.suppress(LacksName, AttributeError, TypeError, ImportError):
+        if not torch.cuda.is_available():
+            t.joint_lazy_init(*([torch.device("cpu")] if t.takes("joint_graph_passes", "input_device") else []))
+    with contextlib.suppress(LacksName, AttributeError, TypeError):
+        t.post_grad_lazy_init()
+
+
+def forget_copied_tables() -> None:
+    """Drops the copy of Inductor's decompositions that a warm process holds; a module imported later may have changed the table.
+
+    The copy is a functools.cache.
+    """
+    clear = getattr(t.loaded("fast_random_decomps"), "cache_clear", None)
+    if clear is not None:
+        clear()
+
+
+def compile_probe_kernels() -> None:
+    """Compiles one vectorised and one scalar kernel in this process, so that each toolchain probe is made."""
+    for dtype in (torch.float32, torch.float64):
+        value = torch.ones(64, 64, dtype=dtype)
+        gm = t.make_fx(lambda x: [(x.relu() + 1).sum(0)])(value)
+        with no_caches():
+            t.compile_fx_inner(gm, [value])([value])

@@ -1,0 +1,34 @@
+"""Private names of torch: `torch_private.compile_fx_inner` is torch's, looked up when it is taken.
+
+`names` has the table, `replacing` what is put in torch's place for a while. Importing this imports nothing of torch; code that
+may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a command says so.
+
+>>> from . import torch_private as t
+>>> with t.replaced(*t.home("GraphLowering.run_node"), ours):
+...     t.compile_fx_inner(gm, fakes)
+"""
+
+import functools
+import inspect
+from typing import TYPE_CHECKING
+
+from .names import NAMES
+from .replacing import Hooks, Replaced, replaced
+
+if TYPE_CHECKING:  # what a type checker follows through isinstance
+    from ...dumps.torchside.torch_private import FakeTensor as FakeTensor
+    from ...dumps.torchside.torch_private import FakeTensorMode as FakeTensorMode
+    from ...dumps.torchside.torch_private import HigherOrderOperator as HigherOrderOperator
+    from ...dumps.torchside.torch_private import OpOverload as OpOverload
+    from ...dumps.torchside.torch_private import OpOverloadPacket as OpOverloadPacket
+
+__all__ = ["NAMES", "Hooks", "Replaced", "home", "loaded", "look_up", "optional", "replaced", "takes"]
+
+look_up, optional, loaded, home = NAMES.look_up, NAMES.optional, NAMES.loaded, NAMES.home
+__getattr__ = NAMES.taken_by(globals())
+
+
+@functools.cache  # the functions may be hooked later by something with another signature
+def takes(name: str, parameter: str) -> bool:
+    """Whether this torch's function or class of the table takes a parameter by that name."""
+    return parameter in inspect.signature(look_up(name)).parameters

@@ -1,0 +1,104 @@
+"""Attributes of torch that are ours for a while: the one place where torch is changed.
+
+What somebody else has wrapped meanwhile stays: theirs calls ours, and ours passes through.
+
+>>> with replaced(torch.cuda, "current_device", lambda: 0):
+...     ...
+>>> hooks = Hooks(lambda: [(module, "function", lambda original: lambda *args: hooks.here or original(*args))])
+>>> with hooks.inside("mine"):
+...     module.function()
+'mine'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+Function = Callable[..., Any]
+Replacement = tuple[Any, str, Callable[[Function], Function]]
+"""(module or class, name in it, original -> ours)."""
+
+_ABSENT = object()
+
+
+class Replaced:
+    """Attributes that are replaced until `put_back`, the last one first."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Any, str, Any, Any]] = []
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Replaces an attribute; a class's static method is put back as one."""
+        before = vars(owner).get(name, _ABSENT)
+        setattr(owner, name, value)
+        self._kept.append((owner, name, vars(owner)[name], before))
+
+    def has(self, owner: Any, name: str) -> bool:
+        """Whether an attribute is replaced here."""
+        return any(kept[0] is owner and kept[1] == name for kept in self._kept)
+
+    def put_back(self) -> None:
+        """Every attribute as it was, or taken away again."""
+        while self._kept:
+            owner, name, ours, before = self._kept.pop()
+            if callable(ours) and vars(owner).get(name) is not ours:
+                continue
+            if before is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """One attribute replaced, and put back or taken away."""
+    one = Replaced()
+    one.put(owner, name, value)
+    try:
+        yield
+    finally:
+        one.put_back()
+
+
+class Hooks:
+    """Functions that are ours while any thread asks for it, and torch's own again when the last one has ended.
+
+    Each asks what this thread has put in (`here`) and calls through where it has put in nothing, so that other threads, and what
+    stock compiles in them, see no difference. `replacements` is asked each time a thread enters: what is new is replaced as well.
+    """
+
+    def __init__(self, replacements: Callable[[], Iterable[Replacement]]) -> None:
+        self.replacements = replacements
+        self.lock = threading.Lock()
+        self.entered = 0
+        self._replaced = Replaced()
+        self._threads = threading.local()
+
+    @property
+    def here(self) -> Any:
+        """What this thread has put in, the innermost; None outside."""
+        return getattr(self._threads, "value", None)
+
+    @contextlib.contextmanager
+    def inside(self, value: Any) -> Iterator[None]:
+        """While entered, `here` is `value` in this thread."""
+        outer = self.here
+        with self.lock:
+            for owner, name, make in self.replacements():
+                if not self._replaced.has(owner, name):
+                    original = vars(owner)[name]
+                    self._replaced.put(owner, name, functools.wraps(original)(make(original)))
+            self.entered += 1
+        self._threads.value = value
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.entered -= 1
+                if not self.entered:
+                    self._replaced.put_back()
+            self._threads.value = outer

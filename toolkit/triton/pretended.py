@@ -1,0 +1,343 @@
+# pyright: basic
+"""Where Inductor asks for a device while it writes Triton kernels, answered without one, and what it is made to do there.
+
+None of it can be configured. Importing this module imports torch; Inductor is imported by the functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import torch_private as t
+from ..torch_private import replaced
+
+
+def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
+    """(object, attribute, replacement) of each function that is asked about the device. None of them can be configured."""
+    version = (capability // 10, capability % 10)
+    found: list[tuple[Any, str, Any]] = [
+        (torch.cuda, "get_device_properties", lambda device=None: answers),
+        (torch.cuda, "get_device_capability", lambda device=None: version),
+        (torch.cuda, "current_device", lambda: 0),
+        (torch.cuda, "is_bf16_supported", lambda including_emulation=True: capability >= 80 or including_emulation),
+        (torch.cuda, "is_tf32_supported", lambda: capability >= 80),
+        (torch.cuda, "get_rng_state", lambda device="cuda": torch.get_rng_state()),  # of checkpointed regions
+        (torch.cuda, "set_rng_state", lambda state, device="cuda": torch.set_rng_state(state)),
+        (t.triton_helpers, "set_driver_to_gpu", lambda: None),
+        (t.triton_helpers, "set_driver_to_cpu", lambda: None),
+    ]
+    if t.optional("select_conv_backend") and t.optional("conv_layout") and not torch.backends.cudnn.is_available():
+        found.append((*t.home("conv_layout"), _layout_of_cudnn))
+    found.append((t.C, "_cuda_getCurrentRawStream", lambda index: 0))  # wrappers import it; a build without CUDA has none
+    return found
+
+
+def _layout_of_cudnn(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
+    """The layout of a convolution's result where cuDNN computes it: channels last as soon as either operand is
+    (`cudnn_conv_suggest_memory_format` of ATen/native/ConvUtils.h)."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.dim())
+    if last is None or torch.float64 in (input.dtype, weight.dtype):
+        return torch.contiguous_format
+    is_last = any(one.is_contiguous(memory_format=last) and not one.is_contiguous() for one in (input, weight))
+    return last if is_last else torch.contiguous_format
+
+
+@contextlib.contextmanager
+def interface(answers: Any, capability: int) -> Iterator[None]:
+    """Registers a device interface for "cuda" that answers for the pretended device."""
+    t.get_interface_for_device("cuda")  # fills the registry
+    known, usual = t.device_interfaces, t.CudaInterface
+
+    class Worker(usual.Worker):
+        get_device_properties = staticmethod(lambda device=None: answers)
+        current_device = staticmethod(lambda: 0)
+        set_device = staticmethod(lambda device: None)
+
+    members = {
+        "Worker": Worker,
+        "get_device_properties": staticmethod(lambda device=None: answers),
+        "get_compute_capability": staticmethod(lambda device=None: capability),
+        "is_available": staticmethod(lambda: True),
+        "device_count": staticmethod(lambda: 1),
+        "current_device": staticmethod(lambda: 0),
+        "set_device": staticmethod(lambda device: None),
+        "synchronize": staticmethod(lambda device=None: None),
+        "get_raw_stream": staticmethod(lambda index: 0),
+        "exchange_device": staticmethod(lambda index: 0),
+        "maybe_exchange_device": staticmethod(lambda index: 0),
+        "is_bf16_supported": staticmethod(lambda including_emulation=False: capability >= 80 or including_emulation),
+        "is_triton_capable": staticmethod(lambda device=None: True),
+        "raise_if_triton_unavailable": staticmethod(lambda device=None: None),
+    }
+    pretended = type("PretendedInterface", (usual,), members)
+    before = dict(known)
+    known.update(dict.fromkeys(("cuda", "cuda:0"), pretended))
+    try:
+        yield
+    finally:
+        known.clear()
+        known.update(before)
+
+
+@contextlib.contextmanager
+def config_for_emission() -> Iterator[None]:
+    """Compiles in this process, launches nothing by itself, autotunes nothing. Settings that a torch lacks are left out."""
+    config, functorch_config = t.inductor_config, t.functorch_config
+    wanted = {
+        "compile_threads": 1,
+        "use_static_cuda_launcher": False,
+        "use_static_triton_launcher": False,
+        "autotune_local_cache": False,
+        "autotune_remote_cache": False,
+        "triton.cudagraphs": False,
+        "shape_padding": bool(getattr(config, "force_shape_pad", False)),  # else decided by timing
+        "benchmark_fusion": False,
+        "benchmark_combo_kernel": False,
+        "benchmark_epilogue_fusion": False,
+        "coordinate_descent_tuning": False,
+        "triton.multi_kernel": 0,
+    }
+    known = {name: value for name, value in wanted.items() if _has(config, name)}
+    # A generator of the GPU would be an input of the graph's.
+    generators = {"graphsafe_rng_functionalization": False}
+    safe = {name: value for name, value in generators.items() if _has(functorch_config, name)}
+    with config.patch(known), functorch_config.patch(safe):
+        yield
+
+
+@contextlib.contextmanager
+def chosen_without_timing() -> Iterator[None]:
+    """Has Inductor take the first Triton template among the ways to compute a product, or the first way: it would time them.
+
+    Its hook for filters (`add_preprocessing_fn`) belongs to the process, and is cleared with its caches.
+    """
+    usual = t.AlgorithmSelectorCache.__call__
+
+    def call(self: Any, name: str, choices: list[Any], *more: Any, **named: Any) -> Any:
+        templates: list[Any] = [one for one in choices if isinstance(one, t.TritonTemplateCaller)]
+        return usual(self, name, (templates or choices)[:1], *more, **named)
+
+    with replaced(t.AlgorithmSelectorCache, "__call__", call):
+        yield
+
+
+def _has(config: Any, name: str) -> bool:
+    for part in name.split("."):
+        if not hasattr(config, part):
+            return False
+        config = getattr(config, part)
+    return True
+
+
+_ASKED_ONCE = (
+    "has_triton", "has_triton_package", "has_triton_tma", "has_triton_experimental_host_tma",
+    "has_triton_tensor_descriptor_host_tma", "has_triton_tma_device", "has_triton_stable_tma_api", "triton_backend",
+    "triton_hash_with_backend", "get_gpu_type", "get_gpu_dram_gbps", "get_gpu_shared_memory", "get_max_num_sms", "is_big_gpu",
+    "get_device_tflops", "get_num_sms", "can_use_tma", "DeviceProperties.create", "joint_lazy_init",
+    "codecache_get_cpp_compiler",
+)  # fmt: skip
+
+
+def forget_answers() -> None:
+    """Clears what torch remembers of the device."""
+    for name in _ASKED_ONCE:
+        clear = getattr(t.loaded(name), "cache_clear", None)
+        if clear is not None:
+            clear()
+
+
+def kernels_made_by(make: Callable[[str, str], Any]) -> contextlib.AbstractContextManager[None]:
+    """Has `async_compile.triton(name, source)` of a generated wrapper return `make(name, source)`."""
+
+    def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda", *more: Any, **others: Any) -> Any:
+        return make(kernel_name, source_code)
+
+    return replaced(t.AsyncCompile, "triton", triton)
+
+
+@contextlib.contextmanager
+def allocations(allocate: Callable[..., torch.Tensor], check: Callable[..., None]) -> Iterator[None]:
+    """The functions that generated wrappers take from torch's guards when they are loaded."""
+    wanted = {
+        "_empty_strided_cuda": allocate, "_empty_strided_cpu": allocate, "assert_size_stride": check,
+        "assert_alignment": lambda *_: None,
+    }  # fmt: skip
+    with contextlib.ExitStack() as open_:
+        for name, value in wanted.items():
+            if hasattr(t.dynamo_guards, name):
+                open_.enter_context(replaced(t.dynamo_guards, name, value))
+        yield
+
+
+def wrappers_called_by(around: Callable[[Callable[..., Any], list[Any]], Any]) -> contextlib.AbstractContextManager[None]:
+    """Has `around(call, inputs)` stand for the `call` of each generated module that is loaded."""
+
+    def stand_in(_: Any, module: Any) -> None:
+        module.call = functools.partial(around, module.call)
+
+    return _wrappers_loaded(stand_in)
+
+
+def wrappers_told_of(tell: Callable[[Any, Callable[..., Any]], None]) -> contextlib.AbstractContextManager[None]:
+    """Has `tell(lowering, call)` hear of each generated module that is loaded, its Inductor lowering beside it."""
+    return _wrappers_loaded(lambda lowering, module: tell(lowering, module.call))
+
+
+def _wrappers_loaded(tell: Callable[[Any, Any], None]) -> contextlib.AbstractContextManager[None]:
+    owner, name = t.home("GraphLowering._compile_to_module_lines")
+    usual = getattr(owner, name)
+
+    def load(self: Any, *arguments: Any) -> Any:
+        module = usual(self, *arguments)
+        tell(self, module)
+        return module
+
+    return replaced(owner, name, load)
+
+
+def nodes_of_buffers(lowering: Any) -> dict[str, str]:
+    """The wrapper's name of a buffer -> the node whose value it holds, where Inductor says so; inputs by their own names."""
+    found = {name: name for name in lowering.graph_inputs}
+    for name, buffer in lowering.name_to_buffer.items():
+        node = buffer.get_origin_node() if hasattr(buffer, "get_origin_node") else None
+        if node is not None:
+            found[name] = str(node.name)
+    return found
+
+
+def launched_by_triton() -> contextlib.AbstractContextManager[None]:
+    """Has Inductor keep Triton's compiled kernel, with every form of it; its own launcher keeps the machine code alone."""
+    usual = t.optional("StaticTritonCompileResult")
+    if usual is None:
+        return contextlib.nullcontext()
+    return replaced(usual, "can_statically_launch", staticmethod(lambda *_: None))
+
+
+def compile_config(autotuner: Any, config: Any) -> Any:
+    """Triton's compiled kernel of one configuration, with the options that Inductor compiles it with."""
+    with launched_by_triton():
+        return autotuner._precompile_config(config).kernel
+
+
+@contextlib.contextmanager
+def guards_of_gpu() -> Iterator[None]:
+    """Has a torch that was built without CUDA take guards of CUDA devices for nothing, as one that was built with it does where
+    there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
+
+    torch's own way to do so (`torch._C._ensureCUDADeviceGuardSet`) leaves such a build out.
+    """
+    table = _guard_table()
+    if table is None or table[_CUDA]:
+        yield
+        return
+    table[_CUDA] = table[_META]
+    try:
+        yield
+    finally:
+        table[_CUDA] = None
+
+
+_CUDA, _META = 1, 14  # c10::DeviceType
+_TABLE = "_ZN3c104impl26device_guard_impl_registryE"
+
+
+def _guard_table() -> Any:
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        return (ctypes.c_void_p * (_META + 1)).in_dll(library, _TABLE)
+    except (OSError, ValueError):  # another build: then torch says itself what it lacks
+        return None
+
+
+Put = Callable[[fx.GraphModule, list[Any] | None], tuple[list[Any], list[torch.Tensor]]]
+
+
+@contextlib.contextmanager
+def put_on_gpu_behind_autograd(put: Put) -> Iterator[None]:
+    """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)` before
+    each inner compile, which takes the tensors that it returns behind the fakes as more inputs.
+
+    Autograd's engine refuses tensors of a GPU where torch has none, and Inductor's path has no public place between.
+    """
+    passes = t.recursive_joint_graph_passes
+
+    def passes_there(gm: Any, *more: Any, **named: Any) -> Any:
+        put(gm, None)
+        if named.get("input_device") is not None:
+            named["input_device"] = torch.device("cuda", 0)
+        return passes(gm, *more, **named)
+
+    def compiling_there(usual: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_half(gm: Any, fakes: Any, *more: Any, inner_compile: Callable[..., Any], **named: Any) -> Any:
+            def inner(gm: Any, fakes: Any, *rest: Any, **given: Any) -> Any:
+                moved, added = put(gm, list(fakes))
+                made = inner_compile(gm, moved, *rest, **given)
+                return _with_more(made, added) if added else made
+
+            return usual(gm, fakes, *more, inner_compile=inner, **named)
+
+        return compile_half
+
+    with contextlib.ExitStack() as open_:
+        open_.enter_context(replaced(*t.home("recursive_joint_graph_passes"), passes_there))
+        for name in ("compile_fx_forward", "compile_fx_backward"):
+            open_.enter_context(replaced(*t.home(name), compiling_there(t.look_up(name))))
+        yield
+
+
+def _with_more(compiled: Callable[[list[Any]], Any], added: list[torch.Tensor]) -> Callable[[list[Any]], Any]:
+    def run(inputs: list[Any]) -> Any:
+        given = [*inputs, *added]
+        inputs.clear()
+        return compiled(given)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+@contextlib.contextmanager
+def memory_on_cpu() -> Iterator[None]:
+    """Where there is no GPU, tensors that are asked of one get memory of the CPU: passes of Inductor compute constants on the
+    device of the graph, with every mode switched off. Fake tensors are not touched."""
+    if torch.cuda.is_available():
+        yield
+        return
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("empty.memory_format", _empty, "CUDA")
+    library.impl("empty_strided", _empty_strided, "CUDA")
+    try:
+        with replaced(*t.home("cuda_lazy_init"), lambda: None):  # torch.full(device="cuda") starts the device first
+            yield
+    finally:
+        library._destroy()
+
+
+def _empty(
+    size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None
+) -> Any:
+    return torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format)
+
+
+def _empty_strided(
+    size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> Any:
+    return torch.empty_strided(size, stride, dtype=dtype)
+
+
+def graph_in_hand() -> Any:
+    """The graph that Inductor is writing code for in this thread, or loading the code of; None outside."""
+    graph = t.V.graph
+    return graph if hasattr(graph, "name_to_buffer") else None
+
+
+def mutated_buffers(graph: Any) -> set[str]:
+    """Buffers that something writes to after they were made: what they hold at the end is the value of their node."""
+    return {name for buffer in graph.name_to_buffer.values() for name in buffer.get_mutation_names()}

@@ -1,0 +1,143 @@
+"""The one record of what a judgement came to: made by the child that judged, the same on a screen, in `--json`, in the journal,
+and what every exit code is computed from.
+
+Nothing is judged here, and there are no words: those are in `verdict_words`. Imports no torch.
+
+>>> judged(Signature("hang", "compile"), "inductor").kind
+'hang'
+>>> skipped("there is no CUDA device here").exit_code
+0
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from .signature import Signature
+
+Word = Literal["ok", "fails", "rounding", "nondeterministic", "cannot_tell"]
+Kind = Literal[
+    "crash", "signal", "wrong_numbers", "nan", "metadata", "missing_error", "hang", "memory", "slow_compile", "slow",
+]  # fmt: skip
+Fault = Literal["compiler", "custom_pass", "custom_op", "model"]
+Layer = Literal["dynamo", "aot_autograd", "decomposition", "inductor", "triton", "cudagraphs", "aot_inductor"]
+
+SKIPPED, NO_TIME, NO_REFERENCE = "skipped", "no_time", "no_reference"
+SAME, NOT_JUDGED, LOST = "same", "not_judged", "lost"
+"""Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph is the same as
+another, or its time was over; its process is gone. One without a detail was asked in earnest."""
+WHOLE = "whole"
+"""The detail of a verdict whose reason says by itself what happened."""
+
+KINDS: dict[str, Kind] = {
+    "crash": "crash", "signal": "signal", "accuracy": "wrong_numbers", "nan": "nan", "metadata": "metadata", "hang": "hang",
+    "memory": "memory", "missing_error": "missing_error", "slow": "slow_compile",
+}  # fmt: skip
+"""Kind of a signature -> kind of a verdict; a command of the user's only says that it fails."""
+
+_LAYERS: dict[str, Layer] = {
+    "nop": "dynamo", "decomposed": "aot_autograd", "inductor_nofuse": "inductor", "inductor": "inductor",
+    "triton_interpret": "triton", "inductor_cudagraphs": "cudagraphs", "aot_inductor": "aot_inductor",
+    "aot_eager": "aot_autograd", "aot_eager_decomp_partition": "decomposition", "as written": "inductor",
+}  # fmt: skip
+"""Rung, or backend that a script is run under -> the layer that it adds to those below."""
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Where a failure shows: the node, the graph, the user's line ("model.py:12"), and the name that users know."""
+
+    node: str = ""
+    graph: str = ""
+    line: str = ""
+    name: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one judgement came to.
+
+    `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen to work.
+    `next`: whole commands to paste. `detail` decides which of today's words are said of it.
+    """
+
+    verdict: Word
+    kind: Kind | None = None
+    fault: Fault | None = None
+    layer: Layer | None = None
+    reason: str = ""
+    where: Where | None = None
+    workaround: str | None = None
+    next: list[str] = []
+    detail: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong where eager is right."""
+        return self.verdict in ("fails", "rounding")
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the rung cannot run here, or was left out."""
+        return self.detail in (SKIPPED, NO_TIME)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it was asked in earnest and there is no verdict."""
+        return not self.failed and self.verdict != "ok" and not self.detail
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something fails or could not be judged in earnest, else 0."""
+        return int(self.failed or self.undecided)
+
+    def then(self, *commands: str) -> Verdict:
+        """The same with how to go on; an empty command is none."""
+        return msgspec.structs.replace(self, next=[one for one in commands if one])
+
+    def plain(self) -> dict[str, Any]:
+        """Every field as a plain value, for JSON."""
+        return msgspec.to_builtins(msgspec.structs.asdict(self))
+
+
+OK = Verdict("ok")
+
+
+def read(plain: Any) -> Verdict | None:
+    """The record that `plain` was made from; None for None. Raises msgspec.ValidationError for anything else."""
+    return None if plain is None else msgspec.convert(plain, Verdict)
+
+
+def judged(
+    signature: Signature, rung: str = "", *, reason: str = "", detail: str = "", where: Where | None = None
+) -> Verdict:  # fmt: skip
+    """What a signature comes to under a rung: a failure, or why there can be no verdict. `reason`: instead of its text."""
+    reason = reason or signature.text()
+    if signature.undecided:
+        return Verdict("nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell", reason=reason)
+    if (signature.kind, signature.detail) == ("accuracy", "rounding"):
+        return Verdict("rounding", reason=reason, where=where, detail=signature.detail)
+    return fails(KINDS.get(signature.kind), rung, reason, where, detail or signature.detail)
+
+
+def died(signature: Signature, rung: str) -> Verdict:
+    """What the end of a process means: a failure of the rung's, once that was entered."""
+    if signature.stage in ("", "eager", "reference"):
+        return cannot_tell(signature.text())
+    return judged(signature, rung, detail=WHOLE)
+
+
+def fails(kind: Kind | None, rung: str, reason: str, where: Where | None = None, detail: str = "") -> Verdict:
+    """A rung goes wrong: the compiler's fault, unless it is eager's own, in the layer that the rung adds."""
+    fault: Fault | None = None if not rung else "model" if rung == "eager" else "compiler"
+    return Verdict("fails", kind, fault, _LAYERS.get(rung), reason, where, detail=detail)
+
+
+def cannot_tell(reason: str, detail: str = "") -> Verdict:
+    """There is no verdict, and why."""
+    return Verdict("cannot_tell", reason=reason, detail=detail)
+
+
+def skipped(reason: str) -> Verdict:
+    """The rung cannot run here."""
+    return cannot_tell(reason, SKIPPED)

@@ -1,0 +1,192 @@
+"""Every word that is said of a verdict: one table for each reader, and the texts made from them. Imports no torch.
+
+Must not decide anything: what was found is in the record.
+
+>>> text(skipped("there is no CUDA device here")), word(skipped(""))
+('skipped, because there is no CUDA device here', 'skipped')
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from .signature import Signature
+from .verdict import KINDS, NO_REFERENCE, NO_TIME, WHOLE, Verdict
+
+Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
+
+_ORDER = (
+    "crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "missing error", "slow compile", "fails", "cannot judge",
+    "no reference", "ok", "skipped", "same", "not judged", "lost",
+)  # fmt: skip
+"""The words of a row, what to look at first before the rest."""
+
+_WORDS = {"wrong_numbers": "wrong", "nan": "NaN"}
+"""Kind -> its word in a row, where that is another."""
+
+UNJUDGED = {
+    "same": "equal to others", "no reference": "without reference", "cannot judge": "cannot be judged", "skipped": "skipped",
+    "not judged": "not judged for lack of time",
+}  # fmt: skip
+"""Word of a row -> how graphs with it are counted."""
+
+PROBES = {
+    "same": ("the same failure", "fails the same way"), "gone": ("gone", "right"),
+    "other": ("another failure", "fails in another way"),
+}  # fmt: skip
+"""What a bisect's probe shows -> the failure in it, and what the graph then is."""
+
+RELATIONS = {
+    "same": "with them the failure is the same",
+    "other": "with them it fails in another way",
+    "new": "without them nothing fails; with them something does",
+    "gone": "with them the failure is gone, so no node is marked: a fusion or a pass that returned values prevent is to blame",
+    "unknown": "whether with them the failure is the same cannot be said",
+    "right": "without them nothing fails, nor with them",
+}
+"""What extra outputs do to a failure, what says most before the rest."""
+
+
+class QueryWords(NamedTuple):
+    """What a query came to, after "it": `was` then, `does` now; `mark`, `letter` in ASCII, is drawn in `style`."""
+
+    was: str
+    does: str
+    mark: str = "?"
+    letter: str = "?"
+    style: str = ""
+
+
+QUERIES = {
+    "same": QueryWords("failed the same way", "fails the same way", "●", "o", "green"),
+    "pass": QueryWords("passed", "passes", "·", "."),
+    "other": QueryWords("failed in another way", "fails in another way", "x", "x", "yellow"),
+    "invalid": QueryWords("could not be judged", "cannot be judged", "-", "-"),
+    "timeout": QueryWords("ran out of time", "runs out of time", "t", "t", "red"),
+    "infra": QueryWords("got no answer", "gets no answer", "!", "!", "red"),
+}
+"""What a query said, in the order in which it is counted."""
+
+NEEDS = {
+    "needed": ("needed", "**needed**"), "replaceable": ("replaceable (another in its place fails, too)", "replaceable"),
+    "unknown": ("cannot tell", "cannot tell"),
+}  # fmt: skip
+"""What a part of a case is -> the same on a terminal, and in issue.md; the most telling first."""
+
+_REPORTED = {
+    "crash": ("fails", "it compiles and runs, as in eager mode", "an exception"),
+    "wrong_numbers": ("gives a wrong result", "the result of eager mode, which agrees with a float64 run", "wrong numbers"),
+    "nan": ("gives NaN", "finite numbers, as in eager mode", "NaN or infinity"),
+    "metadata": ("gives other metadata than eager", "shape, dtype, device and strides as in eager mode", "different metadata"),
+    "missing_error": ("does not raise eager's error", "the exception that eager mode raises", "no exception"),
+    "hang": ("does not end", "it ends, as in eager mode", "it does not end"),
+    "signal": ("kills the process", "it compiles and runs, as in eager mode", "the process is killed by a signal"),
+    "memory": ("needs too much memory", "it fits in memory, as in eager mode", "it needs too much memory"),
+    "slow_compile": ("is slow", "it compiles and runs sooner", "it takes too long"),
+    "command": ("fails", "the command passes (exit code 0)", "it fails"),
+}
+"""Kind -> what torch.compile does, what was expected, and what was got instead; "command": only a command of the user's knows."""
+
+_HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "a rounding is left out"}
+"""Kind, or the detail of one -> the first words of its text."""
+
+
+def word(record: Verdict) -> str:
+    """A verdict in one or two words, as rows of a table say it."""
+    if record.failed:
+        kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "fails"
+        return _WORDS.get(kind, kind.replace("_", " "))
+    if record.detail == NO_TIME:
+        return "skipped"
+    return "ok" if record.verdict == "ok" else record.detail.replace("_", " ") or "cannot judge"
+
+
+def rank(record: Verdict) -> int:
+    """Failures first, crashes before wrong numbers; then what cannot be judged, then what is right."""
+    return _ORDER.index(word(record))
+
+
+def text(record: Verdict) -> str:
+    """A verdict as `replay` says it, with its reason."""
+    if record.verdict == "ok" or record.detail == WHOLE:
+        return record.reason or "ok"
+    if record.skipped:
+        return f"skipped, because {record.reason}"
+    return f"{_head(record)}: {record.reason}"
+
+
+def query_words(said: str) -> QueryWords:
+    """The words of what a query said; its own where there are none."""
+    return QUERIES.get(said) or QueryWords(said, said)
+
+
+def without(said: str) -> str:
+    """What a case does that lacks one part; "" where that was not asked."""
+    return "still fails" if said == "same" else QUERIES[said].does if said in QUERIES else ""
+
+
+def needed(said: str) -> str:
+    """What a part of a case is, for a cell of issue.md."""
+    return NEEDS.get(said, NEEDS["replaceable"])[1]
+
+
+def happens(signature_kind: str) -> str:
+    """What torch.compile does, as the head of a report says it."""
+    return f"torch.compile {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
+
+
+def expected(record: Verdict) -> tuple[str, str]:
+    """What was expected, and what was got instead, as issue.md says it."""
+    kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "command"
+    return _REPORTED[kind][1:]
+
+
+def said(record: Verdict, reason: str) -> str:
+    """The reason as it stands beside the word in a table."""
+    return f"because {reason}" if record.skipped else reason
+
+
+def tone(record: Verdict) -> Tone:
+    """How the word is coloured on a screen."""
+    if record.failed:
+        return "bad"
+    return "ok" if record.verdict == "ok" else "dim" if record.skipped else "doubt"
+
+
+def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | None, eager_error: float | None) -> str:
+    """How a rung fails, as the verb of a sentence."""
+    where = f" in {seen.stage}" if seen is not None and seen.stage not in ("", "compare") else ""
+    match word(record):
+        case "wrong":
+            own = "" if eager_error is None else f"; eager's own {eager_error:.2g}"
+            size = seen.size if seen is not None and seen.size is not None else error
+            return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
+        case "NaN":
+            return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
+        case "metadata":
+            return f"gives other metadata than eager ({reason})"
+        case "missing error":
+            return f"raises nothing where {seen.raw if seen is not None else reason}"
+        case "hang":
+            return f"hangs{where}"
+        case "memory":
+            return f"runs out of memory{where}"
+        case "signal":
+            return f"dies{where} ({seen.detail if seen is not None else reason})"
+        case _:
+            return f"crashes{where} ({reason.partition(': ')[2] or reason})"
+
+
+def headline(record: Verdict) -> str:
+    """The first line of its text."""
+    return text(record).partition("\n")[0]
+
+
+def _head(record: Verdict) -> str:
+    if record.detail == NO_REFERENCE or not record.failed:
+        return word(record)
+    if record.kind == "nan":
+        missing = record.detail.startswith("no ")
+        return f"{record.detail} where eager has it" if missing else f"{record.detail} that eager does not have"
+    kind = record.kind or record.verdict
+    return _HEADS.get(record.detail) or _HEADS.get(kind) or kind.replace("_", " ")

@@ -1,0 +1,262 @@
+"""THE registry: every action of every screen. It feeds key bindings, footer, help, palette and the tests. Does nothing itself.
+
+Adding an action is a row here and a method `do_<id>` in its screen, a part of it or the app. Keys must be plain: terminals, tmux
+and ssh eat others (no ctrl+enter, no alt).
+
+>>> [action.id for action in of_room("graph")][0]
+'graph.filter'
+>>> BY_ID["graph.search"].method, BY_ID["diff.previous"].call
+('do_graph_search', ('diff_step', -1))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+EVERYWHERE = "*"
+ROOMS_OF = {"app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "diff")}
+"""The screens of actions whose id does not begin with the name of their only one."""
+MOVES = ("down", "up", "page_down", "page_up", "top", "end")
+"""How keys move in the list of a screen."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """`typed`: its keys as textual names them. `words`: the command that does the same, as a user would type it (empty: it only
+    moves about on the screen). `does`: the method's name and what it is given, where the id does not say so. `footer`: whether
+    the footer has place for it.
+    """
+
+    id: str
+    typed: str
+    label: str
+    help: str
+    words: str = ""
+    does: tuple[Any, ...] = ()
+    footer: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its keys, one by one."""
+        return tuple(self.typed.split())
+
+    @property
+    def rooms(self) -> tuple[str, ...]:
+        """The screens that have it, or everywhere."""
+        area = self.id.partition(".")[0]
+        return ROOMS_OF.get(area, (area,))
+
+    @property
+    def call(self) -> tuple[Any, ...]:
+        """The method's name without its `do_`, and what it is given."""
+        move = self.id.partition(".")[2]
+        return self.does or (("move", move) if move in MOVES else (self.id.replace(".", "_"),))
+
+    @property
+    def method(self) -> str:
+        """The method of a screen, of a part of it or of the app that does it."""
+        return f"do_{self.call[0]}"
+
+
+REGISTRY: tuple[Action, ...] = (
+    # home
+    Action("home.open", "enter right l", "open", "A graph: its nodes. A minification or a job: how it goes. A run: its graphs.",
+           "show RUN/ID", footer=True),
+    Action("home.filter", "f slash", "filter", "Show what has these words in id, stage, status or error; -word hides.",
+           "ls RUN --filter TEXT", footer=True),
+    Action("home.why", "w", "why", "Why this graph exists: graph breaks, failed guards, dynamic sizes.", "ls RUN --why",
+           footer=True),
+    Action("home.failed", "n", "next failed", "To the next graph that failed or died.", does=("home_failed", 1), footer=True),
+    Action("home.failed_before", "N", "failed before", "To the failed graph before.", does=("home_failed", -1)),
+    Action("home.pin", "F", "pin", "While following: the cursor stays on the newest graph.", "ls RUN --follow"),
+    Action("home.stop", "x", "stop", "Stop the job under the cursor, and all that it started."),
+    Action("home.again", "r", "read again", "Look again now; every second it is looked at anyhow.", "ls"),
+    Action("home.fold", "left h space", "fold", "Fold or unfold a run or process; from a graph, go to its run."),
+    Action("list.down", "down j", "down", "One line down."),
+    Action("list.up", "up k", "up", "One line up."),
+    Action("list.page_down", "pagedown ctrl+d", "page down", "One page down."),
+    Action("list.page_up", "pageup ctrl+u", "page up", "One page up."),
+    Action("list.top", "home g", "top", "To the first line."),
+    Action("list.end", "end G", "end", "To the last line."),
+    # graph
+    Action("graph.filter", "f", "filter",
+           "Show only what fits: op:mm shape:*,1024 dtype:bf16 users>3 module:layers.3 -op:view.", "show RUN/ID --filter TEXT",
+           footer=True),
+    Action("graph.search", "slash", "search", "Find text in names, targets, modules and lines, or else in code.",
+           "show RUN/ID --find TEXT", footer=True),
+    Action("graph.users", "u", "users", "To a node that uses this one.", does=("graph_neighbours", "users"), footer=True),
+    Action("graph.inputs", "i", "inputs", "To a node that this one uses.", does=("graph_neighbours", "inputs"), footer=True),
+    Action("graph.down", "down j", "down", "One row down."),
+    Action("graph.up", "up k", "up", "One row up."),
+    Action("graph.page_down", "pagedown ctrl+d", "page down", "One page down."),
+    Action("graph.page_up", "pageup ctrl+u", "page up", "One page up."),
+    Action("graph.top", "home g", "top", "To the first row."),
+    Action("graph.end", "end G", "end", "To the last row."),
+    Action("graph.next", "n", "next", "To the next place that was searched for.", does=("graph_hit", 1)),
+    Action("graph.previous", "N", "previous", "To the place before.", does=("graph_hit", -1)),
+    Action("graph.clear", "c", "clear", "Show all nodes again, in the order of the graph."),
+    Action("graph.fold", "left h", "fold", "Fold the module around the node; again: the one around that.",
+           "show RUN/ID --fold DEPTH"),
+    Action("graph.unfold", "right l", "unfold", "Open the module under the cursor."),
+    Action("graph.toggle", "space", "fold or unfold", "Fold the module around the node, or open the folded one."),
+    Action("graph.fold_more", "minus", "fold more", "Fold all modules one level further up.", "show RUN/ID --fold DEPTH",
+           does=("graph_depth", -1)),
+    Action("graph.fold_less", "plus equals_sign", "fold less", "Open all modules one level further down.",
+           does=("graph_depth", 1)),
+    Action("graph.fold_all", "underscore", "fold all", "Only the outermost modules.", "show RUN/ID --fold 0",
+           does=("graph_depth", None, 0)),
+    Action("graph.unfold_all", "asterisk", "unfold all", "Every node in a row of its own.", does=("graph_depth", None)),
+    Action("graph.sort", "s", "sort", "By a column; the same one again: the other way round.", "show RUN/ID --sort COLUMN",
+           footer=True),
+    Action("graph.columns", "v", "columns", "Which columns are shown.", "show RUN/ID --columns A,B"),
+    Action("graph.back", "less_than_sign ctrl+o backspace", "back", "To where the last jump began.", does=("graph_trail", -1)),
+    Action("graph.forward", "greater_than_sign", "forward", "Again to where the jump went.", does=("graph_trail", 1)),
+    Action("graph.goto", "colon", "go to", "A node by its name or number, or the first of a line (model.py:12)."),
+    Action("graph.open", "enter", "open", "The node's detail; of a folded module: its nodes."),
+    Action("graph.zoom", "z", "zoom", "The detail on all of the screen, the table on all of it, both."),
+    # the tabs beside the node table
+    Action("tabs.partner", "p", "partner", "To the node's partner in the backward or forward graph; again: the next one.",
+           "show RUN/ID --node NODE", footer=True),
+    Action("tabs.next", "right_square_bracket tab", "next tab", "Detail, Source, Code, IR, Near.", footer=True),
+    Action("tabs.previous", "left_square_bracket shift+tab", "tab before", "The tab to the left."),
+    Action("tabs.more", "full_stop", "next of several", "The next frame or kernel; on Near: a hop more.",
+           "show RUN/ID --node NODE --hops N", does=("tabs_more", 1)),
+    Action("tabs.less", "comma", "the one before", "The frame or kernel before; on Near: a hop less.", does=("tabs_more", -1)),
+    Action("tabs.down", "J", "tab down", "Scroll the tab while the table keeps the cursor.", does=("tabs_scroll", 3)),
+    Action("tabs.up", "K", "tab up", "Scroll the tab back.", does=("tabs_scroll", -3)),
+    Action("tabs.editor", "e", "editor", "Open what the tab shows, else the user's file, in your editor at the line."),
+    Action("tabs.export", "o", "export", "Draw the neighbourhood into an .svg file: .svg, .png or .txt.",
+           "draw RUN/ID --around NODE --hops N"),
+    # diff
+    Action("diff.next", "n", "next", "To the next difference that does not merely follow from another.", "diff A B --all",
+           does=("diff_step", 1), footer=True),
+    Action("diff.previous", "N p", "previous", "To the difference before.", "diff A B --all", does=("diff_step", -1)),
+    Action("diff.choose", "c", "choose other", "Choose the other graph: recompile, stage, forward or backward, another run.",
+           "ls RUN", footer=True),
+    Action("diff.only", "d", "only differences", "Show only what differs and some lines around it, or every line.",
+           "diff A B --side-by-side --all", footer=True),
+    Action("diff.join", "s", "by seq_nr", "Join a forward and its backward by seq_nr, or align by what nodes compute.",
+           "diff A B --by-seq-nr"),
+    Action("diff.swap", "x", "swap", "A becomes B, and B becomes A.", "diff B A"),
+    Action("diff.open", "enter", "open", "The node in its graph: of A, else of B.", "show RUN/ID", does=("diff_open", 0),
+           footer=True),
+    Action("diff.open_other", "b", "open in B", "The node of B in its graph.", "show RUN/ID", does=("diff_open", 1)),
+    # replay
+    Action("replay.run", "enter r", "run", "Run the ticked rungs; on a value: its node in the graph.",
+           "triage RUN/ID --rungs eager,inductor --all --json-lines", footer=True),
+    Action("replay.tick", "space", "tick", "Tick or untick the rung under the cursor.", "triage RUN/ID --rungs eager,inductor",
+           footer=True),
+    Action("replay.tick_all", "a", "all", "Tick all rungs, or none."),
+    Action("replay.values", "v", "values",
+           "Read each node's value under the rung of the cursor: min, max, NaN, error to float64.",
+           "replay RUN/ID --values --rung inductor --json-lines", footer=True),
+    Action("replay.stop", "x", "stop", "Stop what runs here; what was found so far stays.", footer=True),
+    Action("replay.localize", "L", "localize", "Name the first node whose compiled value is wrong.",
+           "localize RUN/ID --rung inductor", does=("replay_find", "localize"), footer=True),
+    Action("replay.bisect", "B", "bisect", "Name the pass, lowering or setting that makes it fail.", "bisect RUN/ID",
+           does=("replay_find", "bisect"), footer=True),
+    Action("replay.minify", "m", "minify", "Shrink it under the rung that fails.", "minify RUN/ID --rung inductor",
+           footer=True),
+    Action("replay.next_bad", "n b", "next bad", "To the first bad node, then to the next one.", does=("replay_bad", 1)),
+    Action("replay.previous_bad", "N", "bad before", "To the bad node before.", does=("replay_bad", -1)),
+    Action("replay.graph", "o", "graph", "The node under the cursor in the graph, with the values as columns.", "show RUN/ID"),
+    Action("replay.switch", "tab", "other list", "From the rungs to the values, and back."),
+    Action("replay.next_view", "right_square_bracket", "next view", "Values, localize, bisect, and what the ladder said.",
+           does=("view", 1)),
+    Action("replay.previous_view", "left_square_bracket shift+tab", "view before", "The view before.", does=("view", -1)),
+    Action("replay.maximise", "z", "maximise", "The lower view alone, or with the rungs again."),
+    Action("replay.seed", "s", "seed", "The seed of inputs that were not stored, and of random ops.", "triage RUN/ID --seed 1"),
+    Action("replay.device", "d", "device", "Move graph and inputs to a device first.", "triage RUN/ID --device cpu"),
+    Action("replay.imports", "i", "imports", "Modules to import first, for the custom ops that they register.",
+           "triage RUN/ID --import MODULE"),
+    Action("replay.copy", "y", "copy", "What the lower view shows, as text."),
+    Action("replay.down", "down j", "down", "One line down."),
+    Action("replay.up", "up k", "up", "One line up."),
+    Action("replay.page_down", "pagedown ctrl+d", "page down", "One page down."),
+    Action("replay.page_up", "pageup ctrl+u", "page up", "One page up."),
+    Action("replay.top", "home g", "top", "To the first line."),
+    Action("replay.end", "end G", "end", "To the last line."),
+    # minify
+    Action("minify.open", "enter", "start/open",
+           "Start it from the form; later open what the cursor is on: a state, a query, a case.", "minify RUN/ID -o OUT --json",
+           footer=True),
+    Action("minify.next_view", "right_square_bracket tab", "next view",
+           "Steps, history, candidate, queries, other failures, words, result.", does=("view", 1), footer=True),
+    Action("minify.previous_view", "left_square_bracket shift+tab", "previous view", "The view before.", does=("view", -1)),
+    Action("minify.skip", "s", "skip", "Leave the step that runs now as far as it is, and go on with the next one.",
+           "steer OUT skip", does=("minify_steer", "skip"), footer=True),
+    Action("minify.disable", "d", "disable", "Leave out the step under the cursor (view Steps); again: take it in.",
+           "steer OUT disable STEP", footer=True),
+    Action("minify.raise", "plus equals_sign", "raise", "Do the step under the cursor next (view Steps).",
+           "steer OUT raise STEP"),
+    Action("minify.pause", "p", "pause", "Ask nothing more until p is pressed again.", "steer OUT pause", footer=True),
+    Action("minify.cancel", "c", "cancel", "End the search; the best case is checked and kept.", "steer OUT cancel",
+           footer=True),
+    Action("minify.restart", "r", "restart",
+           "Search again from the state under the cursor (view History); what was found stays.", "steer OUT restart 1"),
+    Action("minify.resume", "R", "resume", "Go on with one that died, was interrupted or stopped at a limit.",
+           "minify --resume -o OUT --json"),
+    Action("minify.shrink", "m", "minify this", "Minify the other failure under the cursor (view Others).",
+           "minify OUT/also/1-crash"),
+    Action("minify.graph", "g", "result graph", "The nodes of the best case.", "show OUT", footer=True),
+    Action("minify.new", "n", "new", "The form for another minification of this graph.", "minify RUN/ID"),
+    Action("minify.copy", "y", "copy", "What this view shows, as text."),
+    Action("minify.down", "j down", "down", "The next line."),
+    Action("minify.up", "k up", "up", "The line before."),
+    Action("minify.page_down", "pagedown ctrl+d", "page down", "A page on."),
+    Action("minify.page_up", "pageup ctrl+u", "page up", "A page back."),
+    Action("minify.top", "home", "top", "The first line."),
+    Action("minify.end", "end G", "bottom", "The last line."),
+    Action("minify.right", "l right", "right", "See more of long lines.", does=("minify_across", 1)),
+    Action("minify.left", "h left", "left", "Back to their beginning.", does=("minify_across", -1)),
+    Action("minify.maximise", "z", "maximise", "The view alone, or with the plot again."),
+    # report
+    Action("report.write", "w", "write",
+           "Write repro.py, issue.md and artifacts.zip into a new folder; nothing is overwritten or sent.",
+           "report RUN/ID -o DIR --json", footer=True),
+    Action("report.verify", "v", "verify again", "Run repro.py three times in fresh processes.", "report OUT --verify --json",
+           footer=True),
+    Action("report.next_view", "right_square_bracket tab", "next view", "What is shared, issue text, repro, artifacts, words.",
+           does=("view", 1), footer=True),
+    Action("report.previous_view", "left_square_bracket shift+tab", "previous view", "The view before.", does=("view", -1)),
+    Action("report.copy", "y", "copy", "The text of this view: the issue, the repro.", footer=True),
+    Action("report.copy_path", "p", "copy path", "The path of the file of this view."),
+    Action("report.edit", "e", "editor", "The file of this view in your editor.", footer=True),
+    Action("report.graph", "g", "graph", "The nodes of the case.", "show OUT"),
+    Action("report.stop", "c", "stop", "Stop what writes or verifies."),
+    Action("report.down", "j down", "down", "A line on."),
+    Action("report.up", "k up", "up", "A line back."),
+    Action("report.page_down", "pagedown ctrl+d space", "page down", "A page on."),
+    Action("report.page_up", "pageup ctrl+u", "page up", "A page back."),
+    Action("report.top", "home", "top", "The first line."),
+    Action("report.end", "end G", "bottom", "The last line."),
+    # every screen
+    Action("app.help", "question_mark", "help", "What can be done here, and with which key.", footer=True),
+    Action("app.palette", "ctrl+p", "palette", "Find an action by its name.", footer=True),
+    Action("app.command", "at", "command", "The command line that does what this screen shows; those of its jobs.",
+           footer=True),
+    Action("app.back", "escape", "back", "Close what is open in front; else go back to the screen before."),
+    Action("app.home", "1", "home", "The runs here, their processes and graphs.", "ls"),
+    Action("app.graph", "2", "graph", "The nodes of the graph.", "show RUN/ID", does=("app_show", "graph")),
+    Action("app.diff", "3", "diff", "The graph beside another one.", "diff A B", does=("app_show", "diff")),
+    Action("app.replay", "4", "replay", "Run the graph again under any rung.", "triage RUN/ID", does=("app_show", "replay")),
+    Action("app.minify", "5", "minify", "Shrink the graph to the smallest case that fails alike.", "minify RUN/ID",
+           does=("app_show", "minify")),
+    Action("app.report", "6", "report", "Write a repro and the text of an issue.", "report RUN/ID",
+           does=("app_show", "report")),
+    Action("app.errors", "E", "errors", "The errors so far, the newest first; again: the one before."),
+    Action("app.theme", "f2 T", "theme", "Dark, light, or the colours of the terminal itself; it is remembered."),
+    Action("app.mouse", "M", "mouse", "Give the mouse to the terminal, so that it marks text; again: take it back."),
+    Action("app.tour", "f1", "tour", "Two minutes round the workbench.", "demo"),
+    Action("app.quit", "q ctrl+q", "quit",
+           "Leave. Where jobs run it asks: leave them running (`graphdbg tui` finds them again) or stop them."),
+)  # fmt: skip
+"""In the order in which help tells them: what a screen is for first."""
+
+BY_ID = {action.id: action for action in REGISTRY}
+
+
+def of_room(room: str) -> list[Action]:
+    """What can be done on a screen: its own actions, then those that all have."""
+    return [action for action in REGISTRY if room in action.rooms or EVERYWHERE in action.rooms]

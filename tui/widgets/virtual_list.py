@@ -1,0 +1,119 @@
+"""A list of any length with a cursor, of which only the lines that are seen are painted. Knows nothing of what it lists.
+
+A subclass says in `line` how one line looks. A move of the cursor paints the line it left and the one it came to.
+
+>>> rows.move(1); rows.cursor
+1
+"""
+
+from __future__ import annotations
+
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+
+class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
+    """`count` lines; `cursor` is the one that is chosen, below 0 where none can be: then a move scrolls."""
+
+    count = 0
+    cursor = 0
+    head = 0
+    """Lines of the widget above the list, which stay where they are."""
+    first = 0
+    """Lines of the list before this one are headings, which the cursor passes over."""
+    chooses = True
+
+    class Moved(Message):
+        """The cursor is on another line."""
+
+        def __init__(self, rows: VirtualList, index: int) -> None:
+            super().__init__()
+            self.rows, self.index = rows, index
+
+    class Opened(Moved):
+        """A line was clicked twice."""
+
+    # -- what a subclass says
+
+    def line(self, index: int) -> Strip:
+        """One line as it is seen."""
+        raise NotImplementedError
+
+    def opens(self, index: int, chain: int) -> bool:
+        """Whether a click opens a line, and does not merely put the cursor there."""
+        return chain == 2
+
+    # -- what is common
+
+    def resize_to(self, count: int, width: int = 1) -> None:
+        """Takes how many lines there are, and how wide the widest is."""
+        self.count = count
+        size = Size(width, count + self.head)
+        if size != self.virtual_size:
+            self.virtual_size = size
+
+    @property
+    def page(self) -> int:
+        """So many lines are seen at once, but for one."""
+        return max(1, self.size.height - self.head - 1)
+
+    def go(self, where: str) -> None:
+        """Moves as a key asks for: down, up, page_down, page_up, top, end."""
+        far = {"down": 1, "up": -1, "page_down": self.page, "page_up": -self.page, "top": -self.count, "end": self.count}
+        self.move(far[where])
+
+    def move(self, by: int) -> None:
+        """Moves the cursor; where there is none, the text."""
+        if self.chooses:
+            self.move_to(self.cursor + by)
+        else:
+            self.scroll_to(y=self.scroll_offset.y + by, animate=False)
+
+    def move_to(self, index: int, *, margin: int = 0) -> None:
+        """Moves the cursor to a line, or the nearest there is, with so many lines around it seen."""
+        index = max(self.first, min(index, self.count - 1))
+        if index == self.cursor or not self.chooses or self.count <= self.first:
+            return
+        old, self.cursor = self.cursor, index
+        self.repaint(old, index, margin)
+        self.post_message(self.Moved(self, index))
+
+    def repaint(self, old: int, new: int, margin: int) -> None:
+        """Paints what a move of the cursor changes."""
+        self.refresh_line(old - self.scroll_offset.y)
+        self.refresh_line(new - self.scroll_offset.y)
+        self.to_cursor(margin)
+
+    def to_cursor(self, margin: int = 0) -> None:
+        """Scrolls to where the cursor is seen; where it went far, with lines around it."""
+        top, height = round(self.scroll_target_y), max(1, self.size.height - self.head)
+        margin = min(margin, (height - 1) // 2)
+        if top + margin + bool(self.first) <= self.cursor < top + height - margin:
+            return
+        if not top - height <= self.cursor < top + 2 * height:
+            self.center()
+            return
+        y = self.cursor - margin if self.cursor < top + margin + bool(self.first) else self.cursor - height + 1 + margin
+        self.scroll_to(y=0 if self.cursor == self.first else max(0, y), animate=False, force=True)
+
+    def center(self) -> None:
+        """Scrolls to where the cursor has lines around it."""
+        height = max(1, self.size.height - self.head)
+        self.scroll_to(y=max(0, self.cursor - height // 3), animate=False, force=True)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        index = y + self.scroll_offset.y
+        return self.line(index) if 0 <= index < self.count else Strip.blank(self.size.width, self.rich_style)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click puts the cursor there, a second one opens."""
+        index = event.y - self.head + self.scroll_offset.y
+        if self.chooses and self.first <= index < self.count:
+            opens = self.opens(index, event.chain)
+            self.move_to(index)
+            if opens:
+                self.post_message(self.Opened(self, index))
