@@ -57,7 +57,8 @@ class Walk:
         name = self._names.get(code.co_filename)
         if name is None:
             path = code.co_filename
-            ours = path.startswith(self.root) and not path.startswith(f"{self.root}tests{os.sep}")
+            apart = (f"{self.root}tests{os.sep}", f"{self.root}.venv{os.sep}")
+            ours = path.startswith(self.root) and not path.startswith(apart)
             name = self._names[path] = path[len(self.root) :].removesuffix(".py").replace(os.sep, ".") if ours else ""
         return name
 
