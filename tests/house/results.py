@@ -219,6 +219,7 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
             else:
                 yield from differences(before[key], after[key], place)
     elif isinstance(before, list) and isinstance(after, list):
+        before, after = _by_id(before), _by_id(after)
         if len(before) != len(after):
             yield f"{where}: {len(before)} entries, then {len(after)}"
         for number, (one, two) in enumerate(zip(before, after, strict=False)):
@@ -227,6 +228,12 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
         yield from _of_texts(before, after, where)
     elif before != after:
         yield f"{where}: {_short(before)} -> {_short(after)}"
+
+
+def _by_id(entries: list[Any]) -> list[Any]:
+    """Results of graphs in one order: commands tell them as they come."""
+    named = all(isinstance(entry, dict) and "id" in entry for entry in entries)
+    return sorted(entries, key=lambda entry: str(entry["id"])) if named else entries
 
 
 def _of_texts(before: str, after: str, where: str) -> Iterator[str]:
