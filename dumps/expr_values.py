@@ -17,8 +17,6 @@ from typing import Any
 from .errors import UnreadableError
 from .expr import CONSTANTS, MAX_BITS, Apply, Expr, Name, parse
 
-Number = int | float | bool | Fraction
-
 
 def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int | float | bool:
     """The number an expression has for those symbol values.

@@ -1,4 +1,4 @@
-"""Opening what was recorded: a run with its graphs, or one graph by its folder. Reading needs no torch.
+"""Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs no torch.
 
 Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use.
 Must not execute, import or trust anything found in a dump.
@@ -12,6 +12,8 @@ Must not execute, import or trust anything found in a dump.
 
 from __future__ import annotations
 
+import os
+import shlex
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from . import borrowed, held, ids, index, kernels, sidecar
 from .compressed import plain_name, stored
 from .errors import UnreadableError, UsageError
-from .graph_folder import CODE_FOLDER, GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
+from .graph_folder import CODE_FOLDER, GRAPH_FILE, GRAPHS_FOLDER, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
 from .output import say
 from .reading import read_bytes, read_record
 from .schema import GraphRecord, InputsRecord, RunRecord
@@ -66,6 +68,16 @@ class SavedGraph:
         self.path = path
         self.run = run
         self._row = row
+        self.process = row.process if row else None
+        """The name of the process folder."""
+        self.rank = row.rank if row else None
+        """The rank of the process, where it had one."""
+        self.status = row.status if row else "saved"
+        """The last state in the journal; "saved" for a case folder."""
+        self.error = row.error if row else None
+        """Why it failed, or that its process died with this graph in flight."""
+        self.seconds = row.seconds if row else None
+        """How long it took to compile."""
 
     def __repr__(self) -> str:
         return f"SavedGraph({str(self.path)!r})"
@@ -84,31 +96,6 @@ class SavedGraph:
     def stage(self) -> str:
         """One of schema.STAGES."""
         return self._row.stage if self._row else self.record.stage
-
-    @property
-    def process(self) -> str | None:
-        """The name of the process folder."""
-        return self._row.process if self._row else None
-
-    @property
-    def rank(self) -> int | None:
-        """The rank of the process, where it had one."""
-        return self._row.rank if self._row else None
-
-    @property
-    def status(self) -> str:
-        """The last state in the journal; "saved" for a case folder."""
-        return self._row.status if self._row else "saved"
-
-    @property
-    def error(self) -> str | None:
-        """Why it failed, or that its process died with this graph in flight."""
-        return self._row.error if self._row else None
-
-    @property
-    def seconds(self) -> float | None:
-        """How long it took to compile."""
-        return self._row.seconds if self._row else None
 
     @property
     def tensors_dir(self) -> Path:
@@ -252,13 +239,87 @@ def open_run(path: str | Path) -> Run:
     return Run(path)
 
 
-def load_graph(path: str | Path) -> SavedGraph:
-    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `query.resolve` for the rules."""
-    from .query import resolve
+def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
+    """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before it
+    where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file that `pack`
+    wrote stands for the run in it.
 
+    Raises UsageError saying what was looked for and where.
+    """
+    path = Path(os.path.normpath(Path(cwd or "") / text))
+    try:
+        if not text or "\0" in text:
+            raise UsageError(f"{text!r} names nothing", "a run, RUN/ID or a case folder is wanted")
+        if is_script(text, cwd):
+            fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
+            raise UsageError(f"{text} names a script", "a run, a graph of a run or a case folder is wanted", fix)
+        if any(place.is_file() for place in (path, *path.parents)):
+            from .pack.opening import folder_of  # late: hardly ever needed
+
+            path = folder_of(path)
+        if index.is_run(path):
+            return open_run(path)
+        for parent in path.parents:
+            if index.is_run(parent):
+                return _inside(open_run(parent), path.relative_to(parent))
+        for folder in (path, path / "case"):
+            if stored(folder / GRAPH_FILE) is not None:
+                return SavedGraph(folder)
+        folder = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{text!r} names nothing", str(error)) from error
+    why = "the folder holds neither run.json nor graph.json" if folder else "there is no such folder"
+    raise UsageError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
+
+
+def is_script(text: str, cwd: str | Path | None = None) -> bool:
+    """Whether `text` names a program in the place of something saved: a name that ends in .py, or an executable text with #!."""
+    path = Path(cwd or "") / text
+    if path.is_dir():
+        return False
+    if path.suffix == ".py":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!" and os.access(path, os.X_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
+    """The same where a graph is wanted: a run with one graph gives that graph. Raises UsageError for any other run."""
+    found = resolve(text, cwd)
+    if isinstance(found, SavedGraph):
+        return found
+    graphs = found.graphs()
+    if len(graphs) == 1:
+        return graphs[0]
+    listed = ", ".join(graph.id for graph in graphs[:12]) + (" and more" if len(graphs) > 12 else "")
+    why = f"it holds {listed}" if graphs else "it holds no graphs"
+    raise UsageError(f"{text} is a run and one graph is wanted", why, f"name one as {text}/ID")
+
+
+def load_graph(path: str | Path) -> SavedGraph:
+    """Opens a graph by `RUN/ID`, by its folder inside a run, or a case folder; see `resolve` for the rules."""
     found = resolve(str(path))
     if isinstance(found, Run):
         raise UsageError(
             f"{path} is a run", "a graph is wanted", f"name one: {path}/ID; list them with graphdbg ls {path}"
         )
     return found
+
+
+def _inside(run: Run, rest: Path) -> SavedGraph:
+    parts = rest.parts
+    if len(parts) == 4 and parts[1] == GRAPHS_FOLDER:  # the graph's own folder: <process>/graphs/<compile>/<stage>
+        return run.graph(f"{parts[0]}:{parts[2]}/{parts[3]}")
+    return run.graph("/".join(parts))
+
+
+def _hint(cwd: Path) -> str:
+    try:
+        found = index.runs(cwd)
+    except UsageError:
+        found = []
+    names = ", ".join(run.name for run in found[:8])
+    return f"the runs here are {names}" if names else "there are no runs here: record one with graphdbg dump"

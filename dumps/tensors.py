@@ -61,20 +61,18 @@ def check_hash(name: str, place: str = "") -> str:
 
 
 class TensorStore:
-    """Storages in a folder, shared by every process of a run. `max_bytes` makes it refuse larger storages."""
+    """Storages in a folder, shared by every process of a run."""
 
-    def __init__(self, folder: Path, *, max_bytes: int | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.max_bytes = max_bytes
         self.written_bytes = 0
         self.room: Callable[[int], bool] | None = None
         self._lock = threading.Lock()
         self._open: dict[str, memoryview] = {}
 
     def accepts(self, size_bytes: int) -> bool:
-        """Whether a storage of that size is within the limit, and there is room for it."""
-        fits = self.max_bytes is None or size_bytes <= self.max_bytes
-        return fits and (self.room is None or self.room(size_bytes))
+        """Whether there is room for a storage of that size."""
+        return self.room is None or self.room(size_bytes)
 
     def put(self, data: Bytes) -> str:
         """Writes the bytes under their hash unless they are there already; returns the hash."""
@@ -113,30 +111,6 @@ class TensorStore:
     def size_bytes(self, name: str) -> int:
         """The file's size with its header, or 0 when it is missing."""
         return (self.folder / check_hash(name)).stat().st_size if self.has(name) else 0
-
-
-class MemoryTensors:
-    """The same in memory: for tests, and for graphs that never reach a disk."""
-
-    def __init__(self) -> None:
-        self.storages: dict[str, bytes] = {}
-
-    def accepts(self, size_bytes: int) -> bool:
-        """Always."""
-        return True
-
-    def put(self, data: Bytes) -> str:
-        """Keeps a copy of the bytes under their hash."""
-        flat = bytes(memoryview(data).cast("B"))
-        name = hash_bytes(flat)
-        self.storages.setdefault(name, flat)
-        return name
-
-    def get(self, name: str) -> bytes:
-        """The bytes of that hash; raises UnreadableError when they were never put."""
-        if name not in self.storages:
-            raise UnreadableError(f"tensor {check_hash(name)} is missing", "it was never stored")
-        return self.storages[name]
 
 
 class _Entry(msgspec.Struct):

@@ -78,8 +78,7 @@ def proposed(graph: str, *, rung: str | None = None, cwd: Path | None = None) ->
 
     Raises GraphdbgError where there is no such graph.
     """
-    from ..dumps.query import resolve
-    from ..dumps.store import Run
+    from ..dumps.store import Run, resolve
 
     found = resolve(graph, cwd)
     if isinstance(found, Run):

@@ -20,8 +20,7 @@ from ..dumps import index
 from ..dumps.amounts import ago_text
 from ..dumps.browse.follow import Following
 from ..dumps.browse.listing import Line, aged, run_lines
-from ..dumps.query import resolve
-from ..dumps.store import Run
+from ..dumps.store import Run, resolve
 from . import job_files
 from .jobs import ending
 

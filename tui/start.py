@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ..dumps.errors import UsageError
 from ..dumps.index import is_run
-from ..dumps.query import resolve
-from ..dumps.store import SavedGraph
+from ..dumps.store import SavedGraph, resolve
 from .here import Here, is_out
 from .room import Room, room_of
 

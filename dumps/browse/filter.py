@@ -28,7 +28,6 @@ ANYWHERE = ""
 SEEN = ("nan", "inf")
 """Bare words that ask what a replay saw."""
 
-RELATIONS = (">=", "<=", "!=", ">", "<", "=", ":")
 _KEYED = re.compile(r"([A-Za-z_#]+)(>=|<=|!=|>|<|=|:)")
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)([kmgt]?)(i?b)?", re.IGNORECASE)

@@ -50,15 +50,6 @@ class Groups:
             group = self.parents[group]
         return group
 
-    def outermost(self, index: int, folded: Collection[int]) -> int:
-        """The folded group whose row stands for a node; -1 where it has a row of its own."""
-        group, found = self.around(index), -1
-        while group >= 0:
-            if group in folded:
-                found = group
-            group = self.parents[group]
-        return found
-
     def opened_for(self, index: int, folded: Collection[int]) -> frozenset[int]:
         """What stays folded when a node is to have a row of its own."""
         gone: set[int] = set()
@@ -95,10 +86,6 @@ class Groups:
             reached = end
         made.extend(range(reached, self.count) if nodes is None else nodes[at:])
         return made
-
-    def first(self, row: int) -> int:
-        """The first node that a row stands for."""
-        return row if row >= 0 else self.starts[~row]
 
 
 def grouping(view: GraphView) -> Steps[Groups]:

@@ -19,7 +19,8 @@ from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
 from ..schema import Arg, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
 from ..sidecar import dims_text
-from . import modules
+from ..tables import plain
+from .levels import module_path
 from .recorded import Recorded
 from .short import row_value
 from .stack import Frame, frames
@@ -122,7 +123,7 @@ def call_text(node: NodeRecord, recorded: Recorded) -> str:
 
 def _modules(text: str) -> list[tuple[str, str]]:
     """Path and class of the modules around a node, the outermost first; the model itself is left out."""
-    pairs = [(modules.path_of(line.partition(": ")[0]), line.partition(": ")[2]) for line in text.split("\n") if line]
+    pairs = [(plain(module_path(path)), kind) for path, _, kind in (line.partition(": ") for line in text.split("\n"))]
     return [(path, kind) for path, kind in pairs if path]
 
 

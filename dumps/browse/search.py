@@ -11,7 +11,7 @@ Hit(node=61, number=12, wrapped=False)
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .slices import Steps, pieces
@@ -62,8 +62,3 @@ def step(hits: Sequence[int], at: int, forward: bool) -> Hit | None:
     place = bisect_right(hits, at) if forward else bisect_left(hits, at) - 1
     wrapped = not 0 <= place < len(hits)
     return Hit(hits[place % len(hits)], place % len(hits) + 1, wrapped)
-
-
-def ordered(hits: Sequence[int], place: Callable[[int], int]) -> list[int]:
-    """The places of hits among rows that are in another order than the graph."""
-    return sorted(place(hit) for hit in hits)

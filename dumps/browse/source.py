@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..store import SavedGraph
 
 _MOST_BYTES = 1 << 21
-ABOVE = 8
-"""Lines above the marked one that are in sight at first."""
 
 
 def sheet_of_frame(saved: SavedGraph, stack: Sequence[Frame], number: int = 0) -> Sheet:

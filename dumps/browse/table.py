@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from ..sidecar import Table
-from . import modules
 from .flops import Flops
+from .levels import levels
 from .slices import Steps, finish
 from .users import Users, users_of
 
@@ -124,7 +124,7 @@ class GraphView:
         """The modules that a text of the module column names, the outermost first."""
         found = self._levels.get(text)
         if found is None:
-            found = self._levels[text] = modules.levels(self.text[text])
+            found = self._levels[text] = tuple(level.path for level in levels(self.text[text]))
         return found
 
     def module(self, index: int) -> str:

@@ -85,7 +85,7 @@ def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: b
     import msgspec
 
     from ..diff.beside import beside, beside_text
-    from ..query import resolve_graph
+    from ..store import resolve_graph
 
     if b is None:
         option = "--by-seq-nr" if by_seq_nr else "--side-by-side"

@@ -12,8 +12,7 @@ from .. import deaths, index, why
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
-from ..query import resolve
-from ..store import Run, SavedGraph, open_run
+from ..store import Run, SavedGraph, open_run, resolve
 from ..tables import Column, on_terminal, one_line, render
 from ..wording import counted
 from .options import json_option

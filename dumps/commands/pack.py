@@ -10,8 +10,7 @@ import click
 from ..amounts import size_text
 from ..errors import UsageError
 from ..output import emit, say
-from ..query import resolve
-from ..store import Run
+from ..store import Run, resolve
 from ..tables import on_terminal
 from ..wording import counted
 from .options import json_option

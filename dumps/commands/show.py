@@ -14,9 +14,8 @@ from ..browse.roles import OutputRole, inputs_of, outputs_of
 from ..errors import RefusedError, UnreadableError, UsageError
 from ..graph_folder import PROGRAM_FILE
 from ..output import emit, say
-from ..query import resolve_graph
 from ..sidecar import Row, Table, dims_text, dims_value
-from ..store import CodeFile, SavedGraph
+from ..store import CodeFile, SavedGraph, resolve_graph
 from ..tables import Column, on_terminal, one_line, render
 from ..user_kernels import UserKernel
 from ..wording import counted

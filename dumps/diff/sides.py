@@ -16,8 +16,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..index import Row, is_run
-from ..query import resolve
-from ..store import Run, SavedGraph, open_run
+from ..store import Run, SavedGraph, open_run, resolve
 
 
 class Part(msgspec.Struct):

@@ -1,7 +1,7 @@
 """What `ls --why` shows: functions with their compiles, each with its reason and what came of it. Pure data.
 
->>> Compile(id="0_0", kind="first").broke
-False
+>>> Compile(id="0_0", kind="first").breaks
+[]
 """
 
 from __future__ import annotations
@@ -107,11 +107,6 @@ class Compile(msgspec.Struct):
     conditions: list[str] = []
     parts: list[Part] = []
     graphs: list[GraphLine] = []
-
-    @property
-    def broke(self) -> bool:
-        """Whether it ends in a graph break."""
-        return bool(self.breaks)
 
 
 class Function(msgspec.Struct):

@@ -13,8 +13,7 @@ import msgspec
 from .. import deaths
 from ..errors import UsageError
 from ..output import emit, say
-from ..query import resolve
-from ..store import Run, SavedGraph
+from ..store import Run, SavedGraph, resolve
 from ..tables import on_terminal
 from . import frequent
 from .events import base, of_run

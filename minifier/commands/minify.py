@@ -132,8 +132,7 @@ def _typed() -> set[str]:
 
 def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
     """The graph that was named, and its name; of a run the one that failed, which is told with the reason."""
-    from ...dumps.query import resolve
-    from ...dumps.store import Run
+    from ...dumps.store import Run, resolve
     from ...toolkit.triage.words import address
     from ..failing import failing_graph
 

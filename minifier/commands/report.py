@@ -115,7 +115,7 @@ def _written(folder: Path, again: bool, as_json: bool) -> int:
 
 
 def _resolve(text: str) -> SavedGraph:
-    from ...dumps.query import resolve_graph
+    from ...dumps.store import resolve_graph
 
     return resolve_graph(text)
 

@@ -174,7 +174,7 @@ def _sign(atom: int, best: Candidate, other: Candidate) -> str:
 
 def atoms_of(graph: str, out: Path, best: Candidate | None) -> tuple[Atoms, str]:
     """The atoms of the graph that OUT is about, and a sentence where they are not sure."""
-    from ...dumps.query import resolve_graph
+    from ...dumps.store import resolve_graph
 
     try:
         table = resolve_graph(graph).table

@@ -117,7 +117,7 @@ class Preview:
 
 def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
     """What a report of a graph would share, before there is one. Raises GraphdbgError where the graph cannot be read."""
-    from ...dumps.query import resolve_graph
+    from ...dumps.store import resolve_graph
 
     saved = resolve_graph(graph)
     record, redactor = saved.record, redactor or Redactor()

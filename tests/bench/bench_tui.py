@@ -217,7 +217,7 @@ def peer_story(run: str, keys: int) -> tuple[Any, Any]:
     from graphdbg.dumps.browse.folding import grouping
     from graphdbg.dumps.browse.slices import finish
     from graphdbg.dumps.browse.table import GraphView
-    from graphdbg.dumps.query import resolve_graph
+    from graphdbg.dumps.store import resolve_graph
 
     view = GraphView(resolve_graph(f"{run}/0_0/forward").table)
     columns = usual(view)

@@ -14,8 +14,9 @@ from graphdbg.dumps.schema import (
     SymbolRecord,
     TensorValue,
 )
-from graphdbg.dumps.tensors import MemoryTensors
 from graphdbg.dumps.writer import ProcessWriter, RunWriter
+
+from ..memory_tensors import MemoryTensors
 
 STACK = (
     '  File "/home/me/model.py", line 11, in forward\n    h = self.fc(x)\n'

@@ -98,7 +98,7 @@ def test_groups_are_stretches_of_one_module(count: int, seed: int) -> None:
     for node in range(count):
         inner = groups.around(node)
         opened = groups.opened_for(node, range(len(groups)))
-        assert groups.outermost(node, opened) == -1
+        assert node in groups.rows(opened)
         assert inner == -1 or groups.starts[inner] <= node < groups.ends[inner]
 
 

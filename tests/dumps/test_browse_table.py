@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar
-from graphdbg.dumps.browse import modules
 from graphdbg.dumps.browse.flops import formula_of
+from graphdbg.dumps.browse.levels import Level, levels
 from graphdbg.dumps.browse.loading import has_sidecar, loading
 from graphdbg.dumps.browse.places import find_place
 from graphdbg.dumps.browse.slices import finish
@@ -92,10 +92,9 @@ def test_users_are_the_inputs_turned_round(count: int, seed: int) -> None:
 
 def test_modules_are_dotted_paths() -> None:
     text = "L['self'].blocks.0: model.Block\nL['self'].blocks.0.up: torch.nn.Linear"
-    assert modules.levels(text) == ("blocks.0", "blocks.0.up")
-    assert modules.types(text) == ("model.Block", "torch.nn.Linear")
-    assert modules.levels("") == () and modules.levels("L['self']: model.Net") == ()
-    assert modules.levels("L['self'].a\x1b[2J: x") == ("a\\x1b[2J",)
+    assert levels(text) == (Level("blocks.0", "Block"), Level("blocks.0.up", "Linear"))
+    assert levels("") == () and levels("L['self']: model.Net") == ()
+    assert levels("L['self'].a\x1b[2J: x") == (Level("a\\x1b[2J", "x"),)
 
 
 @pytest.mark.parametrize(

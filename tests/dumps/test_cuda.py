@@ -11,8 +11,8 @@ import torch
 
 import graphdbg
 from graphdbg.dumps import live
-from graphdbg.dumps.tensors import MemoryTensors
 
+from ..memory_tensors import MemoryTensors
 from .live_graphs import Block, caught, fresh, same
 from .test_synth import REAL, graph_of
 

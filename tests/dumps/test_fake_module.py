@@ -14,9 +14,9 @@ from torch.fx import GraphModule
 
 from graphdbg.dumps import live
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.dumps.tensors import MemoryTensors
 from graphdbg.dumps.validate import check_graph
 
+from ..memory_tensors import MemoryTensors
 from .live_graphs import Block
 
 Saved = list[tuple[GraphRecord, MemoryTensors, dict[str, Any], Any, str]]

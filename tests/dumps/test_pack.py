@@ -21,12 +21,11 @@ from graphdbg.dumps.pack.making import pack
 from graphdbg.dumps.pack.places import Places
 from graphdbg.dumps.pack.texts import Machine, Texts
 from graphdbg.dumps.process import FILE, ProcessRecord
-from graphdbg.dumps.query import resolve
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord, RunRecord, StoredTensor
-from graphdbg.dumps.store import Run, open_run
-from graphdbg.dumps.tensors import MemoryTensors
+from graphdbg.dumps.store import Run, open_run, resolve
 from graphdbg.dumps.writer import ProcessWriter, RunWriter
 
+from ..memory_tensors import MemoryTensors
 from .graphs import chain, tensor_value
 
 HOME, USER, HOST = "/home/anneliese", "anneliese", "node17.cluster.acme.internal"

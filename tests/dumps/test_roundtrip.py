@@ -17,8 +17,8 @@ from torch.fx import Graph, GraphModule, symbolic_trace
 import graphdbg
 from graphdbg.dumps import live
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.dumps.tensors import MemoryTensors
 
+from ..memory_tensors import MemoryTensors
 from .live_graphs import Block, Caught, caught, fresh, same
 
 

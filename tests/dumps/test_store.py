@@ -12,9 +12,8 @@ from graphdbg.dumps.atomic import free_path, new_folder, write_file
 from graphdbg.dumps.errors import EnvironmentLackError, RefusedError, UnreadableError, UsageError
 from graphdbg.dumps.graph_folder import JOURNAL_FILE, write_graph_folder
 from graphdbg.dumps.journal import read
-from graphdbg.dumps.query import resolve, resolve_graph
 from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
-from graphdbg.dumps.store import Run, SavedGraph, load_graph, open_run
+from graphdbg.dumps.store import Run, SavedGraph, load_graph, open_run, resolve, resolve_graph
 from graphdbg.dumps.writer import RunWriter
 
 from .graphs import chain, new_run, stored_chain

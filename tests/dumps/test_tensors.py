@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps.errors import RefusedError, UnreadableError
-from graphdbg.dumps.tensors import MemoryTensors, TensorStore, hash_bytes
+from graphdbg.dumps.tensors import TensorStore, hash_bytes
+
+from ..memory_tensors import MemoryTensors
 
 
 @given(st.binary(max_size=300))
@@ -84,6 +86,8 @@ def test_any_file_is_refused_in_a_sentence(tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_limit_is_asked_before_bytes_are_made() -> None:
-    store = TensorStore(Path("unused"), max_bytes=10)
+    store = TensorStore(Path("unused"))
+    assert store.accepts(1 << 60)
+    store.room = lambda size: size <= 10
     assert store.accepts(10)
     assert not store.accepts(11)

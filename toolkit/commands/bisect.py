@@ -37,7 +37,7 @@ def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) 
     its own and in a private cache: your Inductor cache and your own bisections are not touched.
     Exit code: 0 the graph does not fail, 1 it does, and what was found is printed; 130 interrupted.
     """
-    from ...dumps.query import resolve_graph
+    from ...dumps.store import resolve_graph
     from ..blame.bisect import Interrupted
     from ..blame.bisect import bisect as run
 

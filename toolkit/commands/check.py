@@ -46,8 +46,7 @@ def check(
     the first kernel that departs from eager is named. Library calls are not checked; inputs that were not stored are made up.
     Exit code: 0 no mismatch, 1 mismatches were found or the graph could not be run, 3 Triton is missing.
     """
-    from ...dumps.query import resolve
-    from ...dumps.store import SavedGraph
+    from ...dumps.store import SavedGraph, resolve
     from ..debug_nop.saved import TASKS
     from ..isolation import opened
     from .replay import _graphs

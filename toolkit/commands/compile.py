@@ -111,8 +111,7 @@ def compile(
 def _one(text: str) -> SavedGraph:
     """The graph that was named; of a run its only one, or the one that failed to compile."""
     from ...dumps.output import say
-    from ...dumps.query import resolve, resolve_graph
-    from ...dumps.store import SavedGraph
+    from ...dumps.store import SavedGraph, resolve, resolve_graph
 
     found = resolve(text)
     if isinstance(found, SavedGraph):

@@ -10,7 +10,7 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
-from ...dumps.query import resolve_graph
+from ...dumps.store import resolve_graph
 from ...dumps.wording import counted
 from ..drawing.picture import HOPS, Wanted
 from ..drawing.render import LIMIT_S

@@ -117,7 +117,7 @@ def _children() -> AbstractContextManager[ForkServer]:
 def _of_graph(graph: str, asked: Asked) -> int:
     import tempfile
 
-    from ...dumps.query import resolve_graph
+    from ...dumps.store import resolve_graph
     from ..triton.kernel_asking import gpu, launches_of, target_here
     from ..triton.targets import target_of
 

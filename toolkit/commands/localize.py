@@ -31,7 +31,7 @@ def localize(
     Where the results are right within rounding, a node that is wrong by itself is still looked for, once.
     Exit code: 0 no failure and no wrong node, 1 there is one.
     """
-    from ...dumps.query import resolve_graph
+    from ...dumps.store import resolve_graph
     from ..blame.localize import localize as run
     from ..blame.localized import to_json
 

@@ -52,8 +52,7 @@ def replay(
     then still fails the same way is said.
     Exit code: 0 nothing failed, 1 a failure was reproduced or no verdict was possible.
     """
-    from ...dumps.query import resolve
-    from ...dumps.store import SavedGraph
+    from ...dumps.store import SavedGraph, resolve
     from ..isolation import opened
     from ..node_stats import node_rows
     from ..rungs.names import warmth

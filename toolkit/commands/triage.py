@@ -48,7 +48,7 @@ class _Command(click.Command):
 
 def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     """Raises UsageError where the words are those of a command, with the line that triages it."""
-    from ...dumps.query import is_script
+    from ...dumps.store import is_script
 
     if is_script(words[0]):
         python = ["python"] if words[0].endswith(".py") else []
@@ -92,8 +92,7 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
     -- CMD  runs a script under each backend and compares what it prints.
     Exit code: 0 nothing fails, 1 something does, 2 bad usage, 3 something is missing here.
     """
-    from ...dumps.query import resolve
-    from ...dumps.store import SavedGraph
+    from ...dumps.store import SavedGraph, resolve
 
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:

@@ -18,7 +18,7 @@ from ...dumps.diff.beside import CONTEXT
 from ...dumps.diff.others import Other, by_seq_nr, others
 from ...dumps.diff.sideways import MARKS, Sideways
 from ...dumps.errors import UsageError
-from ...dumps.query import resolve_graph
+from ...dumps.store import resolve_graph
 from ...dumps.tables import plain
 from ..here import Here
 from ..jobs import Job, ending

@@ -22,8 +22,7 @@ from ...dumps.browse.matching import hint
 from ...dumps.browse.selection import Question, Selection, selecting
 from ...dumps.browse.sorting import usual
 from ...dumps.browse.table import GraphView
-from ...dumps.query import resolve_graph
-from ...dumps.store import SavedGraph
+from ...dumps.store import SavedGraph, resolve_graph
 from ...dumps.wording import counted
 from ..sheet import Choose
 

@@ -18,9 +18,10 @@ from graphdbg.dumps.schema import (
     StoredTensor,
     TensorValue,
 )
-from graphdbg.dumps.tensors import MemoryTensors
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.verdict_words import happens
+
+from ...memory_tensors import MemoryTensors
 
 ACCURACY = Signature("accuracy", "compare", size=1.0, raw="output 0: relative error 1")
 CRASH = Signature(

@@ -18,10 +18,10 @@ import pytest
 from graphdbg.dumps.program.case import Case
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import Ambient, GraphBody, GraphRecord, InputRecord, NodeRecord, SymbolRecord, TensorValue
-from graphdbg.dumps.tensors import MemoryTensors
 from graphdbg.minifier.report.candidates import candidates, fixed, marked
 from graphdbg.toolkit.signature import Signature
 
+from ...memory_tensors import MemoryTensors
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tensor
 
 LINES, NODES, WIDTH = 60, 5, 130

@@ -15,10 +15,10 @@ from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import Ambient, GraphRecord, InputRecord
-from graphdbg.dumps.tensors import MemoryTensors
 from graphdbg.minifier.report.candidates import candidates
 from graphdbg.toolkit.signature import Signature
 
+from ...memory_tensors import MemoryTensors
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, stored, tensor
 
 FAILURES = {

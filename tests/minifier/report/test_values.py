@@ -14,8 +14,8 @@ from graphdbg.dumps.dtypes import ITEM_BYTES
 from graphdbg.dumps.program.inputs import Slot, Source, sidecar_bytes, slots_of, source_of
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import InputRecord, SymbolRecord, SymValue, TensorValue
-from graphdbg.dumps.tensors import MemoryTensors
 
+from ...memory_tensors import MemoryTensors
 from .cases import call, node, record_of, stored, tensor
 
 

@@ -10,13 +10,15 @@ from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.live import observe
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputsRecord, NodeRecord
 from graphdbg.dumps.store import open_run
-from graphdbg.dumps.tensors import MemoryTensors, TensorStore
+from graphdbg.dumps.tensors import TensorStore
 from graphdbg.toolkit.recorder.held import Budget, Copy, OverLimit
 from graphdbg.toolkit.recorder.holding import holder_of
 from graphdbg.toolkit.recorder.nan_test import NanTest
 from graphdbg.toolkit.recorder.options import Options, parts, size_of
 from graphdbg.toolkit.recorder.session import Session
 from graphdbg.toolkit.recorder.trouble import MOST_FINDINGS, Member, Trouble
+
+from ...memory_tensors import MemoryTensors
 
 CLEAN: set[int] = set()
 
