@@ -94,7 +94,7 @@ def test_a_kernel_that_computes_something_else_differs(launches: Launches, tmp_p
 
 
 def test_an_illegal_access_ends_one_child_and_the_others_go_on(launches: Launches, tmp_path: Path, children: ForkServer) -> None:
-    far = "tl.store(in_out_ptr0 + (4398046511104 + "
+    far = "tl.store(in_out_ptr0 + 4398046511104 + ("
     wild = _with_source(launches, 0, tmp_path / "wild", lambda text: text.replace("tl.store(in_out_ptr0 + (", far))
     judged = [alone(wild, one, children, None) for one in wild.launches]
     assert "illegal memory access" in judged[0].died and "launch" in judged[0].died

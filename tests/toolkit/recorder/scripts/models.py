@@ -7,6 +7,10 @@ import torch
 from torch import nn
 
 
+default = "inductor"
+"""The backend of a step that names none: `models.py KIND@BACKEND` names another."""
+
+
 def bits(value):
     return value.detach().float().sum().item().hex()
 
