@@ -6,7 +6,6 @@ import sys
 import torch
 from torch import nn
 
-
 default = "inductor"
 """The backend of a step that names none: `models.py KIND@BACKEND` names another."""
 
