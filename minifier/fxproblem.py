@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..toolkit.carried import fake_of, symbols_in
+from ..toolkit.atoms import fake_of, symbols_in
 from ..toolkit.case import Live
 from ..toolkit.copying import clone_inputs, copy_graph
 from ..toolkit.eager_values import record_values
 from ..toolkit.spec import ReplaySpec
-from ..toolkit.subgraph import Atoms, build, output_nodes
-from ..toolkit.subspec import candidate_spec
+from ..toolkit.subgraph import Atoms, build, candidate_spec, output_nodes
 from ..toolkit.values import Values, input_bytes
 from .passes import PASSES
 from .passes.forms import forms

@@ -77,8 +77,8 @@ def minify_saved(
                 saved, out=out, options=options, resume=resume, named=named, directory=directory, on_event=on_event,
                 narrate=narrate, tell=tell, life=own, executor=executor,
             )  # fmt: skip
+    from ..toolkit.rungs import NAMES
     from ..toolkit.rungs import rung as known
-    from ..toolkit.rungs.names import NAMES
 
     options = (options or Options()).checked()
     if options.rung not in NAMES:  # else its module would bring torch into this process

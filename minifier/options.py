@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.errors import UsageError
-from ..toolkit.trusting import option_words
+from ..toolkit.imports import option_words
 from .executors.ray_pool import required
 
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory")

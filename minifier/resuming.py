@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ..dumps.errors import UsageError
-from ..toolkit.trusting import option_words
+from ..toolkit.imports import option_words
 from .isolated import JOURNAL_FILE
 from .journal import about
 from .options import Options

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.errors import GraphdbgError, UsageError
-from ..toolkit.rungs.names import NAMES
+from ..toolkit.rungs import NAMES
 from .options import CHECKS, FLAGS, Options
 
 SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")

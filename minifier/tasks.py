@@ -19,16 +19,15 @@ import msgspec
 import torch
 
 from ..dumps import live
+from ..toolkit.atoms import fake_of
 from ..toolkit.blame.culprits import first_wrong, noticed
-from ..toolkit.carried import fake_of
 from ..toolkit.case import Case, Live
-from ..toolkit.fake_values import keep_fakes, one_operator
-from ..toolkit.fakes import mode_of, shared_fakes
 from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, report
-from ..toolkit.parts import Invalid, atoms_in, keep_values, part_of
+from ..toolkit.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
+from ..toolkit.rungs.entries import mode_of, shared_fakes
+from ..toolkit.settings import in_force
 from ..toolkit.spec import FULL_STAGES
-from ..toolkit.surroundings import in_force
 from ..toolkit.values import input_bytes
 from .asking import RUNNING
 from .fxproblem import loose_outputs
@@ -44,7 +43,7 @@ from .problem import Candidate
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole.
 
-    With "made_up" nothing is run: only the form of every value is kept (see toolkit.fake_values). "ends_at" names a node that
+    With "made_up" nothing is run: only the form of every value is kept (see `made_fakes`). "ends_at" names a node that
     took an earlier process with it, and is not run.
     """
     mark("eager")
@@ -160,7 +159,7 @@ def _load(case: Case, payload: dict[str, Any]) -> Live:
 
 
 def _whole(case: Case, payload: dict[str, Any]) -> Live:
-    return case.fakes() if payload["made_up"] else case.live(seed=payload["seed"])
+    return made_fakes(case.saved) if payload["made_up"] else case.live(seed=payload["seed"])
 
 
 def _mode(payload: dict[str, Any], case: Live) -> Any:

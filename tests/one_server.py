@@ -26,18 +26,17 @@ import pytest
 
 from graphdbg.toolkit.isolation import client
 from graphdbg.toolkit.isolation.bare import PROGRAM, WARM
-from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process
-from graphdbg.toolkit.isolation.environment import server_environment
+from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process, server_environment
 
 TESTS = Path(__file__).resolve().parent
 MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "toolkit/debug_nop", "minifier", "minifier/passes", "bench")]
 """Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just now."""
 PRELOAD = (
-    "graphdbg.toolkit.judge", "graphdbg.toolkit.live:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
+    "graphdbg.toolkit.judge", "graphdbg.toolkit.case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
     "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
     "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
-    "graphdbg.toolkit.surroundings", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",
+    "graphdbg.toolkit.settings", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",
     "graphdbg.toolkit.blame.switching", "graphdbg.toolkit.blame.localize_tasks", "graphdbg.toolkit.compile_fx.showing.child",
     "graphdbg.toolkit.node_stats", "graphdbg.toolkit.node_values.child", "graphdbg.minifier.tasks",
     "graphdbg.minifier.command_tasks", "graphdbg.toolkit.recorder.session",

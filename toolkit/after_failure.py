@@ -28,9 +28,9 @@ from ..dumps.atomic import free_path
 from ..dumps.errors import UsageError
 from ..dumps.output import say
 from ..dumps.wording import counted
+from .imports import option_words
 from .recorder.summary import shown_path
 from .suspects import compile_of, suspects, triggered
-from .trusting import option_words
 
 STEPS = ("minify", "report")
 

@@ -9,16 +9,26 @@ and cutting take. A graph is decoded once per process: faces that were made are 
 
 from __future__ import annotations
 
+import contextlib
+import operator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..dumps.relocate import names_device
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from ..dumps import live
+from ..dumps.relocate import names_device, relocated
+from ..dumps.schema import GraphRecord
 from ..dumps.store import SavedGraph, load_graph
+from ..dumps.torchside import targets
+from . import gpu_only, process_groups
+from .copying import clone_inputs, graphs_in
+from .rungs.entries import python_decompositions
 from .spec import ReplaySpec
-
-if TYPE_CHECKING:
-    from torch import fx
 
 
 @dataclass
@@ -49,23 +59,167 @@ class Case:
     def live(self, *, seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
         """With its recorded inputs, what was not recorded made up by `seed`; with `device`, moved there. Process groups that it
         names are made (see `process_groups.join` for `meeting`)."""
-        from .live import made_live
 
         key = (seed, device, meeting)
         if key not in self._faces:
             self._faces[key] = made_live(self.saved, seed=seed, device=device, meeting=meeting)
         return self._faces[key]
 
-    def fakes(self) -> Live:
-        """With fake tensors of the recorded sizes for inputs. Raises EnvironmentLackError where one is not known."""
-        from .fake_values import made_fakes
-
-        if ("fakes",) not in self._faces:
-            self._faces["fakes",] = made_fakes(self.saved)
-        return self._faces["fakes",]
-
     def device_for(self, rung: str, device: str | None) -> str | None:
         """The device to move it to for a rung: the one asked for; the CPU where kernels for a GPU are interpreted."""
         if device is None and rung == "triton_interpret" and names_device(self.saved.record.graph, "cuda"):
             return "cpu"
         return device
+
+
+def made_live(saved: SavedGraph, *, seed: int, device: str | None, meeting: str) -> Live:
+    """Loads a saved graph with its inputs; with `device`, moved there. Process groups that it names are made (see
+    `process_groups.join` for `meeting`)."""
+    process_groups.join(saved.record, meeting)
+    record, inputs_record = saved.record, saved.inputs_record
+    from_gpu = device == "cpu" and names_device(record.graph, "cuda")
+    if from_gpu and inputs_record is not None:
+        inputs_record = relocated(inputs_record, "cuda", "cpu")
+    if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
+        record = relocated(record, "cuda", "cpu")
+    spec = ReplaySpec.of(record, device=device)
+    gm, _, mode = live.fake_module(record, saved.tensors, where=str(saved.path))
+    inputs = live.inputs(record, inputs_record, saved.tensors, seed, where=str(saved.path))
+    notes = follow_saved(gm, mode, record)
+    notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
+    if device is not None and not from_gpu:
+        gm, inputs = moved(gm, inputs, torch.device(device))
+        spec.dynamic = False
+    if from_gpu and (fused := gpu_only.used(gm)):
+        gpu_only.register()
+        notes.append(f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it")
+    if saved.record.kernels and device in (None, "cpu"):
+        notes += gpu_only.notes(gm)
+    return Live(gm, inputs, spec, notes)
+
+
+def warm() -> None:
+    """Fills the tables by which targets are looked up, so that a forked child inherits them; no tensor work."""
+    targets.name_of(operator.getitem)
+    for name in ("operator.getitem", "aten.relu.default", "prims.convert_element_type.default"):
+        targets.resolve(name, "warm-up")
+
+
+def moved(gm: fx.GraphModule, inputs: list[Any], device: torch.device) -> tuple[fx.GraphModule, list[Any]]:
+    """The graph and its inputs on another device: tensors, device arguments; recorded fake values are dropped. Changes `gm`."""
+    for part in graphs_in(gm):
+        for node in part.graph.nodes:
+            node.args = map_aggregate(node.args, lambda value: device if isinstance(value, torch.device) else value)
+            node.kwargs = map_aggregate(node.kwargs, lambda value: device if isinstance(value, torch.device) else value)
+            node.meta.pop("val", None)
+            node.meta.pop("example_value", None)
+            if node.op == "get_attr" and isinstance(value := getattr(part, str(node.target), None), torch.Tensor):
+                parameter = isinstance(value, torch.nn.Parameter)
+                there = type(value)(value.detach().to(device)) if parameter else value.to(device)
+                setattr(part, str(node.target), there)
+        part.recompile()
+    return gm, clone_inputs(inputs, lambda tensor: tensor.to(device, copy=True))
+
+
+_VIEW, _RESHAPE = torch.ops.aten.view.default, torch.ops.aten.reshape.default
+
+
+def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str]:
+    """Lets the metadata of a backward graph follow its saved tensors where those came in another layout than it was traced with.
+    Changes `gm` in place where that is needed; returns what was done, as notes.
+
+    Inductor may lay out convolutions channels-last. AOTAutograd then gives the backward graph's inputs the strides that the
+    compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape. Eager and the
+    checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are taken over, from fake
+    values; a node that is recorded with another size or dtype than it has stays as recorded.
+    """
+    if record.stage != "backward" or not _any_relaid(gm, record):
+        return []
+    traced = _Traced(gm)
+    given = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+    try:
+        with python_decompositions(mode), mode, torch.no_grad():
+            traced.run(*given, enable_io_processing=False)
+    except Exception:  # noqa: BLE001  what cannot be traced here stays as recorded, and is judged so
+        return []
+    moved = [node for node, value in traced.made.items() if _other_strides(node.meta.get("val"), value)]
+    if not moved and not traced.views:
+        return []
+    for node in traced.views:
+        node.target = _RESHAPE
+    for node, value in traced.made.items():
+        if _same_but_strides(node.meta.get("val"), value):
+            node.meta["val"] = value
+    gm.recompile()
+    views = f", views made reshapes: {len(traced.views)}" if traced.views else ""
+    return [f"saved tensors are laid out otherwise than traced (nodes with other strides: {len(moved)}{views})"]
+
+
+def reshapes(gm: fx.GraphModule) -> list[str]:
+    """The names of the nodes that are reshapes, those that were views on record among them."""
+    return [node.name for node in gm.graph.nodes if node.target is _RESHAPE]
+
+
+def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
+    """Makes the named nodes reshapes where they are views: in a part of a graph, what `follow_saved` did to the whole."""
+    for node in gm.graph.nodes:
+        if node.target is _VIEW and node.name in names:
+            node.target = _RESHAPE
+
+
+class _Traced(fx.Interpreter):
+    """Runs a graph on fake values and keeps what each node makes; a view that cannot be one is run as a reshape."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        super().__init__(gm, garbage_collect_values=False)
+        self.made: dict[fx.Node, Any] = {}
+        self.views: list[fx.Node] = []
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op == "get_attr" and "val" in n.meta:
+            return n.meta["val"]
+        try:
+            value = super().run_node(n)
+        except (RuntimeError, ValueError):
+            if n.target is not _VIEW:
+                raise
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            value = _RESHAPE(*args, **kwargs)
+            self.views.append(n)
+        if n.op != "output":
+            self.made[n] = value
+        return value
+
+
+def _any_relaid(gm: fx.GraphModule, record: GraphRecord) -> bool:
+    """Whether a saved tensor is not contiguous, which is all that the record of the graph tells."""
+    saved = {one.name for one in record.inputs if one.role == "saved"}
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and node.name in saved and isinstance(value, torch.Tensor):
+            with contextlib.suppress(Exception):  # an unbacked size
+                if value.ndim > 1 and value.layout is torch.strided and not value.is_contiguous():
+                    return True
+    return False
+
+
+def _same_but_strides(recorded: Any, made: Any) -> bool:
+    if isinstance(recorded, torch.Tensor) and isinstance(made, torch.Tensor):
+        return _shape(recorded) == _shape(made) and recorded.dtype == made.dtype and recorded.device == made.device
+    if isinstance(recorded, (tuple, list)) and isinstance(made, (tuple, list)) and len(recorded) == len(made):
+        pairs = zip(recorded, made, strict=True)
+        return all((one is None and other is None) or _same_but_strides(one, other) for one, other in pairs)
+    return False
+
+
+def _other_strides(recorded: Any, made: Any) -> bool:
+    if isinstance(recorded, torch.Tensor) and isinstance(made, torch.Tensor):
+        return _shape(recorded) == _shape(made) and [*map(str, recorded.stride())] != [*map(str, made.stride())]
+    if isinstance(recorded, (tuple, list)) and isinstance(made, (tuple, list)):
+        return any(_other_strides(one, other) for one, other in zip(recorded, made, strict=False))
+    return False
+
+
+def _shape(value: torch.Tensor) -> list[str]:
+    """As text, so that comparing symbols adds no guard."""
+    return [str(one) for one in value.shape]

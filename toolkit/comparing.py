@@ -15,14 +15,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import roundings
-from .eager import Hook, run_graph
-from .execution import Execution, same_bits
-from .float64 import NoReference
-from .nested import leaves
+from .baseline import NoReference, reference
+from .copying import clone_inputs
+from .eager import GraphRunError, Hook, is_random, run_graph
+from .execution import Execution, leaves, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
+from .numerics.difference import ROUNDING, is_float
+from .numerics.measures import rms, wide
+from .numerics.nonfinite import classes
+from .numerics.statistics import tensors_in
+from .numerics.tolerances import tolerance
 from .spec import FULL_STAGES, ReplaySpec
-from .stability import ALLOWANCE, flips
 
 
 @dataclass
@@ -100,7 +103,7 @@ class Comparing:
             found = compare(known, wanted, got, strides=strides, check=self.compared, flips=decided_by_rounding, **behind)
             if found or known is None or "accuracy" not in self.compared:
                 return found
-            return roundings.left_out(self.gm, self.inputs, lambda *one: self._run(changed, *one), known, wanted, got)
+            return left_out(self.gm, self.inputs, lambda *one: self._run(changed, *one), known, wanted, got)
         plain = [name for name in self.compared if name == "metadata"]
         first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
         rest = [name for name in self.compared if name != "metadata"]
@@ -124,3 +127,189 @@ class Comparing:
         if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
             return range(len(leaves(output.args[0])))
         return list(output.meta.get("user_visible_output_idxs", ()))
+
+
+CLEARLY = 2.0
+"""By how many times nearer a result must be to one of the two runs than to the other."""
+FACTOR = 4.0
+
+_METHODS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double"})
+_CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype"})
+
+Run = Callable[..., list[Any]]
+"""Executes a graph on a list of inputs, with a hook on every node (as `run_graph` does) where one is given."""
+
+
+def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
+    """Casts to a wider dtype of what was just cast from a wider one: name -> the narrow dtype between."""
+    found: dict[str, torch.dtype] = {}
+    for node in gm.graph.nodes:
+        if not _is_cast(node) or not _is_cast(node.args[0]):
+            continue
+        before, between, after = (_dtype(one) for one in (node.args[0].args[0], node.args[0], node))
+        if before and between and after and _eps(between) > max(_eps(before), _eps(after)):
+            found[node.name] = between
+    return found
+
+
+def left_out(gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any],
+             got: Sequence[Any]) -> Difference | None:  # fmt: skip
+    """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such pairs of
+    casts unless it is told to keep them (`emulate_precision_casts`). `plain`: the results in float64 without it.
+
+    The compiled result is then nearer to float64 than eager's, so no error relative to float64 tells it. Two float64 runs do, one
+    without any rounding and one that rounds in each such pair: where they differ by more than rounding explains, eager goes with
+    the second and the rung with the first. Only pairs of casts that the program itself wrote count, not those that a
+    decomposition of a half-precision op makes.
+    """
+    trips = round_trips(gm)
+    if not trips:
+        return None
+    rounded = reference(gm, inputs, run, trips)
+    if isinstance(rounded, NoReference):
+        return None
+    names = " and ".join(sorted({str(dtype).removeprefix("torch.") for dtype in trips.values()}))
+    for index, (without, with_it, want, have) in enumerate(zip(plain, rounded, eager, got, strict=False)):
+        if not all(is_float(one) for one in (without, with_it, want, have)) or want.shape != have.shape:
+            continue
+        errors = _errors(*(wide(one) for one in (without, with_it, want, have)))
+        if errors is None:
+            continue
+        eager_without, eager_with, rung_without, rung_with = errors
+        clear = CLEARLY * eager_with < eager_without and CLEARLY * rung_without < rung_with
+        if clear and rung_with > FACTOR * eager_with + tolerance(want.dtype):
+            text = (
+                f"output {index}: the rounding through {names} is left out: relative error {rung_with:.2g} to float64 with it, "
+                f"{rung_without:.2g} without (eager's own: {eager_with:.2g} with it)"
+            )
+            return Difference("accuracy", index, ROUNDING, rung_with, text)
+    return None
+
+
+def _errors(without: torch.Tensor, with_it: torch.Tensor, want: torch.Tensor, have: torch.Tensor):
+    """Eager's errors to both runs, then the rung's, relative to the size of the values; None where there are none."""
+    finite = torch.isfinite(without) & torch.isfinite(with_it) & torch.isfinite(want) & torch.isfinite(have)
+    if not bool(finite.any()):
+        return None
+    size = float(rms(without[finite])) or 1.0
+    return tuple(
+        float(rms(one[finite] - truth[finite])) / size for one in (want, have) for truth in (without, with_it)
+    )
+
+
+def _is_cast(node: Any) -> bool:
+    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
+        return False
+    if node.op == "call_method":
+        return node.target in _METHODS
+    if node.op != "call_function" or str(node.target) not in _CASTS:
+        return False
+    made_by = str(node.meta.get("original_aten", node.meta.get("graphdbg_original_aten", node.target)))
+    return made_by in _CASTS
+
+
+def _dtype(node: Any) -> torch.dtype | None:
+    value = node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
+    return value.dtype if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else None
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
+
+
+SAMPLES = 3
+ALLOWANCE = 4
+"""A rung may flip this many times what the samples flip: its rounding is one more sample of the same noise."""
+
+SUMS = 16.0
+
+_EXACT = frozenset({
+    "where", "nan_to_num", "maximum", "minimum", "max", "min", "amax", "amin", "relu", "abs", "neg", "clone", "contiguous", "cat",
+    "stack", "gather", "index", "index_select", "embedding", "take", "roll", "flip", "sort", "topk", "constant_pad_nd", "full",
+    "full_like", "zeros", "zeros_like", "ones", "ones_like", "scalar_tensor", "masked_fill", "scatter", "copy", "fill", "sign",
+    "floor", "ceil", "round", "trunc", "max_pool2d", "adaptive_max_pool2d", "clamp", "clamp_min", "clamp_max", "fmax", "fmin",
+    "empty", "empty_like", "masked_fill_", "copy_", "fill_", "zero_", "relu_", "neg_", "repeat", "tril", "triu", "copysign",
+})  # fmt: skip
+"""Ops whose float results are elements of their arguments (or whole numbers): exact in every dtype."""
+
+
+def flips(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[int]:
+    """How many elements of each result rounding alone decides; all 0 where a run is not possible. A mask `x <= 0` of rounded
+    numbers may differ from eager's where x lies next to 0, with no bug in sight; a wrong kernel flips far more.
+
+    Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul. 35, 1993):
+    the float64 graph runs a few times with every fresh float value v replaced by v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u,
+    u uniform in [-1, 1], eps that of the dtype which eager has there (the rounding of the result), the second term for sums
+    that nearly cancel, which are added up in float32 in any order; the elements of integer and boolean results that change are
+    decided by rounding, and those of float results that become finite, NaN or infinite. Random draws stay as they are, and so
+    does what an op only moves or selects (a copy, a `where`, the largest): nothing is rounded there.
+    """
+    eps = eps_of_nodes(gm, inputs)
+    counts = [0] * len(truth)
+    for sample in range(SAMPLES):
+        generator = torch.Generator().manual_seed(sample)
+
+        def perturb(node: fx.Node, value: Any, generator: torch.Generator = generator) -> Any:
+            return perturbed(node, value, eps.get(node.name, ()), generator)
+
+        found = reference(gm, inputs, lambda wide, given, hook=perturb: run(wide, given, hook))
+        if isinstance(found, NoReference):
+            return counts
+        counts = [max(count, _changed(one, other)) for count, one, other in zip(counts, truth, found, strict=True)]
+    return counts
+
+
+def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
+    """eps of each output of each node, 0 for what is not a float or shares memory with an argument (a view)."""
+    eps: dict[str, tuple[float, ...]] = {}
+    storages: dict[str, set[int]] = {}
+
+    def look(node: fx.Node, value: Any) -> Any:
+        tensors = tensors_in(value)
+        given = set[int]().union(*(storages.get(arg.name, set()) for arg in node.all_input_nodes))
+        storages[node.name] = {one.untyped_storage().data_ptr() for one in tensors if one.layout == torch.strided}
+        if node.op not in ("placeholder", "get_attr", "output") and not is_random(node) and not _is_exact(node):
+            eps[node.name] = tuple(
+                torch.finfo(one.dtype).eps
+                if one.is_floating_point() and one.layout == torch.strided and one.untyped_storage().data_ptr() not in given
+                else 0.0
+                for one in tensors
+            )
+        return value
+
+    try:
+        with torch.no_grad():
+            run_graph(gm, clone_inputs(inputs), hook=look)
+    except (GraphRunError, RuntimeError):
+        return {}
+    return eps
+
+
+def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
+    """The value of a node of a float64 run, its tensors changed in place by as much as rounding could."""
+    tensors = tensors_in(value)
+    for tensor, width in zip(tensors, eps, strict=False):
+        if width and tensor.dtype == torch.float64:
+            unit = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(tensor.device)
+            plain = tensor.data  # autograd must not take it for a change of a saved value
+            known = torch.isfinite(plain)
+            finite = plain[known]
+            size = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+            sums = SUMS * min(width, torch.finfo(torch.float32).eps) * size
+            plain.add_(plain.abs().mul_(width).add_(sums).mul_(unit).masked_fill_(~known, 0.0))
+    return value
+
+
+def _is_exact(node: fx.Node) -> bool:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return str(name).partition(".")[0] in _EXACT
+
+
+def _changed(one: Any, other: Any) -> int:
+    if not isinstance(one, torch.Tensor) or one.layout != torch.strided:
+        return 0
+    if not isinstance(other, torch.Tensor) or other.shape != one.shape:
+        return one.numel()
+    if one.is_floating_point() or one.is_complex():
+        return int((classes(one) != classes(other)).sum())
+    return int((one != other).sum())

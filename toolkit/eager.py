@@ -18,6 +18,7 @@ from torch import fx
 
 from . import philox
 from . import torch_private as t
+from .copying import graphs_in, nodes_in
 
 _RANDOM_FUNCTIONS = frozenset({
     "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "randperm",
@@ -83,9 +84,7 @@ def is_uninitialised(node: fx.Node) -> bool:
 
 def has_random(gm: fx.GraphModule) -> bool:
     """Whether a graph, or a graph inside it, draws random numbers."""
-    return any(
-        is_random(node) for part in gm.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes
-    )
+    return any(map(is_random, nodes_in(gm)))
 
 
 def draws_from_generator(gm: fx.GraphModule) -> bool:
@@ -93,10 +92,7 @@ def draws_from_generator(gm: fx.GraphModule) -> bool:
     are not meant.
     """
     return has_random(gm) and not any(
-        "inductor_" in str(node.target) and is_random(node)
-        for part in gm.modules()
-        if isinstance(part, fx.GraphModule)
-        for node in part.graph.nodes
+        "inductor_" in str(node.target) and is_random(node) for node in nodes_in(gm)
     )
 
 
@@ -104,8 +100,7 @@ def recomputes_random(gm: fx.GraphModule) -> bool:
     """Whether a checkpointed region draws random numbers: compiled code then draws them in another order than eager."""
     return any(
         "checkpoint" in str(node.target) and isinstance(body, fx.GraphModule) and has_random(body)
-        for part in gm.modules()
-        if isinstance(part, fx.GraphModule)
+        for part in graphs_in(gm)
         for node in part.graph.nodes
         if node.op == "call_function"
         for body in (getattr(part, str(arg.target), None) for arg in node.all_input_nodes if arg.op == "get_attr")

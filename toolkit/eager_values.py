@@ -22,9 +22,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from ..dumps.torchside import torch_private as t
 from .copying import clone_inputs
 from .eager import is_random
-from .nested import leaves
-from .spill import write_storage
-from .values import OPAQUE, PLAIN, Held, Values, compact
+from .execution import leaves
+from .values import OPAQUE, PLAIN, Held, Values, compact, write_storage
 
 
 def record_values(

@@ -31,6 +31,13 @@ class Execution(NamedTuple):
         """Outputs, gradients and the inputs at the places `changed`, in that order."""
         return [*self.outputs, *self.gradients, *(self.inputs[index] for index in changed)]
 
+    def nans(self, changed: Sequence[int]) -> list[str]:
+        """The results that hold a NaN: "output 3", "gradient 0", "input 5 afterwards"."""
+        named: list[tuple[str, Any]] = [(f"output {index}", value) for index, value in enumerate(self.outputs)]
+        named += [(f"gradient {index}", value) for index, value in enumerate(self.gradients)]
+        named += [(f"input {index} afterwards", self.inputs[index]) for index in changed if index < len(self.inputs)]
+        return [name for name, value in named if _has_nan(value)]
+
 
 def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, seed: int, backward: bool = False,
             parameters: Sequence[torch.Tensor] = ()) -> Execution:  # fmt: skip
@@ -139,3 +146,35 @@ def _has_memory(value: Any) -> bool:
 
 def _detached(outputs: Sequence[Any]) -> list[Any]:
     return [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]
+
+
+def leaves(value: Any) -> list[Any]:
+    """The parts of what a graph returns that are no containers, in order."""
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in leaves(part)]
+    if isinstance(value, (list, tuple)):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [value]
+
+
+def rebuilt(value: Any, make: Callable[[], Any]) -> Any:
+    """The same containers with `make()` in the place of each leaf, in the order of `leaves`."""
+    if isinstance(value, dict):
+        return {key: rebuilt(part, make) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [rebuilt(part, make) for part in value]
+        if isinstance(value, list):
+            return parts
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return make()
+
+
+def _has_nan(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
+        return False
+    if not (value.dtype.is_floating_point or value.dtype.is_complex):
+        return False
+    try:
+        return bool(torch.isnan(value.detach()).any())
+    except RuntimeError:  # a float of 8 bits or less has no arithmetic
+        return bool(torch.isnan(value.detach().to(torch.float32)).any())

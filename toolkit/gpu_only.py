@@ -12,13 +12,16 @@ drops other elements than the GPU did, the same ones in every run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
+from ..dumps.torchside import targets
+from ..dumps.torchside.triton_kernels import is_call, name_of_kernel
 from . import torch_private as t
+from .copying import nodes_in
 
 _REGISTERED: list[torch.library.Library] = []
 
@@ -37,8 +40,7 @@ def register() -> None:
 
 def used(gm: fx.GraphModule) -> list[str]:
     """The operators of this kind that a graph calls."""
-    nodes = [node for part in gm.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes]
-    packets = (getattr(node.target, "overloadpacket", None) for node in nodes if node.op == "call_function")
+    packets = (getattr(node.target, "overloadpacket", None) for node in nodes_in(gm) if node.op == "call_function")
     names = (getattr(packet, "__name__", "") for packet in packets)
     return list(dict.fromkeys(name for name in names if name in KERNELS))
 
@@ -196,3 +198,42 @@ KERNELS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "cudnn_batch_norm_backward": batch_norm_backward,
 }
 """Operator of aten -> its results, None for those that carry no value on the CPU. To add one: a function and a row."""
+
+
+NO_REFERENCE = "no independent reference for {}: eager interprets it, too"
+
+
+def is_tied(gm: fx.GraphModule) -> bool:
+    """Whether a graph calls such a kernel: its grid and the numbers that it is given are those of the sizes and strides that were
+    recorded, so with others it reads and writes out of bounds."""
+    return any(True for _ in _calls(gm))
+
+
+def _calls(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    return (node for node in nodes_in(gm) if node.op == "call_function" and is_call(targets.name_of(node.target)))
+
+
+def on_cpu(gm: fx.GraphModule) -> list[str]:
+    """Names of the kernels that are called with tensors of the CPU, where nothing but an interpreter can run them."""
+    names = (name_of_kernel(node.kwargs.get("kernel_idx")) for node in _calls(gm) if _is_on_cpu(node))
+    return list(dict.fromkeys(names))
+
+
+def _is_on_cpu(node: fx.Node) -> bool:
+    values = [one.meta.get("val", one.meta.get("example_value")) for one in node.all_input_nodes]
+    devices = {value.device.type for value in values if isinstance(value, torch.Tensor)}
+    return devices == {"cpu"} or (not devices and not torch.cuda.is_available())
+
+
+def notes(gm: fx.GraphModule) -> list[str]:
+    """What a verdict on such a graph has to say."""
+    return [NO_REFERENCE.format(name) for name in on_cpu(gm)]
+
+
+def refusal(gm: fx.GraphModule) -> str | None:
+    """Why a compiler's code for the CPU cannot take the graph, or None."""
+    names: Any = on_cpu(gm)
+    if not names:
+        return None
+    called = f"the Triton kernel{'s' * (len(names) != 1)} {', '.join(names)}"
+    return f"Inductor's code for the CPU cannot call {called} of the user's; --rung triton_interpret can"

@@ -1,4 +1,5 @@
 """Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or change torch.
+`--trust` is handed on as one more of them.
 
 Must not import what a dump says, only what the user asked for.
 
@@ -37,3 +38,23 @@ def homes_of(names: Sequence[str]) -> list[str]:
         places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
         found += [str(Path(place).parent) for place in places[:1] if Path(place).exists()]
     return list(dict.fromkeys(found))
+
+
+TRUST = "graphdbg.toolkit.triton.trusted"
+"""The module that stands for the user's word `--trust` (see `triton.trusted`), so no command has anything else to do with it."""
+
+
+def with_trust(imports: Sequence[str], trust: bool) -> tuple[str, ...]:
+    """The modules to import, and the one that says that the user trusts the dump."""
+    return (*(one for one in imports if one != TRUST), *([TRUST] if trust or TRUST in imports else []))
+
+
+def without_trust(imports: Sequence[str]) -> tuple[str, ...]:
+    """The modules that the user named."""
+    return tuple(one for one in imports if one != TRUST)
+
+
+def option_words(imports: Sequence[str]) -> list[str]:
+    """What a command line says for it: ["--import", "my_ops", "--trust"]."""
+    words = [word for name in without_trust(imports) for word in ("--import", name)]
+    return [*words, *(["--trust"] if TRUST in imports else [])]

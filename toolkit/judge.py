@@ -25,27 +25,24 @@ from torch import fx
 
 from ..dumps.errors import LacksName
 from ..dumps.sidecar import user_frame
-from . import baseline, eager_error, nan_found
-from .baseline import Baseline
+from . import baseline
+from .baseline import Baseline, NoReference, reference
 from .case import Live
 from .comparing import Comparing, leaves
 from .copying import clone_inputs, copy_graph
 from .debug_nop.findings import MetadataMismatch
 from .eager import GraphRunError, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, identical
-from .fakes import shared_fakes
-from .float64 import NoReference, reference
 from .isolation.child import is_memory_error, mark
-from .missing import missing
+from .missing import is_same_error, missing, missing_error
 from .numerics import Difference, compare, output_errors
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
-from .rungs.entries import patterns_without_device
-from .settings import no_caches, settings
+from .rungs.entries import patterns_without_device, shared_fakes
+from .settings import in_force, no_caches, settings
 from .signature import RAISED_TOO, Signature, from_exception
 from .spec import FULL_STAGES
-from .surroundings import in_force
 from .verdict import NO_REFERENCE, Verdict, Where, cannot_tell, judged, skipped
 
 CHECKS: dict[str, tuple[str, ...]] = {
@@ -167,7 +164,7 @@ class _Judgement:
         comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, self._execute)
         difference = comparing.difference(truth, eager, got, again, changed, random=random)
         outcome = self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
-        outcome.nan, outcome.eager_nan = nan_found.places(again, changed), nan_found.places(eager, changed)
+        outcome.nan, outcome.eager_nan = again.nans(changed), eager.nans(changed)
         outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
         return outcome
 
@@ -204,7 +201,7 @@ class _Judgement:
         try:
             self._run_rung()
         except Exception as error:  # noqa: BLE001  it raises, too
-            if eager_error.is_same(self.raised, error):
+            if is_same_error(self.raised, error):
                 none.signature = msgspec.structs.replace(refusal, detail=RAISED_TOO)
             return none
         reason = f"{self.raised.raw}; {self.rung.name} raises nothing"
@@ -247,7 +244,7 @@ class _Judgement:
             )
         except (GraphRunError, RuntimeError) as error:
             if "error" in self.compared:
-                self.raised = eager_error.missing(error, self.gm, self.spec)
+                self.raised = missing_error(error, self.gm, self.spec)
                 found = [node for node in self.gm.graph.nodes if node.name == getattr(error, "node", "")]
                 self.raised_at = _at(found[0]) if found else None
             cause = error.__cause__ or error

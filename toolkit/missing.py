@@ -3,6 +3,7 @@
 Not a verdict about torch: an import that fails (but for one in the user's own files), a tool that Inductor needs and that is not
 on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to report is of a class of
 graphdbg's, such as `MetadataMismatch`, and is a verdict. So is a RuntimeError that a C++ function of torch's raised when called.
+And an error that eager raises and compiled code does not: what it would be if it were missing. Runs nothing.
 
 >>> missing(ModuleNotFoundError("No module named 'numpy'"))
 "No module named 'numpy'"
@@ -19,8 +20,15 @@ import traceback
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from torch import fx
+
 from ..dumps.errors import GraphdbgError
-from .signature import inside
+from ..dumps.torchside.targets import name_of
+from . import normalise
+from .eager import GraphRunError
+from .isolation.child import is_memory_error
+from .signature import Signature, from_exception, inside
+from .spec import ReplaySpec
 
 _TOOLS = {
     "InvalidCxxCompiler": "no C++ compiler was found (g++, or what CXX names)",
@@ -98,3 +106,36 @@ def _raised_there(trace: TracebackType | None) -> bool:
     if trace is None:
         return False
     return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]].startswith(("RAISE", "RERAISE"))
+
+
+_COMPILERS_OWN = ("prims.inductor", "inductor.", "inductor_prims.", "mkldnn.", "mkl.", "onednn.", "triton")
+"""Operators that a compiler put there: that eager cannot run one of them says nothing about the program."""
+
+
+def is_same_error(wanted: Signature, error: BaseException) -> bool:
+    """Whether a rung's exception is eager's."""
+    seen = from_exception(error.__cause__ if isinstance(error, GraphRunError) and error.__cause__ else error, "run")
+    return seen.error == wanted.error and (seen.message == wanted.message or not wanted.message)
+
+
+def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:
+    """What a rung that does not raise would have failed at; None where eager's error is no promise to raise one: it ran out of
+    memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
+    """
+    cause = error.__cause__
+    if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause):
+        return None
+    if spec.stage.startswith("post_grad"):
+        return None
+    node = next((node for node in gm.graph.nodes if node.name == error.node), None)
+    if node is None or node.op not in ("call_function", "call_method"):
+        return None
+    target = node.target if isinstance(node.target, str) else name_of(node.target)
+    if target.startswith(_COMPILERS_OWN) or "triton_kernel_wrapper" in target:
+        return None
+    name = f"{type(cause).__module__}.{type(cause).__qualname__}".removeprefix("builtins.")
+    text = " ".join(str(cause).split())
+    return Signature(
+        "missing_error", "compare", name, normalise.message(str(cause)), detail=target,
+        raw=f"eager raises at node {error.node}: {text}"[:1000],
+    )  # fmt: skip

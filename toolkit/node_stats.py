@@ -16,7 +16,7 @@ import msgspec
 
 from .isolation import ForkServer, ask, opened
 from .replay import DEFAULT_LIMIT_S, outcome_of
-from .rungs.names import warmth
+from .rungs import warmth
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -70,8 +70,7 @@ def of_case(case: Any, seed: int) -> Iterator[NodeStatistics]:
 
     from .copying import clone_inputs, copy_graph
     from .numerics import node_statistics
-    from .settings import settings
-    from .surroundings import in_force
+    from .settings import in_force, settings
 
     with settings(case.spec.config), in_force(case.spec), torch.no_grad():
         torch.manual_seed(seed)

@@ -19,7 +19,7 @@ from ..dumps.wording import counted
 from .isolation import Answer, ForkServer, ask, opened
 from .outcome import Outcome
 from .process_groups import peers
-from .rungs.names import warmth
+from .rungs import warmth
 from .signature import from_answer
 from .verdict import died
 
@@ -87,7 +87,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from .fidelity import watching_compiles
     from .isolation.child import mark
     from .judge import judge
-    from .rungs.undecomposed import RETRACED
+    from .rungs.entries import RETRACED
 
     mark("load")
     case = Case.at(payload["path"])

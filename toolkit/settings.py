@@ -1,6 +1,7 @@
-"""Settings of torch's compiler: recorded ones applied for a while, caches of whole graphs off, one looked up.
+"""What was in force when a graph was recorded, in force again for a while: settings of torch's compiler, and torch's own global
+state (grad mode, autocast, determinism, matmul precision, default dtype), which the recorder's `ambient` reads.
 
->>> with settings(spec.config) as lost, no_caches():
+>>> with settings(spec.config) as lost, no_caches(), in_force(spec):
 ...     ...
 """
 
@@ -11,8 +12,10 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
+
 from . import torch_private as t
-from .spec import is_opaque, of_the_process
+from .spec import FULL_STAGES, ReplaySpec, is_opaque, of_the_process
 from .torch_private.names import CONFIGS
 
 
@@ -69,3 +72,50 @@ def setting(room: str, name: str) -> tuple[bool, Any]:
             return False, None
         found = getattr(found, part)
     return True, found
+
+
+@contextlib.contextmanager
+def in_force(spec: ReplaySpec) -> Iterator[None]:
+    """The state that a graph of this spec was compiled and run in.
+
+    Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages, which
+    run without grad.
+    """
+    ambient = spec.ambient
+    full = spec.stage in FULL_STAGES
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_globals(spec))
+        stack.enter_context(torch.set_grad_enabled(full and ambient.grad))
+        if full and ambient.inference_mode:
+            stack.enter_context(torch.inference_mode())
+        if full:
+            for device, dtype in ambient.autocast.items():
+                stack.enter_context(torch.autocast(device, getattr(torch, dtype), cache_enabled=ambient.autocast_cache))
+        yield
+
+
+@contextlib.contextmanager
+def _globals(spec: ReplaySpec) -> Iterator[None]:
+    ambient = spec.ambient
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    threads = torch.get_num_threads()
+    precision, dtype, cudnn_tf32 = (
+        torch.get_float32_matmul_precision(),
+        torch.get_default_dtype(),
+        torch.backends.cudnn.allow_tf32,
+    )
+    torch.use_deterministic_algorithms(ambient.deterministic, warn_only=ambient.deterministic_warn_only)
+    torch.set_float32_matmul_precision(ambient.matmul_precision)
+    torch.set_default_dtype(getattr(torch, ambient.default_dtype))
+    torch.backends.cudnn.allow_tf32 = ambient.cudnn_tf32
+    if ambient.threads:
+        torch.set_num_threads(ambient.threads)  # Inductor writes the number into C++ kernels
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.set_float32_matmul_precision(precision)
+        torch.set_default_dtype(dtype)
+        torch.backends.cudnn.allow_tf32 = cudnn_tf32
+        torch.set_num_threads(threads)

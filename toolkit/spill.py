@@ -16,19 +16,9 @@ from typing import Any
 import msgspec
 import torch
 
-from ..dumps.tensors import file_header
-from ..dumps.torchside.storages import storage_bytes
-from .sharing import load_fakes
-from .values import OPAQUE, Held, Values
+from .values import OPAQUE, Held, Values, load_fakes, read_storage, write_storage
 
 INDEX = "values.json"
-
-
-def read_storage(path: Path, device: torch.device) -> torch.Tensor:
-    """The bytes of one spilled storage."""
-    from safetensors.torch import load_file
-
-    return load_file(path)["data"].to(device)
 
 
 def spill_inputs(inputs: Sequence[Any], folder: Path) -> list[Any]:
@@ -61,14 +51,6 @@ def load_inputs(inputs: Sequence[Any]) -> list[Any]:
             value = value.on(storages[value.path])
         loaded.append(value)
     return loaded
-
-
-def write_storage(tensor: torch.Tensor, path: Path) -> None:
-    """Writes the storage of a tensor; `safetensors.torch.save_file` would need numpy."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = storage_bytes(tensor.untyped_storage())
-    with path.open("wb") as file:
-        file.writelines((file_header(len(data)), data))
 
 
 def save_values(values: Values, folder: Path) -> None:

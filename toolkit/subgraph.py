@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from .atoms import Atoms, output_nodes
-from .carried import binding, fake_of
+from .atoms import Atoms, binding, fake_of, output_nodes
 from .copying import clone_inputs
 from .cutting import Cutting, Handle, Plan
-from .sharing import onto, together
+from .spec import ReplaySpec
 from .spill import load_inputs
-from .values import Held, Values, leaves
+from .values import Held, Values, leaves, onto, together
 
 __all__ = ["Atoms", "build", "depends_on_tangents", "output_nodes", "until"]
 
@@ -269,3 +269,35 @@ def _replace_module(gm: torch.nn.Module, target: str) -> None:
     path, _, name = target.rpartition(".")
     owner = gm.get_submodule(path)
     owner._modules[name] = copy.deepcopy(owner._modules[name])
+
+
+INPUT_INDICES = ("static_input_idxs", "bw_donated_idxs", "static_lifetime_input_indices", "mutated_input_indices")
+OUTPUT_COUNTS = ("num_fwd_outputs", "num_orig_model_outputs", "num_mutated_inp_runtime_indices")
+
+
+def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModule) -> ReplaySpec:
+    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: all that is
+    positional in it is counted anew."""
+    now = {node.name: position for position, node in enumerate(_placeholders(module))}
+    kwargs: dict[str, Any] = dict(spec.compile_kwargs)
+    for name in INPUT_INDICES:
+        if isinstance(kwargs.get(name), list):
+            indices: list[int] = kwargs[name]
+            named = [before[index] for index in indices if index < len(before)]
+            kwargs[name] = [now[it] for it in named if it in now]
+    if not spec.training_joint:
+        return msgspec.structs.replace(spec, compile_kwargs=kwargs)
+    behind = depends_on_tangents(module.graph)
+    returned = [node.name for node in output_nodes(module.graph)]
+    backward = sum(name in behind for name in returned)
+    for name in OUTPUT_COUNTS:
+        kwargs.pop(name, None)
+    if not backward:
+        # Nothing is left of the backward: the partitioner would have nothing to do.
+        return msgspec.structs.replace(spec, stage="inference" if spec.stage == "joint" else spec.stage, compile_kwargs=kwargs)
+    kwargs["num_fwd_outputs"] = kwargs["num_orig_model_outputs"] = len(returned) - backward
+    return msgspec.structs.replace(spec, compile_kwargs=kwargs)
+
+
+def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]

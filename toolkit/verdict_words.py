@@ -8,6 +8,7 @@ Must not decide anything: what was found is in the record.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from .signature import Signature
@@ -89,6 +90,8 @@ _REPORTED = {
 
 _HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "a rounding is left out"}
 """Kind, or the detail of one -> the first words of its text."""
+
+_SHOWN_NAMES = 6
 
 
 def word(record: Verdict) -> str:
@@ -175,6 +178,30 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             return f"dies{where} ({seen.detail if seen is not None else reason})"
         case _:
             return f"crashes{where} ({reason.partition(': ')[2] or reason})"
+
+
+def whose_nan(rung: str, found: Sequence[str], eager: Sequence[str]) -> str:
+    """Whose NaN it is that the results `found` of a rung hold, in words: the model's own where eager gives it too, else the
+    compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
+    """
+    if not found and not eager:
+        return ""
+    if not found:
+        return f"eager gives NaN in {_names(eager)}; {rung} does not"
+    text = f"NaN in {_names(found)}"
+    if rung == "eager":
+        return f"{text}: the model's own"
+    alone = [name for name in found if name not in eager]
+    if not alone:
+        return f"{text}; eager gives NaN too: the model's own"
+    if not eager:
+        return f"{text}; only the compiled graph gives NaN, eager does not"
+    return f"{text}; of these only the compiled graph gives NaN in {_names(alone)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(names[:_SHOWN_NAMES]) + more
 
 
 def headline(record: Verdict) -> str:

@@ -16,9 +16,9 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
-from ...toolkit.commands.options import import_option, search_here, seed_option
+from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
+from ...toolkit.imports import TRUST, with_trust
 from ...toolkit.recorder.summary import shown_path
-from ...toolkit.trusting import TRUST, trust_option, with_trust
 from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life

@@ -10,8 +10,7 @@ import click
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
-from ...toolkit.commands.options import import_option, seed_option
-from ...toolkit.trusting import trust_option
+from ...toolkit.commands.options import import_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -18,10 +18,10 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...toolkit import torch_private as t
-from ...toolkit.carried import fake_of, is_symbolic
+from ...toolkit.atoms import fake_of, is_symbolic
 from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs, copy_graph
-from ...toolkit.kernel_calls import is_tied
+from ...toolkit.gpu_only import is_tied
 from .symbolic import renewed
 
 SMALL = (2, 1)

@@ -19,7 +19,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...toolkit import torch_private as t
-from ...toolkit.carried import target_name
+from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import attribute, clone_inputs, copy_graph, set_attribute
 from .symbolic import renewed

@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
-from ...toolkit.subspec import candidate_spec
+from ...toolkit.subgraph import candidate_spec
 
 if TYPE_CHECKING:
     from torch import fx

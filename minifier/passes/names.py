@@ -16,11 +16,11 @@ from typing import Any
 
 from torch import fx
 
-from ...toolkit.carried import fake_of, is_symbolic, target_name
+from ...toolkit.atoms import fake_of, is_symbolic, target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.spec import FULL_STAGES
-from ...toolkit.subspec import candidate_spec
+from ...toolkit.subgraph import candidate_spec
 
 LETTERS = "xyzwvuabcd"
 RENAMED = "renamed inputs"

@@ -18,10 +18,10 @@ from typing import Any
 
 from torch import fx
 
-from ...toolkit.carried import bound_by, fake_of, is_symbolic, target_name
+from ...toolkit.atoms import bound_by, fake_of, is_symbolic, target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import attribute, copy_graph
-from ...toolkit.subspec import candidate_spec
+from ...toolkit.subgraph import candidate_spec
 from .bodies import bounded_forms
 
 

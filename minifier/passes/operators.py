@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...toolkit.carried import target_name
+from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
-from ...toolkit.subspec import candidate_spec
+from ...toolkit.subgraph import candidate_spec
 from .forms import forms
 
 MOST_NODES = 10

@@ -20,7 +20,7 @@ from torch.fx.node import map_aggregate
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.eager import GraphRunError, run_graph
-from ...toolkit.subspec import candidate_spec
+from ...toolkit.subgraph import candidate_spec
 from .dims import _resize_arguments
 from .operators import _drop
 from .probing import rows

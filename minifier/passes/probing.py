@@ -21,11 +21,10 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...toolkit.atoms import COMPUTE
-from ...toolkit.carried import fake_of, is_symbolic, target_name
+from ...toolkit.atoms import COMPUTE, fake_of, is_symbolic, target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
-from ...toolkit.kernel_calls import is_tied
+from ...toolkit.gpu_only import is_tied
 from ...toolkit.values import shares_memory
 from . import PASSES, dtypes, names, operators, strides, switches, symbols
 from .forms import forms

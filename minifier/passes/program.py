@@ -18,13 +18,13 @@ import msgspec
 import torch
 from torch import fx
 
-from ...toolkit.carried import bound_by, fake_of, symbols_in, target_name
+from ...toolkit.atoms import bound_by, fake_of, symbols_in, target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs, copy_graph
 from ...toolkit.eager import GraphRunError, run_graph
 from ...toolkit.plain_calls import is_same, plain_of, rewrite
+from ...toolkit.settings import in_force
 from ...toolkit.spec import FULL_STAGES, ReplaySpec, is_opaque
-from ...toolkit.surroundings import in_force
 from .symbolic import renewed
 
 STAGE = "dynamo"

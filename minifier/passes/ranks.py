@@ -17,7 +17,7 @@ import torch
 
 from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
-from ...toolkit.kernel_calls import is_tied
+from ...toolkit.gpu_only import is_tied
 from .forms import forms
 from .symbolic import renewed
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from ...toolkit.case import Live
-from ...toolkit.kernel_calls import is_tied
+from ...toolkit.gpu_only import is_tied
 from .symbolic import renewed
 
 

@@ -17,12 +17,12 @@ import torch
 from torch import fx
 
 from ...dumps.schema import Ambient
-from ...toolkit.carried import fake_of, is_symbolic, symbols_in, target_name
+from ...toolkit.atoms import fake_of, is_symbolic, symbols_in, target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.inlining import inlinable, inlined
+from ...toolkit.settings import in_force
 from ...toolkit.spec import FULL_STAGES
-from ...toolkit.surroundings import in_force
 from . import symbols
 from .symbolic import renewed, without_fakes
 

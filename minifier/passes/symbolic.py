@@ -24,11 +24,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, compute_unbacked_bin
 from ...dumps.schema import GraphBody, GraphRecord
 from ...dumps.torchside.symbols import Symbols, SymbolWriter
 from ...toolkit import torch_private as t
-from ...toolkit.carried import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
+from ...toolkit.atoms import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
 from ...toolkit.case import Live
 from ...toolkit.copying import attribute
 from ...toolkit.spec import FULL_STAGES
-from ...toolkit.subspec import candidate_spec
+from ...toolkit.subgraph import candidate_spec
 
 
 def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:

@@ -31,9 +31,9 @@ from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, TensorValue
 from ...dumps.store import SavedGraph
 from ...dumps.walk import bodies
 from ...dumps.wording import counted
+from ...toolkit.imports import TRUST, without_trust
 from ...toolkit.isolation import ForkServer
 from ...toolkit.signature import Signature
-from ...toolkit.trusting import TRUST, without_trust
 from ...toolkit.verdict import OK, Verdict, judged
 from ...toolkit.verdict_words import happens
 from . import artifacts, casefile, environment, issue, layers, plain_program

@@ -26,7 +26,7 @@ from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
-from ...toolkit.trusting import with_trust
+from ...toolkit.imports import with_trust
 from . import plain_names, verify
 
 NAME = "program.py"

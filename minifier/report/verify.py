@@ -27,7 +27,7 @@ from ...dumps.wording import counted
 from ...toolkit.isolation import ForkServer, ask, fork_server
 from ...toolkit.isolation.bare import COMMAND, PROGRAM
 from ...toolkit.isolation.cache import furnish
-from ...toolkit.isolation.environment import FORKING, program_environment
+from ...toolkit.isolation.client import FORKING, program_environment
 from ...toolkit.isolation.folders import owned
 
 LIMIT_S = 300.0

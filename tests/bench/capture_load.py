@@ -25,8 +25,8 @@ from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.fidelity import SAME
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, default_memory_bytes
 from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.settings import in_force
 from graphdbg.toolkit.spec import FULL_STAGES
-from graphdbg.toolkit.surroundings import in_force
 
 API = "api"
 

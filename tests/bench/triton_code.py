@@ -21,8 +21,7 @@ from triton_graphs import Graph, graphs_of
 from graphdbg.toolkit.compile_fx.entering import enter
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.showing.records import CompiledRow
-from graphdbg.toolkit.fakes import shared_fakes
-from graphdbg.toolkit.rungs.entries import patterns_without_device
+from graphdbg.toolkit.rungs.entries import patterns_without_device, shared_fakes
 from graphdbg.toolkit.settings import no_caches
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.triton.emission import emitted_kernels, triton_sources

@@ -35,9 +35,9 @@ from triton_graphs import Graph, graphs_of
 from graphdbg.dumps.output import emit
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.copying import copy_graph
-from graphdbg.toolkit.fakes import shared_fakes
 from graphdbg.toolkit.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import rung
+from graphdbg.toolkit.rungs.entries import shared_fakes
 from graphdbg.toolkit.settings import no_caches
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.triton import pretended as t

@@ -38,7 +38,7 @@ TEXTS: dict[str, str] = {
     "toolkit.recorder.autoload": "a module that is looked for in sys.modules",
     "toolkit.recorder.session": "a module whose import is waited for",
     "toolkit.recorder.summary": "text for the user",
-    "toolkit.rungs.entries": "the name of a logger",
+    "toolkit.rungs.aot_inductor": "the name of a logger",
     "toolkit.triton.interpreting.language": "modules whose functions are interpreted",
 }  # fmt: skip
 """Modules that may have private names as texts, and what these are."""

@@ -166,9 +166,9 @@ def tell_and_die(_payload: Payload) -> None:
 
 def no_address_limit() -> None:
     """In the server: children are not limited in address space, as where a GPU may be used."""
-    from graphdbg.toolkit.isolation import limits
+    from graphdbg.toolkit.isolation import processes
 
-    limits.address_space_tells = lambda: False
+    processes.address_space_tells = lambda: False
 
 
 def hog_slowly(_payload: Payload) -> None:

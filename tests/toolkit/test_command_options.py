@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import graphdbg
-from graphdbg.toolkit.commands.options import import_option, limit_option, seed_option
-from graphdbg.toolkit.trusting import TRUST, trust_option
+from graphdbg.toolkit.commands.options import import_option, limit_option, seed_option, trust_option
+from graphdbg.toolkit.imports import TRUST
 
 ROOT = Path(graphdbg.__file__).parent
 

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 import torch
 
-from graphdbg.toolkit.forms import Form, alike
 from graphdbg.toolkit.numerics import compare
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.signature import Form, Signature, alike
 
 
 def form_between(exact: torch.Tensor, got: torch.Tensor) -> Form:

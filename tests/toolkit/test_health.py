@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from graphdbg.toolkit import health
 from graphdbg.toolkit.commands.doctor import doctor
-from graphdbg.toolkit.health import finding, machine, packages, recording, running
+from graphdbg.toolkit.health import finding, machine, packages, running
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import Failure
 
@@ -152,16 +152,16 @@ def test_a_lost_hook_names_the_stage_that_is_not_recorded(monkeypatch: pytest.Mo
 
     gone = names.HOOKS[0]._replace(names="OutputGraph.renamed")
     monkeypatch.setattr(names, "HOOKS", (gone, *names.HOOKS[1:]))
-    row = recording.hooks()
+    row = machine.hooks()
     assert not row.ok
     assert not row.essential
     assert f"{gone.whole()} (dynamo not recorded)" in row.found
 
 
 def test_a_lost_name_says_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recording.names().ok
+    assert machine.names().ok
     monkeypatch.delattr("torch._inductor.lowering.make_fallback")
-    row = recording.names()
+    row = machine.names()
     assert not row.ok
     assert "1 of" in row.found and "torch._inductor.lowering.make_fallback (needed by bisect, localize)" in row.found
 

@@ -12,9 +12,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from graphdbg.toolkit.atoms import Atoms
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.eager import GraphRunError
-from graphdbg.toolkit.eager_error import missing
 from graphdbg.toolkit.eager_values import record_values
 from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.missing import missing_error
 from graphdbg.toolkit.signature import RAISED_TOO
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.subgraph import build, until
@@ -82,7 +82,7 @@ def test_errors_that_promise_nothing() -> None:
     def asked(node: str, raised: BaseException, spec: ReplaySpec = INFERENCE) -> bool:
         error = GraphRunError(node, raised)
         error.__cause__ = raised
-        return missing(error, gm, spec) is not None
+        return missing_error(error, gm, spec) is not None
 
     assert asked("add_tensor", cause)
     assert not asked("add_tensor", torch.OutOfMemoryError("no memory left"))

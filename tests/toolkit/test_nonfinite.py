@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.baseline import NoReference, reference
+from graphdbg.toolkit.comparing import flips
 from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.float64 import NoReference, reference
 from graphdbg.toolkit.numerics import compare
-from graphdbg.toolkit.stability import flips
 
 NAN, INF = float("nan"), float("inf")
 

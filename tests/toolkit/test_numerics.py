@@ -10,10 +10,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.baseline import NoReference, reference, widen_graph
 from graphdbg.toolkit.copying import clone_inputs, copy_graph
 from graphdbg.toolkit.eager import GraphRunError, draws_from_generator, has_random, run_graph
 from graphdbg.toolkit.execution import execute
-from graphdbg.toolkit.float64 import NoReference, reference, widen_graph
 from graphdbg.toolkit.numerics import compare, output_errors, output_grains
 
 

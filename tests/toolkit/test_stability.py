@@ -6,13 +6,13 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.baseline import reference
 from graphdbg.toolkit.case import Live
+from graphdbg.toolkit.comparing import ALLOWANCE, flips
 from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.float64 import reference
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.numerics import compare
 from graphdbg.toolkit.spec import ReplaySpec
-from graphdbg.toolkit.stability import ALLOWANCE, flips
 
 
 def mask(x, weight):

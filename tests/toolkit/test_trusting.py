@@ -8,7 +8,8 @@ import sys
 import click
 from click.testing import CliRunner
 
-from graphdbg.toolkit.trusting import TRUST, option_words, trust_option, with_trust, without_trust
+from graphdbg.toolkit.commands.options import trust_option
+from graphdbg.toolkit.imports import TRUST, option_words, with_trust, without_trust
 
 
 @click.command()

@@ -4,7 +4,7 @@
 The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
 known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against it, and
 one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is tried again with
-perturbed values (see `stability`): where rounding alone moves the result as far, nothing is said. Nothing is compiled here.
+perturbed values (see `comparing.flips`): where rounding alone moves the result as far, nothing is said. Nothing is compiled here.
 
 >>> departures(gm, inputs, {"mul_31": compiled_value}, seed=0)
 [Departure(name='mul_31', kind='accuracy', error=0.03, ...)]
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from ..baseline import NoReference, reference
+from ..comparing import ALLOWANCE, eps_of_nodes, perturbed
 from ..copying import clone_inputs
 from ..eager import run_graph
-from ..float64 import NoReference, reference
 from ..numerics import compare, reduction_length
-from ..stability import ALLOWANCE, eps_of_nodes, perturbed
 
 SAMPLES = 3
 CHECK = ("nan", "accuracy")
@@ -46,7 +46,7 @@ class _Seen(NamedTuple):
 def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[Departure]:
     """The known values `got` (node name -> compiled tensor) that are wrong, in graph order. Changes none of its arguments.
 
-    Call it under the recorded surroundings (`surroundings.in_force`). Raises GraphRunError where eager itself fails.
+    Call it under the recorded surroundings (`settings.in_force`). Raises GraphRunError where eager itself fails.
     """
     nodes = {node.name: node for node in gm.graph.nodes}
     eager = _eager(gm, inputs, got, seed)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ..isolation import ForkServer, opened
 from ..replay import DEFAULT_LIMIT_S
-from ..rungs.names import warmth
+from ..rungs import warmth
 from .localize_asking import TASKS, Asking, Tell
 from .localize_search import Search
 from .localized import Localized

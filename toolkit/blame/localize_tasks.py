@@ -25,18 +25,17 @@ from ..case import Case, Live
 from ..copying import clone_inputs, copy_graph
 from ..eager import draws_from_generator, is_uninitialised
 from ..execution import Attributes, execute
-from ..fakes import shared_fakes
 from ..isolation.child import is_memory_error, mark
 from ..judge import judge
 from ..missing import missing
 from ..parts import Invalid, atoms_in, keep_values, part_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
-from ..settings import no_caches, settings
+from ..rungs.entries import shared_fakes
+from ..settings import in_force, no_caches, settings
 from ..signature import Signature, from_exception
 from ..spec import FULL_STAGES, ReplaySpec
 from ..spill import load_values
-from ..surroundings import in_force
 from ..values import Held
 from .departures import Departure, departures
 from .nan_origin import nan_origins

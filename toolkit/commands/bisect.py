@@ -8,9 +8,8 @@ import click
 
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.output import emit, say
-from ..trusting import trust_option
 from ..verdict_words import PROBES
-from .options import device_option, import_option, limit_option, seed_option
+from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ..blame.bisect_records import Bisection, Finding, Row

@@ -10,9 +10,8 @@ from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from ..trusting import trust_option
 from ..verdict_words import rank
-from .options import device_option, import_option, limit_option, seed_option
+from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

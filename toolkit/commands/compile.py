@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...dumps.commands.options import json_option
-from ..trusting import trust_option
-from .options import device_option, import_option, limit_option
+from .options import device_option, import_option, limit_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -25,12 +25,12 @@ from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
 from ...dumps.writer import RunWriter
 from .. import after_failure
+from ..imports import option_words
 from ..recorder import launch, summary
 from ..recorder.options import Options, check_stages, checked, parts, size_of
 from ..recorder.origin import environment, versions
 from ..recorder.watching import Watcher
-from ..trusting import option_words, trust_option
-from .options import import_option
+from .options import import_option, trust_option
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 

@@ -10,7 +10,7 @@ import click
 from ...dumps.commands.options import json_option
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.wording import counted
-from ..trusting import with_trust
+from ..imports import with_trust
 from .options import import_option, limit_option, seed_option
 
 if TYPE_CHECKING:

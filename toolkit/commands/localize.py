@@ -6,8 +6,7 @@ import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
-from ..trusting import trust_option
-from .options import device_option, import_option, limit_option, rung_option, seed_option
+from .options import device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Options of the commands that run graphs, declared once. `--trust` is declared in `toolkit.trusting`, `--json` in `dumps`.
+"""Options of the commands that run graphs, declared once. `--json` is declared in `dumps`.
 
 >>> @click.command()
 ... @rung_option
@@ -18,7 +18,8 @@ from typing import Any
 import click
 
 from ...dumps.commands.options import Declared, seconds_option
-from ..rungs.names import NAMES
+from ..imports import with_trust
+from ..rungs import NAMES
 
 rung_option = click.option(
     "--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run."
@@ -51,6 +52,17 @@ def import_option(before: str = "") -> Declared:
         return ready
 
     return declared
+
+
+def trust_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--trust` to a command that has `imports`."""
+
+    @click.option("--trust", is_flag=True, help="Run the graph's own Triton kernels, whose source is in the dump: read it first.")
+    @functools.wraps(command)
+    def ready(*args: Any, trust: bool, imports: tuple[str, ...], **named: Any) -> Any:
+        return command(*args, imports=with_trust(imports, trust), **named)
+
+    return ready
 
 
 def search_here(imports: Sequence[str]) -> None:

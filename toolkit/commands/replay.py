@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,16 +12,13 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .. import verdict_words
-from ..nan_found import sentence
-from ..trusting import trust_option
 from ..verdict import OK, cannot_tell
-from ..verdict_words import headline
-from .options import device_option, import_option, limit_option, rung_option, seed_option
+from ..verdict_words import headline, whose_nan
+from .options import device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
     from ..outcome import Outcome
-
 
 @click.command()
 @click.argument("graph", metavar="RUN[/ID]")
@@ -55,13 +53,12 @@ def replay(
     from ...dumps.store import SavedGraph, resolve
     from ..isolation import opened
     from ..node_stats import node_rows
-    from ..rungs.names import warmth
+    from ..rungs import warmth
 
     found = resolve(graph)
     if values:
         if not isinstance(found, SavedGraph):
             raise UsageError("--values is for one graph", f"{graph} is a run", f"name one as {graph}/ID")
-        from .values import show_values
 
         raise SystemExit(show_values(found, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines))
     graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
@@ -162,7 +159,7 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     lines += [f"signature  {outcome.signature.text()}"] if outcome.signature else []
     lines += [f"seconds    {outcome.seconds:.2f}"] if outcome.seconds else []
     lines += [f"fidelity   {outcome.fidelity}"] if outcome.fidelity else []
-    if found := sentence(outcome.rung, outcome.nan, outcome.eager_nan):
+    if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
         lines.append(f"nan        {found}")
     lines += [f"note       {note}" for note in outcome.notes]
     if stats:
@@ -183,7 +180,45 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
         fidelity = (outcome.fidelity or "-").splitlines()[0]
         line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {headline(outcome.record)}  [fidelity: {fidelity}]"
         emit(line, as_json=False)
-        if found := sentence(outcome.rung, outcome.nan, outcome.eager_nan):
+        if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
             emit(f"{'':<{width}}  {found}", as_json=False)
     bad = [saved.id for saved, outcome in judged if not outcome.ok]
     say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {bad[0]} first" if bad else ""))
+
+
+STAGES = {
+    "as it is": "judging the graph as it is", "eager": "running it eagerly", "compile": "compiling it with its values as outputs",
+    "run": "running what was compiled", "compare": "comparing with float64",
+}  # fmt: skip
+
+
+def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, limit_s: float, imports: Sequence[str], *,
+                as_json: bool, as_lines: bool) -> int:  # fmt: skip
+    """Prints the values as they come; returns the exit code: 0 nothing is wrong, 1 something is, or they could not be read."""
+    from ..node_values.reading import node_values
+    from ..node_values.words import heading, line
+
+    rows: list[dict[str, Any]] = []
+    end: dict[str, Any] = {}
+    for event in node_values(saved, rung, seed, device, limit_s=limit_s, imports=imports):
+        if as_lines:
+            emit(event, as_json=True)
+        kind = event["event"]
+        if kind == "end":
+            end = event
+        elif kind == "stage" and not as_lines:
+            say(STAGES.get(str(event["stage"]), ""))
+        elif kind == "plain" and not as_lines:
+            say(f"{rung}: {event['verdict']}")
+        elif kind == "value":
+            if not as_json and not as_lines:
+                emit(line(event) if rows else f"{heading()}\n{line(event)}", as_json=False)
+            rows.append(event)
+    if as_json:
+        plain = [{key: value for key, value in row.items() if key != "event"} for row in rows]
+        emit({**{key: value for key, value in end.items() if key not in ("event", "rows")}, "rows": plain}, as_json=True)
+    elif not as_lines:
+        for note in end["notes"]:
+            say(f"note: {note}")
+        emit(f"\n{end['sentence']}" + (f"\nNext: {end['next']}" if end["next"] else ""), as_json=False)
+    return 1 if end["failed"] else 0

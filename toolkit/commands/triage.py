@@ -13,9 +13,9 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
-from ..trusting import option_words, trust_option
+from ..imports import option_words
 from ..verdict_words import said
-from .options import device_option, import_option, limit_option, seed_option
+from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph

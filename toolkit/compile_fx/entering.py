@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..spec import FULL_STAGES, ReplaySpec
+from ..spec import ReplaySpec
 from .pipeline import Pipeline, Stopped, Unfinished
 from .work import Work
 
@@ -35,41 +35,20 @@ def first_stage(recorded: str, *, training_joint: bool = False) -> str:
 
 def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
     """Compiles a graph that it may change; returns what takes the flat inputs, an Unfinished where the pipeline stops."""
-    from ..fakes import mode_of
-    from ..rungs.inductor import flatten_outputs
-    from ..rungs.undecomposed import decomposed_copy, needs_decomposing
+    from ..rungs import inductor
 
-    mode = mode_of(gm, fakes)
-    if needs_decomposing(gm, spec):
-        gm = decomposed_copy(gm, fakes, mode)
-    if spec.stage not in FULL_STAGES:
-        flatten_outputs(gm)
+    def joint(gm: Any, fakes: Sequence[Any], mode: Any) -> Any:
+        return _run("joint", Work("inference", gm, fakes), mode, pipeline).gm
+
+    def whole(gm: Any, fakes: Sequence[Any], mode: Any, *, pre_grad: bool) -> Any:
+        return _whole(gm, fakes, mode, pipeline, pre_grad=pre_grad)
+
     try:
-        return _entered(gm, fakes, mode, spec, pipeline)
+        return inductor.enter(
+            gm, fakes, spec, whole=whole, compile_one=_compiler(pipeline), joint=joint, partition=_partitioner(pipeline)
+        )
     except Stopped:
         return Unfinished(pipeline.until or "")
-
-
-def _entered(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
-    from ..rungs import entries
-    from ..rungs.inductor import flat, run_joint, show_outputs
-
-    compile_one = _compiler(pipeline)
-    if spec.stage in FULL_STAGES:
-        return _whole(gm, fakes, mode, spec, pipeline)
-    if spec.training_joint:
-        return run_joint(gm, fakes, mode, spec, compile_one, _partitioner(pipeline))
-    kwargs = {"is_backward": spec.stage.endswith("backward"), **spec.compile_kwargs}
-    if spec.stage in ("inference", "joint_passed"):
-        kwargs = {"is_inference": True, **spec.compile_kwargs}
-        if spec.stage == "inference":
-            entries.propagate(gm, fakes, mode)
-            gm = _run("joint", Work("inference", gm, fakes), mode, pipeline).gm
-        show_outputs(gm, spec)
-    if spec.stage.startswith("post_grad"):
-        with entries.without_post_grad_passes():
-            return flat(compile_one(gm, fakes, mode, kwargs)[0])
-    return flat(compile_one(gm, fakes, mode, kwargs)[0])
 
 
 def _run(stage: str, work: Work, mode: Any, pipeline: Pipeline) -> Work:
@@ -81,16 +60,15 @@ def _run(stage: str, work: Work, mode: Any, pipeline: Pipeline) -> Work:
 
 
 def _compiler(pipeline: Pipeline) -> Callable[..., tuple[Any, Sequence[Any]]]:
-    """Our inner compiler with the arguments of `rungs.entries.compile_inner_with_strides`."""
+    """Our inner compiler with the arguments of `rungs.entries.compile_inner`."""
 
     def compile_one(gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
         from .. import torch_private as t
         from ..rungs import entries
-        from ..rungs.entries import compiling
         from .inner import compile_inner
 
         given = entries.inner_arguments(kwargs)
-        with compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
+        with entries.compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
             compiled = compile_inner(gm, list(fakes), pipeline=pipeline, **given)
         return compiled, list(strides or ())
 
@@ -115,20 +93,17 @@ def _partitioner(pipeline: Pipeline) -> Callable[..., tuple[Any, Any]]:
     return partition
 
 
-def _whole(gm: Any, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
+def _whole(gm: Any, fakes: Sequence[Any], mode: Any, pipeline: Pipeline, *, pre_grad: bool) -> Any:
     """Dynamo's graphs go through all of it. The backward is compiled at once, so that its stages are seen."""
     from .. import torch_private as t
     from ..rungs import entries
-    from ..rungs.entries import compiling
-    from ..rungs.inductor import flat
     from .entry import compile_fx
 
     entries.mark_as_dynamos(gm)
-    passes = spec.stage == "dynamo" and t.inductor_config.use_pre_grad_passes
+    passes = pre_grad and t.inductor_config.use_pre_grad_passes
     with (
-        compiling(mode),
+        entries.compiling(mode),
         t.inductor_config.patch(use_pre_grad_passes=passes),
         t.functorch_config.patch(force_non_lazy_backward_lowering=True),
     ):
-        compiled = compile_fx(gm, list(fakes), pipeline=pipeline)
-    return compiled if isinstance(compiled, Unfinished) else flat(lambda inputs: compiled(*inputs))
+        return compile_fx(gm, list(fakes), pipeline=pipeline)

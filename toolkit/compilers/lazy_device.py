@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .. import torch_private as t
-from ..nested import leaves
+from ..execution import leaves
 from . import lazy_backend
 from .operators import arguments_of
 

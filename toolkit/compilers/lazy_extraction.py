@@ -19,7 +19,7 @@ from torch import fx
 
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..nested import leaves, rebuilt
+from ..execution import leaves, rebuilt
 from . import lazy_backend
 from .lazy_tracing import NotExtractedError, Traced, traced
 from .operators import storage_size

@@ -117,12 +117,10 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
     import torch
 
-    from ..case import Case
+    from ..case import Case, moved
     from ..copying import clone_inputs
     from ..isolation.child import mark
-    from ..live import moved
-    from ..settings import settings
-    from ..surroundings import in_force
+    from ..settings import in_force, settings
     from .checking import checked
 
     mark("load")

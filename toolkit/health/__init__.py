@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import machine, packages, recording, running
+from . import machine, packages, running
 from .finding import Finding
 
 CHECKS: tuple[Callable[[], Finding | Sequence[Finding]], ...] = (
     machine.python, machine.torch_itself, packages.packages, machine.compiler, running.compiling, machine.cuda,
-    running.drawing, machine.cache_folder, running.isolation, recording.plugin, recording.hooks,
-    recording.names,
+    running.drawing, machine.cache_folder, running.isolation, machine.plugin, machine.hooks,
+    machine.names,
 )  # fmt: skip
 """In order."""
 

@@ -1,6 +1,6 @@
 """Runs one query per forked child of a warm server, so that a segfault, a hang or a memory hog is a verdict and not an end.
 
-`ask` is the door; `servers` starts what the commands ask; `client.ForkServer` is their side of it; `server` is the process that
+`ask` is the door; `opened` starts what the commands ask; `client.ForkServer` is their side of it; `server` is the process that
 forks; `child` is what a forked child does, and `bare` one that becomes a program; `cache` is the private Inductor cache and its
 per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
@@ -11,11 +11,9 @@ per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
 from __future__ import annotations
 
-from .asking import Asked, Servers, ask, raise_refusal
-from .client import ForkServer
-from .limits import default_memory_bytes
-from .protocol import Answer
-from .servers import JUDGING, fork_server, opened, programs
+from .client import JUDGING, ForkServer, fork_server, opened, programs
+from .processes import default_memory_bytes
+from .protocol import Answer, Asked, Servers, ask, raise_refusal
 
 __all__ = [
     "JUDGING", "Answer", "Asked", "ForkServer", "Servers", "ask", "default_memory_bytes", "fork_server", "opened",

@@ -22,7 +22,7 @@ import msgspec
 
 from ..imports import import_modules
 from . import bare
-from .limits import bind_child
+from .processes import bind_child
 from .protocol import Failure, Query
 
 TRACE_SIGNAL = signal.SIGUSR1

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -26,9 +27,50 @@ import msgspec
 
 from ...dumps.errors import EnvironmentLackError
 from . import bare, cache, folders
-from .asking import Asked
-from .environment import FORKING, program_environment, server_environment
-from .protocol import Answer, Events, Failure, Frames, Query, Ready, frame_of
+from .bare import WARM
+from .processes import default_memory_bytes
+from .protocol import Answer, Asked, Events, Failure, Frames, Query, Ready, frame_of
+
+_REMOVED = frozenset({
+    "TORCH_COMPILE_DEBUG", "TORCH_COMPILE_DEBUG_DIR", "TORCH_TRACE", "TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL",
+    "TORCH_COMPILE_OVERRIDE_BACKENDS", "TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TRITON_CACHE_DIR", "TORCH_COMPILE_CACHE_DIR",
+    "TORCH_BISECT_BACKEND", "TORCH_BISECT_SUBSYSTEM", "TORCH_BISECT_MAX",
+})  # fmt: skip
+
+
+KEPT = (
+    "PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH",
+    "PYTHONHOME", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "SYSTEMROOT",
+)  # fmt: skip
+"""What a program needs to find Python, compilers and devices. Settings of torch are not among them: a repro makes its own."""
+FORKING = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""A process that forks must have no worker processes of Inductor's and no CUDA."""
+
+
+def program_environment(cache_dir: Path, tmp: Path, path: Sequence[str] = ()) -> dict[str, str]:
+    """The variables for a program of its own, with private caches. `path`: folders where it finds modules beside torch."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    if path:
+        kept["PYTHONPATH"] = os.pathsep.join([*filter(None, [kept.get("PYTHONPATH")]), *path])
+    return kept | _private(cache_dir, tmp)
+
+
+def _private(cache_dir: Path, tmp: Path) -> dict[str, str]:
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(cache_dir), "TRITON_CACHE_DIR": str(cache_dir / "triton"), "TMPDIR": str(tmp)
+    }  # fmt: skip
+
+
+def server_environment(cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables for the server: no recorder in it, one thread, CUDA asked for through NVML only, private cache and TMPDIR.
+
+    TMPDIR is private because a killed child leaves compilers' temporary files, and because Inductor puts precompiled
+    headers there.
+    """
+    kept = {name: value for name, value in user.items() if name not in _REMOVED and not name.startswith("GRAPHDBG")}
+    single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+    return kept | FORKING | single | _private(cache_dir, tmp)
 
 
 class Pending(Asked):
@@ -281,3 +323,40 @@ class ForkServer:
         if self._finalizer is not None:
             self._finalizer()
         self._process = None
+
+
+JUDGING = (
+    "graphdbg.toolkit.judge", "graphdbg.toolkit.case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
+    "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
+    "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
+    "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
+)  # fmt: skip
+"""What a server should import once for tasks that load a graph and judge it."""
+
+
+def fork_server(
+    warm: str = "inductor", preload: Sequence[str] = JUDGING, *, threads: int | None = None, memory_bytes: int | None = None,
+    cache_dir: Path | None = None,
+) -> ForkServer:  # fmt: skip
+    """A fork server. `threads` of each child: None for all cores; `memory_bytes` of each: None for most of the machine's, but
+    no limit where nothing of ours is run."""
+    memory = memory_bytes or (None if warm in (WARM, "nothing") else default_memory_bytes())
+    return ForkServer(cache_dir, threads or os.cpu_count() or 1, memory, warm=warm, preload=preload)
+
+
+@contextmanager
+def opened(given: ForkServer | None, warm: str = "inductor", *tasks: str) -> Iterator[ForkServer]:
+    """The server that was given, or one of our own that judges and imports the modules of `tasks`, closed at the end."""
+    if given is not None:
+        yield given
+        return
+    with fork_server(warm, (*JUDGING, *(task.partition(":")[0] for task in tasks))) as own:
+        yield own
+
+
+@contextmanager
+def programs() -> Iterator[ForkServer]:
+    """A server that imports torch from now on, in which whole programs then run without that wait (see `bare`). CPU only."""
+    with fork_server(WARM, ()) as server:
+        server.start()
+        yield server

@@ -17,7 +17,7 @@ import msgspec
 
 from . import processes
 from .child import TRACE_SIGNAL, Reply
-from .limits import address_space_tells, oom_kills
+from .processes import address_space_tells, oom_kills
 from .protocol import Answer, Events, Failure, Query, Status
 
 _KEEP_BYTES = 16_384

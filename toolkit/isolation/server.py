@@ -25,7 +25,7 @@ import msgspec
 from . import bare, cache, folders, processes
 from .child import run_child
 from .jobs import Job, folder_for
-from .limits import become_subreaper
+from .processes import become_subreaper
 from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
 
 _SEED_QUERY = -1

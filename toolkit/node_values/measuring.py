@@ -16,9 +16,9 @@ import torch
 from torch import fx
 
 from ...dumps.sidecar import user_frame
+from ..baseline import NoReference, reference
 from ..case import Live
 from ..eager import run_graph
-from ..float64 import NoReference, reference
 from ..numerics import Streamed, relative_rmse
 from ..numerics.statistics import tensors_in
 from ..values import Held, Values, leaves

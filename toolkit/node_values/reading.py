@@ -21,7 +21,7 @@ import msgspec
 
 from ..isolation import Answer, ForkServer, ask, opened
 from ..replay import DEFAULT_LIMIT_S, replay
-from ..rungs.names import WHOLE, warmth
+from ..rungs import WHOLE, warmth
 from ..signature import Signature, from_answer
 from ..triage.words import address
 from ..verdict import Verdict, skipped

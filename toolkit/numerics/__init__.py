@@ -2,7 +2,7 @@
 
 `tolerances` says how much rounding explains, by dtype and length of a reduction; `measures` how far two tensors are apart
 (relative RMSE, ulp, cosine, largest difference); `comparison` judges a rung's outputs by both; `statistics` describes the
-value of every node while the graph runs and keeps none of them. The reference itself is `toolkit.float64`. Nothing here
+value of every node while the graph runs and keeps none of them. The reference itself is `toolkit.baseline`. Nothing here
 changes a tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
@@ -11,7 +11,7 @@ changes a tensor.
 
 from __future__ import annotations
 
-from ..float64 import NoReference, reference
+from ..baseline import NoReference, reference
 from .comparison import compare, output_errors, significant_strides
 from .difference import Difference
 from .measures import Distance, cosine, distance, relative_rmse, ulp_distance

@@ -16,7 +16,7 @@ Where err(e) >= 1 eager has no digit right (a sum that cancels to nothing, like 
 left is rounding, whose size is chance, and NOISE_FACTOR takes the place of both factors. What is not noise is larger by 1/eps.
 
 Integers and booleans must be equal where eager agrees with the reference, but for as many elements as rounding decides
-(`flips`, see `stability`). Without a reference eager takes its place with NO_REFERENCE times the tolerance.
+(`flips`, see `toolkit.comparing`). Without a reference eager takes its place with NO_REFERENCE times the tolerance.
 Must not change any tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
@@ -31,8 +31,8 @@ from typing import Any
 import torch
 
 from ...dumps.wording import counted
-from ..forms import Form
 from ..outcome import OutputError
+from ..signature import Form
 from .difference import Difference, is_float
 from .error_form import common_offset, form_of
 from .measures import distance, rms, wide

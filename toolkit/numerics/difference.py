@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from ..forms import Form
+from ..signature import Form
 
 SIGNED_ZERO = "signed zero"
 ROUNDING = "rounding"
-"""Details of an accuracy failure that is no wrong number by size: see `nonfinite.signed_zero` and `toolkit.roundings`."""
+"""Details of an accuracy failure that is no wrong number by size: see `nonfinite.signed_zero` and `comparing.left_out`."""
 
 
 class Difference(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reads the form of a wrong result off its elements (see `toolkit.forms`). Changes no tensor.
+"""Reads the form of a wrong result off its elements (see `signature.Form`). Changes no tensor.
 
 >>> form_of(torch.ones(8, dtype=torch.float64), 3 * torch.ones(8), 1e5, 1e-5).factor
 3.0
@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from ..forms import Form
+from ..signature import Form
 from .measures import rms, wide
 
 LEAST = 4

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..nested import leaves
+from ..execution import leaves
 
 _REDUCING = frozenset({
     "sum", "mean", "var", "std", "var_mean", "std_mean", "prod", "cumsum", "cumprod", "logsumexp", "norm", "linalg_vector_norm",

@@ -14,7 +14,14 @@ from importlib import import_module
 
 from ...dumps.errors import UsageError
 from .base import CannotRun, Rung
-from .names import NAMES
+
+NAMES = (
+    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "triton_interpret", "inductor",
+    "inductor_cudagraphs", "aot_inductor",
+)  # fmt: skip
+"""The names of the rungs, from trusted to clever."""
+WHOLE = ("eager", "nop", "debug_nop", "torchscript")
+"""Rungs without Inductor, which run a joint graph as it is."""
 
 
 def rung(name: str) -> Rung:
@@ -27,4 +34,9 @@ def rung(name: str) -> Rung:
     )
 
 
-__all__ = ["NAMES", "CannotRun", "Rung", "rung"]
+def warmth(*rungs: str) -> str:
+    """How warm a fork server has to be for these rungs."""
+    return "torch" if set(rungs) <= set(WHOLE) else "inductor"
+
+
+__all__ = ["NAMES", "WHOLE", "CannotRun", "Rung", "rung", "warmth"]

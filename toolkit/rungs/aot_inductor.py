@@ -6,19 +6,20 @@ says so. Takes tensors alone, and no graph that a backward has to go through: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import fx
 
-from .. import kernel_calls
+from .. import gpu_only
+from .. import torch_private as t
 from ..compile_fx.cpp_library import shared_standard_library
-from ..fakes import is_number, mode_of
 from ..spec import FULL_STAGES, ReplaySpec
-from . import entries
 from .base import CannotRun, Compiled
+from .entries import is_number, mode_of
 from .inductor import Inductor, flatten_outputs
 
 
@@ -28,7 +29,7 @@ class AotInductor(Inductor):
     name = "aot_inductor"
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        return super().unavailable(spec) or entries.lacks_aot_inductor()
+        return super().unavailable(spec) or lacks_aot_inductor()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
         types = {value.device.type for value in _tensors(gm.graph.nodes)}
@@ -40,7 +41,7 @@ class AotInductor(Inductor):
             return "AOTInductor takes tensors alone, and the graph has sizes among its inputs"
         if any(is_number(node) for node in gm.graph.output_node().all_input_nodes):
             return "AOTInductor returns tensors alone, and the graph returns sizes"
-        return kernel_calls.refusal(gm)
+        return gpu_only.refusal(gm)
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return ["traced again as an inference graph, as torch's aot_compile does with every graph"]
@@ -53,7 +54,7 @@ class AotInductor(Inductor):
             raise CannotRun("AOTInductor makes no backward, and a replay of this graph runs one; its halves are taken")
         mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
         flatten_outputs(gm)
-        return entries.compile_ahead(gm, fake_inputs)
+        return compile_ahead(gm, fake_inputs)
 
 
 def _is_trained(values: Sequence[Any], spec: ReplaySpec) -> bool:
@@ -68,6 +69,27 @@ def _tensors(nodes: Any) -> Iterator[torch.Tensor]:
         value = node.meta.get("val", node.meta.get("example_value"))
         values = value if isinstance(value, (list, tuple)) else [value]
         yield from (one for one in values if isinstance(one, torch.Tensor))
+
+
+
+def lacks_aot_inductor() -> str | None:
+    """Why this torch cannot compile and load one graph ahead of time, or None."""
+    lacking = [t.NAMES.whole(name) for name in ("aot_compile", "aot_load") if t.optional(name) is None]
+    return f"this torch has no {' and no '.join(lacking)}" if lacking else None
+
+
+def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """Compiles a graph with flat inputs and outputs to a shared library, and loads it. The wrapper is not optimised: g++ takes
+    most of the time.
+    """
+    outputs = gm.graph.output_node().args[0]
+    gm._in_spec = t.pytree.tree_structure((tuple(fakes), {}))  # type: ignore[assignment]  # loading reads how a call nests
+    gm._out_spec = t.pytree.tree_structure(tuple(None if one is None else 0 for one in outputs))  # type: ignore[assignment]
+    path = t.aot_compile(gm, tuple(fakes), options={"aot_inductor.compile_wrapper_opt_level": "O0"})
+    cuda = [value.device for value in fakes if isinstance(value, torch.Tensor) and value.is_cuda]
+    logging.getLogger("torch._export").setLevel(logging.ERROR)  # it warns that it will be replaced
+    loaded = t.aot_load(str(path), str(cuda[0]) if cuda else "cpu")
+    return lambda inputs: t.tree_leaves(loaded(*inputs), is_leaf=lambda value: value is None)
 
 
 RUNG = AotInductor()

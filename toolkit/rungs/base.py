@@ -1,4 +1,4 @@
-"""What a rung is. To add one: a file here with `RUNG = Mine()`, and its name in `rungs.names.NAMES`.
+"""What a rung is. To add one: a file here with `RUNG = Mine()`, and its name in `rungs.NAMES`.
 
 >>> class Mine(Rung):
 ...     name = "mine"

@@ -6,7 +6,8 @@ is decomposed already, and a fault of a decomposition is in it as in eager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import fx
@@ -14,12 +15,10 @@ from torch import fx
 from .. import torch_private as t
 from ..compilers.boxed import boxed_call
 from ..eager import draw_like_kernels
-from ..fakes import mode_of
 from ..spec import FULL_STAGES, ReplaySpec
-from . import entries
 from .base import Compiled, Rung
+from .entries import RETRACED, can_be_decomposed, compiling, decomposed_copy, made_by_inductor, mark_as_dynamos, mode_of
 from .inductor import run_joint
-from .undecomposed import RETRACED, can_be_decomposed, decomposed_copy, made_by_inductor
 
 
 class Decomposed(Rung):
@@ -43,13 +42,32 @@ class Decomposed(Rung):
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         mode = mode_of(gm, fake_inputs)
         if spec.stage in FULL_STAGES:
-            whole = entries.run_decomposed(gm, fake_inputs, mode, _nop)
+            whole = run_decomposed(gm, fake_inputs, mode, _nop)
             return lambda inputs: t.tree_leaves(whole(*inputs), is_leaf=lambda value: value is None)
         traced = decomposed_copy(gm, fake_inputs, mode)
         if spec.training_joint:
             return run_joint(traced, fake_inputs, mode, spec, _half)
         run = _nop(traced, fake_inputs)
         return lambda inputs: t.tree_leaves(run(inputs), is_leaf=lambda value: value is None)
+
+
+def run_decomposed(
+    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, inner: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner, each graph given to `inner(gm, fakes)`.
+
+    The backend `aot_eager_decomp_partition` is public and does it too, but looks at the bisector's settings and runs Inductor's
+    random prims as torch does, not as kernels do.
+    """
+    from functorch.compile import min_cut_rematerialization_partition
+
+    mark_as_dynamos(gm)
+    with compiling(mode), t.functorch_config.patch(unlift_effect_tokens=True):
+        compiled: Any = t.aot_autograd(
+            fw_compiler=inner, bw_compiler=inner, decompositions=t.select_decomp_table,
+            partition_fn=partial(min_cut_rematerialization_partition, compiler="inductor"),
+        )(gm, list(fakes))  # fmt: skip
+    return compiled
 
 
 def _nop(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:

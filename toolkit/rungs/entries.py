@@ -1,15 +1,14 @@
 # pyright: basic
-"""How a graph enters Inductor at each stage, and how parts of it are switched off.
+"""How a graph enters Inductor at each stage: its fake values, the context of a compile, decompositions that it lacks.
 
 Importing this module imports torch; Inductor is imported by the functions.
 
->>> compiled = compile_inner(gm, fakes, mode_of(gm, fakes), {"is_inference": True})
+>>> compiled, strides = compile_inner(gm, fakes, mode_of(gm, fakes), {"is_inference": True})
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,15 +16,101 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.torchside.torch_private import storage_key
 from .. import torch_private as t
+from ..copying import clone_inputs, nodes_in
 from ..settings import no_caches
+from ..spec import FULL_STAGES, ReplaySpec
 from ..torch_private import replaced
+from .base import CannotRun
+
+
+def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], Any]:
+    """Fake inputs for a compile, and their fake mode.
+
+    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them share memory
+    (with symbols only if `dynamic`); else fresh static ones made from the real inputs.
+    """
+    recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
+    modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, t.FakeTensor)}
+    alike = all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True))
+    traced = any("example_value" in node.meta for node in gm.graph.nodes if node.op == "placeholder")
+    if len(modes) == 1 and alike and _share_as_promised(recorded, inputs, views=traced and not dynamic):
+        return recorded, next(iter(modes.values()))
+    gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
+    given = next((value for value in inputs if isinstance(value, t.FakeTensor)), None)
+    if given is not None:
+        return list(inputs), given.fake_mode
+    mode = t.FakeTensorMode(allow_non_fake_inputs=True)
+    real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs  # views of one base, as they were in the program
+    return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones], mode
+
+
+def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bool) -> bool:
+    """Whether real inputs share memory wherever the recorded values do, which a compiler relies on; with `views` (a graph that
+    AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew the program's.
+    """
+    first: dict[int, tuple[Any, Any]] = {}
+    for fake, real in zip(recorded, inputs, strict=True):
+        if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake) and real.numel():
+            mate, real_mate = first.setdefault(storage_key(fake), (fake, real))
+            unrelated = views and mate._base is None and fake._base is None
+            if mate is not fake and (unrelated or storage_key(real_mate) != storage_key(real)):
+                return False
+    return True
+
+
+def _any_shared(inputs: Sequence[Any]) -> bool:
+    seen = [storage_key(one) for one in inputs if isinstance(one, torch.Tensor) and one.layout is torch.strided and one.numel()]
+    return len(set(seen)) < len(seen)
+
+
+def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
+    """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are wanted."""
+    if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
+        numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
+        if type(fake).__name__ == "FakeScriptObject":  # an input that the graph hands through, a device mesh for instance
+            return isinstance(real, type(getattr(fake, "real_obj", None)))
+        return numbers and not isinstance(real, torch.Tensor) and (dynamic or not _has_symbols(fake))
+    if _has_symbols(fake):
+        return dynamic and fake.dim() == real.dim() and fake.dtype == real.dtype
+    if (fake.shape, fake.stride(), fake.dtype) != (real.shape, real.stride(), real.dtype):
+        return False
+    # Random state of attention on a GPU: torch promises the compiler a scalar there and makes it on the CPU. Seen on 2.11.0.
+    return fake.device == real.device or (real.dim() == 0 and real.device.type == "cpu")
+
+
+def is_number(node: fx.Node) -> bool:
+    """Whether a node's value is a number, a size for instance, and not a tensor."""
+    return isinstance(_fake_of(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
+
+
+_MISSING = object()
+
+
+def _fake_of(node: fx.Node) -> Any:
+    value = node.meta.get("val", node.meta.get("example_value", _MISSING))
+    return int(value) if isinstance(value, torch.SymInt) and value.node.is_constant() else value
+
+
+def _has_symbols(value: Any) -> bool:
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return True
+    if not isinstance(value, torch.Tensor):
+        return False
+    return any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride(), value.storage_offset()))
+
+
+def mode_of(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
+    """The fake mode that fake inputs belong to; a fresh static one for a graph without tensor inputs."""
+    values = [*fakes, *(node.meta.get("val") for node in gm.graph.nodes)]
+    found = next((value.fake_mode for value in values if isinstance(value, t.FakeTensor)), None)
+    return t.FakeTensorMode(allow_non_fake_inputs=True) if found is None else found
 
 
 def propagate(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> None:
     """Fills every node's `meta["val"]` from fake inputs, as Inductor's joint passes and the partitioner expect. Not public.
     """
-
     with mode, torch.no_grad(), t.enable_python_dispatcher():  # or symbolic sizes are refused by operators in C++
         t.FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
 
@@ -37,7 +122,6 @@ def compiling(mode: Any, donated: list[int] | None = None) -> Iterator[None]:
 
     `donated`: indices of backward inputs whose memory may be reused. `torch._guards.TracingContext` has no public alternative.
     """
-
     context = t.TracingContext(mode)
     if donated is not None:
         context.fw_metadata = SimpleNamespace(bw_donated_idxs=list(donated))  # type: ignore[assignment]
@@ -51,7 +135,6 @@ def patterns_without_device() -> Iterator[None]:
 
     Nothing public says where.; a torch without that function traces them as it does.
     """
-
     usual = t.optional("joint_lazy_init")
     with contextlib.nullcontext() if usual is None else replaced(*t.home("joint_lazy_init"), lambda *_: usual()):
         yield
@@ -70,16 +153,10 @@ _INNER_KWARGS = (
 
 def compile_inner(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
-) -> Callable[[list[Any]], Any]:
-    """Compiles one graph with Inductor's inner compiler; `torch._inductor.compile` is public but starts from the top."""
-    return compile_inner_with_strides(gm, fakes, mode, kwargs)[0]
-
-
-def compile_inner_with_strides(
-    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
 ) -> tuple[Callable[[list[Any]], Any], list[Any]]:
-    """The same, with the strides that the compiled graph's outputs will have (None where it does not say)."""
-
+    """Compiles one graph with Inductor's inner compiler; and the strides that its outputs will have (None where it does not say).
+    `torch._inductor.compile` is public but starts from the top.
+    """
     with compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
         compiled = t.compile_fx_inner(gm, list(fakes), **inner_arguments(kwargs))
     return compiled, list(strides or ())
@@ -87,7 +164,6 @@ def compile_inner_with_strides(
 
 def inner_arguments(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Recorded arguments as the inner compiler takes them."""
-
     given = {name: kwargs[name] for name in _INNER_KWARGS if name in kwargs}
     if isinstance(kwargs.get("cudagraphs"), bool):
         given["cudagraphs"] = t.BoxedBool(kwargs["cudagraphs"])
@@ -104,7 +180,6 @@ def restrided(fake: Any, stride: Any) -> Any:
 
 def joint_passes(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
     """Inductor's joint-graph passes, as run on an inference graph. Not public."""
-
     device = next((value.device for value in fakes if isinstance(value, torch.Tensor)), torch.device("cpu"))
     with compiling(mode):
         try:
@@ -117,7 +192,6 @@ def partition(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool
 ) -> tuple[Any, Any]:
     """Inductor's joint passes (if `passes`) and its partitioner: (forward, backward). Not public."""
-
     given = {name: kwargs[name] for name in ("num_fwd_outputs", "static_lifetime_input_indices") if name in kwargs}
     with (
         compiling(mode),
@@ -131,7 +205,6 @@ def donated_inputs(forward: fx.GraphModule, backward: fx.GraphModule, kept: int)
 
     AOTAutograd works it out between partitioning and compiling; there is no public call. None where this torch has none.
     """
-
     collect = t.optional("collect_fw_donated_buffer_idxs")
     if collect is None or not getattr(t.functorch_config, "donated_buffer", False):
         return None
@@ -157,7 +230,6 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
 
     `torch._inductor.compile` is public but takes no fake inputs, so it would lose the recorded symbols.
     """
-
     if pre_grad:
         gm = as_handed_to_backends(gm)
     mark_as_dynamos(gm)
@@ -171,7 +243,6 @@ def as_handed_to_backends(gm: fx.GraphModule) -> fx.GraphModule:
 
     There is no public call.; 2.11 does no such thing.
     """
-
     for setting in ("inline_invoke_subgraph", "inline_single_use_invoke_subgraph"):
         if getattr(t.dynamo_config, setting, False):
             return t.optional(setting, lambda given: given)(gm)
@@ -180,7 +251,6 @@ def as_handed_to_backends(gm: fx.GraphModule) -> fx.GraphModule:
 
 def mark_as_dynamos(gm: fx.GraphModule) -> None:
     """Restores what AOTAutograd knows a Dynamo graph by: then it reads from placeholders which inputs are static parameters."""
-
     names = [
         name for name, _ in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))
     ]
@@ -192,113 +262,13 @@ def mark_as_dynamos(gm: fx.GraphModule) -> None:
             node._dynamo_source = t.LocalSource(node.name)
 
 
-@contextlib.contextmanager
-def without_post_grad_passes() -> Iterator[None]:
-    """Keeps the inner compiler from running the post-grad passes a second time on a graph that has them behind it."""
-
-    with t.inductor_config.patch(use_post_grad_passes=False):
-        yield
-
-
-@contextlib.contextmanager
-def drawing_like_torch() -> Iterator[None]:
-    """Inductor calls torch's own random functions; `torch.compile(options=...)` is public, but starts from the top."""
-
-    with t.inductor_config.patch(fallback_random=True):
-        yield
-
-
-@contextlib.contextmanager
-def unfused(*, kernels_draw: bool = False) -> Iterator[None]:
-    """Inductor with one loop per node and without its optional passes: what is left is lowering and code generation.
-
-    Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting realises each
-    node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are drawn by torch
-    itself, because a joint pass would have to replace them; with `kernels_draw` one has.
-    """
-
-    lower, skips = t.look_up("GraphLowering.run_node"), t.look_up("GraphTransformObserver._check_disable_pass")
-
-    def run_node(self: Any, n: fx.Node) -> Any:
-        value = lower(self, n)
-        if n.op == "call_function" and isinstance(value, t.TensorBox) and isinstance(value.data, t.StorageBox):
-            value.realize()
-        return value
-
-    def skip(self: Any) -> bool:
-        optional = self.subsystem == "post_grad_passes" and not self.passname.startswith(_NEEDED_PASSES)
-        return optional or skips(self)
-
-    off = {name: None for name in _CUSTOM_PASSES if hasattr(t.inductor_config, name)}
-    settings: dict[str, Any] = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, **off}
-    if not kernels_draw:
-        settings["fallback_random"] = True
-    with (
-        replaced(*t.home("GraphLowering.run_node"), run_node),
-        replaced(*t.home("Scheduler.fuse_nodes"), lambda self, nodes: nodes),
-        replaced(*t.home("GraphTransformObserver._check_disable_pass"), skip),
-        t.inductor_config.patch(settings),
-    ):
-        yield
-
-
-_CUSTOM_PASSES = (
-    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass",
-    "post_grad_custom_post_pass", "_pre_fusion_custom_pass", "_post_fusion_custom_pass",
-)  # fmt: skip
-_NEEDED_PASSES = (
-    "remove_profiler_ops", "remove_assert_ops", "chain_random_ops_ordering", "stable_sort", "decomp", "reinplace_inplaceable_ops",
-    "fix_auto_functionalized_dtype_views", "custom_backend_passes_",
-)  # fmt: skip
-"""Post-grad passes without which lowering fails (beginnings of their names)."""
-
-
-def lacks_aot_inductor() -> str | None:
-    """Why this torch cannot compile and load one graph ahead of time, or None."""
-    lacking = [t.NAMES.whole(name) for name in ("aot_compile", "aot_load") if t.optional(name) is None]
-    return f"this torch has no {' and no '.join(lacking)}" if lacking else None
-
-
-def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Compiles a graph with flat inputs and outputs to a shared library, and loads it. The wrapper is not optimised: g++ takes
-    most of the time.
-    """
-    import logging
-
-    outputs = gm.graph.output_node().args[0]
-    gm._in_spec = t.pytree.tree_structure((tuple(fakes), {}))  # type: ignore[assignment]  # loading reads how a call nests
-    gm._out_spec = t.pytree.tree_structure(tuple(None if one is None else 0 for one in outputs))  # type: ignore[assignment]
-    path = t.aot_compile(gm, tuple(fakes), options={"aot_inductor.compile_wrapper_opt_level": "O0"})
-    cuda = [value.device for value in fakes if isinstance(value, torch.Tensor) and value.is_cuda]
-    logging.getLogger("torch._export").setLevel(logging.ERROR)  # it warns that it will be replaced
-    loaded = t.aot_load(str(path), str(cuda[0]) if cuda else "cpu")
-    return lambda inputs: t.tree_leaves(loaded(*inputs), is_leaf=lambda value: value is None)
-
-
-@contextlib.contextmanager
-def with_cudagraphs() -> Iterator[None]:
-    """Inner compiles inside make CUDA graphs; `mode="reduce-overhead"` is public, but belongs to `torch.compile` as a whole."""
-
-    with t.inductor_config.patch({"triton.cudagraphs": True, "triton.cudagraph_trees": True}):
-        yield
-
-
 def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
     """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with `without_lowering` those
     that Inductor cannot compile unless they were.
     """
-
     table = t.select_decomp_table()
-    found: dict[str, None] = {}
-    for part in (one for one in gm.modules() if isinstance(one, fx.GraphModule)):
-        for node in part.graph.nodes:
-            if (
-                node.op == "call_function"
-                and node.target in table
-                and not (without_lowering and node.target in t.lowerings)
-            ):
-                found[str(node.target)] = None
-    return list(found)
+    ops = (node.target for node in nodes_in(gm) if node.op == "call_function" and node.target in table)
+    return list(dict.fromkeys(str(op) for op in ops if not (without_lowering and op in t.lowerings)))
 
 
 @contextlib.contextmanager
@@ -307,7 +277,6 @@ def python_decompositions(mode: Any) -> Iterator[None]:
 
     There is no public switch for the dispatcher.
     """
-
     with compiling(mode), t.enable_python_dispatcher():
         yield
 
@@ -317,7 +286,6 @@ def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphMo
 
     `make_fx` is public, Inductor's table and the tracer's memory of origins are not.
     """
-
     def run(*inputs: Any) -> Any:
         with t.preserve_node_meta():
             return fx.Interpreter(gm).run(*inputs)
@@ -352,21 +320,38 @@ def _name_inputs_like(gm: fx.GraphModule, traced: fx.GraphModule) -> None:
     traced.recompile()
 
 
-def run_decomposed(
-    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, inner: Callable[..., Any]
-) -> Callable[..., Any]:
-    """A Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner, each graph given to `inner(gm, fakes)`.
+RETRACED = "re-traced through Inductor's decompositions, which it was recorded without"
+_MARKS = frozenset({"static_input_idxs", "graph_id", "cudagraphs", "boxed_forward_device_index", "num_example_inputs"})
+_ONLY_INDUCTORS = frozenset({"joint_passed", "post_grad_forward", "post_grad_backward", "post_grad_inference"})
 
-    The backend `aot_eager_decomp_partition` is public and does it too, but looks at the bisector's settings and runs Inductor's
-    random prims as torch does, not as kernels do.
-    """
 
-    from functorch.compile import min_cut_rematerialization_partition
+def made_by_inductor(spec: ReplaySpec) -> bool:
+    """Whether a graph has Inductor's decompositions behind it for certain."""
+    return spec.stage in _ONLY_INDUCTORS or bool(_MARKS & set(spec.compile_kwargs))
 
-    mark_as_dynamos(gm)
-    with compiling(mode), t.functorch_config.patch(unlift_effect_tokens=True):
-        compiled: Any = t.aot_autograd(
-            fw_compiler=inner, bw_compiler=inner, decompositions=t.select_decomp_table,
-            partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
-        )(gm, list(fakes))  # fmt: skip
-    return compiled
+
+def needs_decomposing(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+    """The operators that Inductor cannot compile unless they are decomposed first; empty for what it compiles as it is."""
+    if spec.stage in FULL_STAGES or made_by_inductor(spec):
+        return []
+    return decomposed_ops(gm, without_lowering=True)
+
+
+def can_be_decomposed(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+    """The operators that Inductor's decompositions would take apart."""
+    return [] if spec.stage in FULL_STAGES or made_by_inductor(spec) else decomposed_ops(gm)
+
+
+def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
+    """The graph traced through the decompositions. Raises CannotRun where it cannot be traced again."""
+    try:
+        traced = decompose(gm, fakes, mode)
+    except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CannotRun(
+            f"it was recorded without Inductor's decompositions and cannot be traced again: {why}"
+        ) from error
+    output = traced.graph.output_node()
+    output.args = (tuple(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
+    traced.recompile()
+    return traced

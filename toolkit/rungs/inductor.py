@@ -15,21 +15,22 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import kernel_calls
+from .. import gpu_only
 from .. import torch_private as t
 from ..cpp_compiler import has_cpp_compiler
 from ..eager import draws_from_generator
-from ..fakes import mode_of
 from ..spec import FULL_STAGES, ReplaySpec
 from . import entries
 from .base import Compiled, Rung
-from .undecomposed import RETRACED, decomposed_copy, needs_decomposing
+from .entries import RETRACED, decomposed_copy, mode_of, needs_decomposing
 
-_Entry = Callable[[fx.GraphModule, Sequence[Any], Any, ReplaySpec], Compiled]
 Half = Callable[
     [fx.GraphModule, Sequence[Any], Any, Mapping[str, Any]], tuple[Callable[[list[Any]], Any], Sequence[Any]]
 ]
-"""Compiles half of a joint graph: a boxed callable, and the strides that its outputs will have as far as they are known."""
+"""Compiles a graph, or half of a joint one: a boxed callable, and the strides that its outputs will have, as far as they
+are known."""
+Whole = Callable[..., Callable[..., Any]]
+Partition = Callable[..., tuple[Any, Any]]
 
 
 class Inductor(Rung):
@@ -49,7 +50,7 @@ class Inductor(Rung):
         sparse = [name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided]
         if sparse:
             return f"Inductor takes no sparse tensors (input {', '.join(sparse)})"
-        return None if self.takes_kernels_on_cpu else kernel_calls.refusal(gm)
+        return None if self.takes_kernels_on_cpu else gpu_only.refusal(gm)
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         return [f"{RETRACED}: {', '.join(ops)}"] if (ops := needs_decomposing(gm, spec)) else []
@@ -57,49 +58,43 @@ class Inductor(Rung):
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
         # A joint pass would have replaced torch's random functions; a graph that enters behind it keeps them.
         draws = needs_decomposing(gm, spec) and not spec.training_joint and draws_from_generator(gm)
-        return entries.drawing_like_torch() if draws else nullcontext()
+        # `torch.compile(options=...)` is public, but starts from the top.
+        return t.inductor_config.patch(fallback_random=True) if draws else nullcontext()
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        mode = mode_of(gm, fake_inputs)
-        if needs_decomposing(gm, spec):
-            gm = decomposed_copy(gm, fake_inputs, mode)
-        if spec.stage not in FULL_STAGES:
-            flatten_outputs(gm)
-        if spec.training_joint:
-            return run_joint(gm, fake_inputs, mode, spec, entries.compile_inner_with_strides)
-        return _ENTRIES.get(spec.stage, _inner)(gm, fake_inputs, mode, spec)
+        return enter(gm, fake_inputs, spec)
 
 
-def _inner(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    kwargs = {"is_backward": spec.stage.endswith("backward"), **spec.compile_kwargs}
-    return flat(entries.compile_inner(gm, fakes, mode, kwargs))
-
-
-def _inference(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    entries.propagate(gm, fakes, mode)
-    gm = entries.joint_passes(gm, fakes, mode)
-    show_outputs(gm, spec)
-    return flat(entries.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
-
-
-def _joint_passed(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    show_outputs(gm, spec)
-    return flat(entries.compile_inner(gm, fakes, mode, {"is_inference": True, **spec.compile_kwargs}))
-
-
-def _post_grad(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    with entries.without_post_grad_passes():
-        return _inner(gm, fakes, mode, spec)
-
-
-def _whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec) -> Compiled:
-    compiled = entries.compile_whole(gm, fakes, mode, pre_grad=spec.stage == "dynamo")
-    return flat(lambda inputs: compiled(*inputs))
+def enter(
+    gm: fx.GraphModule, fakes: Sequence[Any], spec: ReplaySpec, *, whole: Whole = entries.compile_whole,
+    compile_one: Half = entries.compile_inner, joint: Callable[..., Any] = entries.joint_passes,
+    partition: Partition = entries.partition,
+) -> Compiled:  # fmt: skip
+    """A graph that it may change, compiled from the stage on where it was recorded; by torch's own steps, or others like them."""
+    mode = mode_of(gm, fakes)
+    if needs_decomposing(gm, spec):
+        gm = decomposed_copy(gm, fakes, mode)
+    if spec.stage in FULL_STAGES:
+        compiled = whole(gm, fakes, mode, pre_grad=spec.stage == "dynamo")
+        return flat(lambda inputs: compiled(*inputs))
+    flatten_outputs(gm)
+    if spec.training_joint:
+        return run_joint(gm, fakes, mode, spec, compile_one, partition)
+    kwargs: dict[str, Any] = {"is_backward": spec.stage.endswith("backward")}
+    if spec.stage in ("inference", "joint_passed"):
+        kwargs = {"is_inference": True}
+        if spec.stage == "inference":
+            entries.propagate(gm, fakes, mode)
+            gm = joint(gm, fakes, mode)
+        show_outputs(gm, spec)
+    passed = spec.stage.startswith("post_grad")  # its passes are not run a second time
+    with t.inductor_config.patch(use_post_grad_passes=False) if passed else nullcontext():
+        return flat(compile_one(gm, fakes, mode, {**kwargs, **spec.compile_kwargs})[0])
 
 
 def run_joint(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, compile_half: Half,
-    partition: Callable[..., tuple[Any, Any]] = entries.partition,
+    partition: Partition = entries.partition,
 ) -> Compiled:  # fmt: skip
     """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
@@ -185,15 +180,6 @@ def show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
     if "user_visible_output_idxs" not in output.meta:
         _set_visible(gm, range(len(output.args[0])))
 
-
-_ENTRIES: dict[str, _Entry] = {
-    "inference": _inference,
-    "joint_passed": _joint_passed,
-    "post_grad_forward": _post_grad,
-    "post_grad_backward": _post_grad,
-    "post_grad_inference": _post_grad,
-    **dict.fromkeys(FULL_STAGES, _whole),
-}
 
 RUNG = Inductor()
 """The one instance that the registry hands out."""

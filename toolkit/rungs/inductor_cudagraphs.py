@@ -14,13 +14,12 @@ import msgspec
 import torch
 from torch import fx
 
+from .. import torch_private as t
 from ..copying import clone_inputs
-from ..fakes import mode_of
 from ..spec import ReplaySpec
-from . import entries
 from .base import Compiled
+from .entries import decomposed_copy, mode_of, needs_decomposing
 from .inductor import Inductor
-from .undecomposed import decomposed_copy, needs_decomposing
 
 RUNS_BEFORE = 2
 
@@ -46,7 +45,8 @@ class InductorCudagraphs(Inductor):
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        with super().around(gm, spec), entries.with_cudagraphs():
+        # `mode="reduce-overhead"` is public, but belongs to `torch.compile` as a whole
+        with super().around(gm, spec), t.inductor_config.patch({"triton.cudagraphs": True, "triton.cudagraph_trees": True}):
             yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:

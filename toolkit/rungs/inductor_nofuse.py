@@ -5,13 +5,15 @@ Right here and wrong under `inductor`: a pass or fusion is to blame. Wrong here 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 from torch import fx
 
+from .. import torch_private as t
 from ..eager import has_kernel_draws
 from ..spec import ReplaySpec
-from . import entries
 from .inductor import Inductor
 
 
@@ -20,8 +22,53 @@ class InductorNofuse(Inductor):
 
     name = "inductor_nofuse"
 
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
-        return entries.unfused(kernels_draw=has_kernel_draws(gm))
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> contextlib.AbstractContextManager[None]:
+        return unfused(kernels_draw=has_kernel_draws(gm))
+
+
+
+@contextlib.contextmanager
+def unfused(*, kernels_draw: bool = False) -> Iterator[None]:
+    """Inductor with one loop per node and without its optional passes: what is left is lowering and code generation.
+
+    Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting realises each
+    node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are drawn by torch
+    itself, because a joint pass would have to replace them; with `kernels_draw` one has.
+    """
+    lower, skips = t.look_up("GraphLowering.run_node"), t.look_up("GraphTransformObserver._check_disable_pass")
+
+    def run_node(self: Any, n: fx.Node) -> Any:
+        value = lower(self, n)
+        if n.op == "call_function" and isinstance(value, t.TensorBox) and isinstance(value.data, t.StorageBox):
+            value.realize()
+        return value
+
+    def skip(self: Any) -> bool:
+        optional = self.subsystem == "post_grad_passes" and not self.passname.startswith(_NEEDED_PASSES)
+        return optional or skips(self)
+
+    off = {name: None for name in _CUSTOM_PASSES if hasattr(t.inductor_config, name)}
+    settings: dict[str, Any] = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, **off}
+    if not kernels_draw:
+        settings["fallback_random"] = True
+    with (
+        t.replaced(*t.home("GraphLowering.run_node"), run_node),
+        t.replaced(*t.home("Scheduler.fuse_nodes"), lambda self, nodes: nodes),
+        t.replaced(*t.home("GraphTransformObserver._check_disable_pass"), skip),
+        t.inductor_config.patch(settings),
+    ):
+        yield
+
+
+_CUSTOM_PASSES = (
+    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass",
+    "post_grad_custom_post_pass", "_pre_fusion_custom_pass", "_post_fusion_custom_pass",
+)  # fmt: skip
+_NEEDED_PASSES = (
+    "remove_profiler_ops", "remove_assert_ops", "chain_random_ops_ordering", "stable_sort", "decomp", "reinplace_inplaceable_ops",
+    "fix_auto_functionalized_dtype_views", "custom_backend_passes_",
+)  # fmt: skip
+"""Post-grad passes without which lowering fails (beginnings of their names)."""
 
 
 RUNG = InductorNofuse()

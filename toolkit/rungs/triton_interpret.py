@@ -14,10 +14,9 @@ import torch
 from torch import fx
 
 from ..eager import has_kernel_draws
-from ..fakes import mode_of
 from ..spec import FULL_STAGES, ReplaySpec
 from .base import Compiled
-from .entries import patterns_without_device
+from .entries import mode_of, patterns_without_device
 from .inductor import Inductor
 
 if TYPE_CHECKING:

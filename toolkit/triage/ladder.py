@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..isolation import ForkServer, opened
 from ..replay import replay
-from ..rungs.names import NAMES, warmth
+from ..rungs import NAMES, warmth
 from ..signature import RAISED_TOO
 from ..verdict import NO_TIME, Verdict, cannot_tell, skipped
 from .given import inputs_given

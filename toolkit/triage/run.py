@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.wording import counted
 from ..isolation import ForkServer, opened
-from ..rungs.names import NAMES
+from ..rungs import NAMES
 from ..suspects import suspects, triggered
 from ..verdict import NO_TIME, NOT_JUDGED, SAME, cannot_tell
 from .candidates import Candidate, candidates, inner_graphs

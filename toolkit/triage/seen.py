@@ -14,7 +14,7 @@ from typing import Any
 
 from ...dumps.amounts import size_text
 from .. import verdict_words
-from ..rungs.names import NAMES
+from ..rungs import NAMES
 from ..verdict import LOST, OK, cannot_tell, read
 from ..verdict_words import Tone
 

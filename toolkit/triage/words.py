@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..imports import option_words, without_trust
 from ..recorder.summary import shown_path
-from ..trusting import option_words, without_trust
 from ..verdict import NO_REFERENCE, NO_TIME, NOT_JUDGED, OK, Verdict, Where, cannot_tell
 from ..verdict_words import phrase
 from .given import REAL

@@ -20,12 +20,11 @@ from ..case import Case, Live
 from ..compile_fx.kernels_watch import kernels_heard
 from ..copying import clone_inputs, copy_graph
 from ..execution import execute
-from ..fakes import shared_fakes
 from ..isolation.child import mark
+from ..rungs.entries import shared_fakes
 from ..rungs.triton_interpret import TritonInterpret
-from ..settings import no_caches, settings
+from ..settings import in_force, no_caches, settings
 from ..spec import FULL_STAGES
-from ..surroundings import in_force
 from . import _triton
 from .launches import VERSION, Index, Launch, Writer
 from .saving import Saver, SavingSession, Wanted

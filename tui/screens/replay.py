@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dumps.errors import UsageError
-from ...toolkit.rungs.names import NAMES
+from ...toolkit.rungs import NAMES
 from ..here import Here
 from ..sheet import Ask
 from ..widgets.replay_lines import value_head, value_parts

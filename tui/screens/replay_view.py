@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from ...dumps.tables import plain
 from ...toolkit.occupied import occupied
-from ...toolkit.rungs.names import NAMES
+from ...toolkit.rungs import NAMES
 from ..here import Here
 from ..widgets.lines import Lines, wrapped
 from ..widgets.replay_lines import rung_head, rung_parts, tabs, value_head, value_parts

@@ -20,7 +20,7 @@ from textual.widgets import Input, Label, Static
 from ...dumps.errors import GraphdbgError, UsageError
 from ...minifier.options import CHECKS, FLAGS
 from ...minifier.starting import HINTS, SHOWN, Start
-from ...toolkit.rungs.names import NAMES
+from ...toolkit.rungs import NAMES
 
 FIELDS = (*SHOWN, "out")
 CHOICES = {"rung": NAMES, "check": CHECKS}

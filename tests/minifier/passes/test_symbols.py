@@ -15,7 +15,7 @@ from graphdbg.minifier.isolated import minify_saved
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.passes import PASSES
 from graphdbg.minifier.passes.symbolic import symbols_of
-from graphdbg.toolkit.carried import fake_of
+from graphdbg.toolkit.atoms import fake_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 

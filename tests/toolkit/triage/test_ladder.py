@@ -17,7 +17,7 @@ from graphdbg.toolkit.commands import triage as command
 from graphdbg.toolkit.commands.replay import replay
 from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.outcome import Outcome, OutputError
-from graphdbg.toolkit.rungs.names import NAMES
+from graphdbg.toolkit.rungs import NAMES
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.ladder import Ladder
 from graphdbg.toolkit.triage.ranking import GraphRow, rank

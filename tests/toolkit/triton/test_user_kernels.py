@@ -14,7 +14,7 @@ import triton.language as tl
 
 from graphdbg.dumps import live, trust
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.toolkit import kernel_calls
+from graphdbg.toolkit import gpu_only
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import rung
@@ -86,7 +86,7 @@ def test_rungs_that_run_it_agree_with_eager(record: GraphRecord, name: str) -> N
 def test_rungs_that_cannot_run_it_on_the_cpu_say_so(record: GraphRecord, name: str) -> None:
     with trust.granted():
         gm, _, _ = live.fake_module(record, None)
-        assert kernel_calls.notes(gm) == [
+        assert gpu_only.notes(gm) == [
             f"no independent reference for {kernel}: eager interprets it, too" for kernel in ("tuned", "add")
         ]
         reason = rung(name).cannot_take(gm, ReplaySpec("dynamo"))

@@ -20,16 +20,13 @@ import torch
 from ....dumps import live
 from ....dumps.errors import EnvironmentLackError, GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
-from ... import kernel_calls
-from ...case import Case, Live
+from ... import gpu_only
+from ...case import Case, Live, follow_saved
 from ...copying import copy_graph
-from ...fakes import mode_of, shared_fakes
 from ...isolation.child import failure_of, is_memory_error, mark
-from ...relaid import follow_saved
-from ...rungs.entries import patterns_without_device
-from ...settings import settings
+from ...rungs.entries import mode_of, patterns_without_device, shared_fakes
+from ...settings import in_force, settings
 from ...spec import FULL_STAGES, ReplaySpec
-from ...surroundings import in_force
 from ..pipeline import Observer
 from ..stage import Stage
 from ..telling import Teller, Wanted, tell
@@ -64,7 +61,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     until = payload["until"]
     if lacking and until is None:
         until = "codegen"
-    if until is None and not wanted.target and (why := kernel_calls.refusal(case.gm)) is not None:
+    if until is None and not wanted.target and (why := gpu_only.refusal(case.gm)) is not None:
         until = "codegen"
         case.notes.append(f"{why}; so it stops after codegen, and --target cuda:90 shows its kernels for a GPU")
     count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))

@@ -20,16 +20,15 @@ from ....dumps.wording import counted
 from ...case import Live
 from ...copying import clone_inputs, copy_graph
 from ...execution import execute
-from ...fakes import shared_fakes
 from ...judge import judge
 from ...missing import missing
 from ...outcome import Outcome
 from ...rungs.base import Compiled
+from ...rungs.entries import shared_fakes
 from ...rungs.triton_interpret import TritonInterpret
-from ...settings import no_caches, settings
+from ...settings import in_force, no_caches, settings
 from ...signature import from_exception
 from ...spec import ReplaySpec
-from ...surroundings import in_force
 from ...verdict import WHOLE, judged, skipped
 from ..interpreting.session import Session
 from .building import checking_builder, plain_builder
