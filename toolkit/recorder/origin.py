@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.metadata
 import os
 import platform
@@ -20,16 +22,20 @@ _RANKS = (("RANK", "TORCHELASTIC_RESTART_COUNT"), ("SLURM_PROCID", "SLURM_RESTAR
 
 def versions(*, live: bool = False) -> dict[str, str]:
     """Versions of Python, the system and the packages that matter; `live` asks the imported torch, which may be a local build."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    found = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None) if live else None
     if torch_version is not None:
         found["torch"] = str(torch_version)
     return found
+
+
+@functools.cache
+def _installed() -> tuple[tuple[str, str], ...]:
+    found = [("python", platform.python_version()), ("platform", platform.platform())]
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append((package, importlib.metadata.version(package)))
+    return tuple(found)
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
