@@ -26,8 +26,7 @@ from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, report
 from ..toolkit.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
 from ..toolkit.rungs.entries import mode_of, shared_fakes
-from ..toolkit.settings import in_force
-from ..toolkit.spec import FULL_STAGES
+from ..toolkit.spec import FULL_STAGES, in_force
 from ..toolkit.values import input_bytes
 from .asking import RUNNING
 from .fxproblem import loose_outputs

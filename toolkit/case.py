@@ -56,10 +56,10 @@ class Case:
         """The case of a graph's folder. Raises what `load_graph` does."""
         return cls(load_graph(path))
 
-    def live(self, *, seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
-        """With its recorded inputs, what was not recorded made up by `seed`; with `device`, moved there. Process groups that it
-        names are made (see `process_groups.join` for `meeting`)."""
-
+    def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
+        """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it. Process
+        groups that it names are made (see `process_groups.join` for `meeting`)."""
+        device = self.device_for(rung, device)
         key = (seed, device, meeting)
         if key not in self._faces:
             self._faces[key] = made_live(self.saved, seed=seed, device=device, meeting=meeting)
@@ -75,16 +75,16 @@ class Case:
 def made_live(saved: SavedGraph, *, seed: int, device: str | None, meeting: str) -> Live:
     """Loads a saved graph with its inputs; with `device`, moved there. Process groups that it names are made (see
     `process_groups.join` for `meeting`)."""
-    process_groups.join(saved.record, meeting)
-    record, inputs_record = saved.record, saved.inputs_record
+    record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
+    process_groups.join(record, meeting)
     from_gpu = device == "cpu" and names_device(record.graph, "cuda")
     if from_gpu and inputs_record is not None:
         inputs_record = relocated(inputs_record, "cuda", "cpu")
     if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
         record = relocated(record, "cuda", "cpu")
     spec = ReplaySpec.of(record, device=device)
-    gm, _, mode = live.fake_module(record, saved.tensors, where=str(saved.path))
-    inputs = live.inputs(record, inputs_record, saved.tensors, seed, where=str(saved.path))
+    gm, _, mode = live.fake_module(record, tensors, where=str(saved.path))
+    inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
     notes = follow_saved(gm, mode, record)
     notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
     if device is not None and not from_gpu:

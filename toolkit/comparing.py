@@ -3,13 +3,15 @@
 
 The first that differs is the verdict. Runs the graph again, in float64, only where that decides something. Must not run the rung.
 
->>> Comparing(gm, inputs, spec, CHECKS["auto"], set(), execute).difference(truth, eager, got, got, changed, random=False)
+>>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), execute)
+>>> comparing.difference(truth, eager, got, wanted, found, changed, random=False)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,16 +42,17 @@ class Comparing:
     execute: Callable[[Any, list[Any], fx.GraphModule], Execution]
 
     def difference(
-        self, truth: Any, eager: Execution, got: Execution, again: Execution, changed: list[int], *, random: bool
-    ) -> Difference | None:
-        """What differs, or None. `again` is the run whose random numbers are eager's; metadata is looked at in `got`."""
-        wanted = eager.results(changed)
+        self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], found: list[Any], changed: list[int], *,
+        random: bool,
+    ) -> Difference | None:  # fmt: skip
+        """What differs, or None. `wanted` are eager's results, `found` those of the run whose random numbers are eager's;
+        metadata is looked at in `got`."""
+        seen, found = self._looked_at(got.results(changed), wanted), self._looked_at(found, wanted)
         return (
             self._mutation(got, changed)
-            or self._numbers(truth, wanted, self._looked_at(got, wanted, changed), self._looked_at(again, wanted, changed),
-                             changed, random)
+            or self._numbers(truth, wanted, seen, found, changed, random)
             or self._aliases(eager, got)
-        )  # fmt: skip
+        )
 
     def _mutation(self, got: Execution, changed: list[int]) -> Difference | None:
         """An input that only one of the two changed; donated inputs of a backward may be overwritten."""
@@ -109,9 +112,8 @@ class Comparing:
         rest = [name for name in self.compared if name != "metadata"]
         return first or compare(known, wanted, again, check=rest, flips=decided_by_rounding, **behind)
 
-    def _looked_at(self, got: Execution, wanted: list[Any], changed: list[int]) -> list[Any]:
+    def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
         """A rung's results, eager's in the places that are left out."""
-        results = got.results(changed)
         if len(results) != len(wanted):
             return results
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
@@ -119,7 +121,7 @@ class Comparing:
     def _run(
         self, changed: list[int], wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None
     ) -> list[Any]:
-        return self.execute(lambda given: run_graph(wide, given, hook=hook), inputs, wide).results(changed)
+        return self.execute(partial(run_graph, wide, hook=hook), inputs, wide).results(changed)
 
     def _visible(self) -> range | list[int]:
         """The outputs whose strides are promised: those that the user sees."""

@@ -10,7 +10,7 @@ subgraphs).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -67,14 +67,14 @@ def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
     return out
 
 
-def graphs_in(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
+def graphs_in(gm: fx.GraphModule) -> list[fx.GraphModule]:
     """The graph, and those inside it."""
-    return (part for part in gm.modules() if isinstance(part, fx.GraphModule))
+    return [part for part in gm.modules() if isinstance(part, fx.GraphModule)]
 
 
-def nodes_in(gm: fx.GraphModule) -> Iterator[fx.Node]:
+def nodes_in(gm: fx.GraphModule) -> list[fx.Node]:
     """The nodes of a graph, and of those inside it."""
-    return (node for part in graphs_in(gm) for node in part.graph.nodes)
+    return [node for part in graphs_in(gm) for node in part.graph.nodes]
 
 
 def attribute(owner: Any, path: str) -> Any:

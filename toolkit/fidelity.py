@@ -4,7 +4,9 @@ Both sides are written in one normal form: nodes numbered in order, no stacks, c
 paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides, symbols, and each
 line of code. Reads no more of torch than `dumps.live.encode` needs.
 
->>> compare(saved, watched)
+>>> watched = Watched(saved)
+>>> outcome = judge(case, "inductor", watch=watched.compiling)
+>>> watched.compare()
 'same'
 """
 
@@ -20,13 +22,14 @@ import msgspec
 
 from ..dumps.errors import GraphdbgError
 from ..dumps.schema import GraphBody, GraphRecord, SequenceValue, Value
+from ..dumps.store import SavedGraph
 from ..dumps.wording import counted
 from . import torch_private as t
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from ..dumps.store import CodeFile, SavedGraph
+    from ..dumps.index import Row
 
 SAME = "same"
 _SHOWN_LINES = 24
@@ -34,50 +37,53 @@ _CODE = "output_code.py"
 
 
 class Watched:
-    """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form."""
+    """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved` beside what was
+    recorded, and nothing at all where that cannot be."""
 
-    def __init__(self) -> None:
+    def __init__(self, saved: SavedGraph | None = None) -> None:
         self.graphs: list[list[str]] = []
         self.code: list[list[str]] = []
+        self.recorded = [] if saved is None else _siblings(saved)
 
-    def post_grad(self, gm: fx.GraphModule) -> None:
-        """Takes a post-grad graph."""
+    def compiling(self) -> contextlib.AbstractContextManager[None]:
+        """Watches the compiles inside."""
+        if isinstance(self.recorded, str):
+            return contextlib.nullcontext()
+        return watching_compiles(self._post_grad, self._source)
+
+    def _post_grad(self, gm: fx.GraphModule) -> None:
         from ..dumps import live
 
         self.graphs.append(graph_lines(live.encode(gm, id="x0_0/post_grad_forward", stage="post_grad_forward")))
 
-    def source(self, text: str) -> None:
-        """Takes the code of one compile; a graph without kernels has none."""
-        self.code.append(code_lines(text))
+    def _source(self, text: str) -> None:
+        self.code.append(code_lines(text))  # a graph without kernels has none
 
-
-def compare(saved: SavedGraph, watched: Watched) -> str:
-    """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed."""
-    siblings = _siblings(saved)
-    if isinstance(siblings, str):
-        return f"not compared: {siblings}"
-    graphs = [graph for stage, graph in siblings if stage.startswith("post_grad")]
-    if len(graphs) != len(watched.graphs):
-        return f"different: {counted(len(watched.graphs), 'graph was', 'graphs were')} compiled, the recording has {len(graphs)}"
-    for graph, lines in zip(graphs, watched.graphs, strict=True):
-        try:
-            recorded = graph_lines(graph.record)
-        except GraphdbgError as error:
-            return f"not compared: {error}"
-        if recorded != lines:
-            return _different(f"post-grad graph of {graph.id}", recorded, lines)
-    codes = [
-        (graph.id, path) for stage, graph in siblings if not stage.startswith("post_grad") for path in _code(graph)
-    ]
-    if not codes:
-        return SAME if not any(watched.code) else "same graph; code not compared: the recording holds none"
-    if len(codes) != len(watched.code):
-        return f"different: code of {counted(len(watched.code), 'graph')} was generated, the recording has {len(codes)}"
-    for (name, path), lines in zip(codes, watched.code, strict=True):
-        recorded = code_lines(path.read_text())
-        if recorded != lines:
-            return _different(f"code of {name}", recorded, lines)
-    return SAME
+    def compare(self) -> str:
+        """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed."""
+        if isinstance(self.recorded, str):
+            return f"not compared: {self.recorded}"
+        graphs = [graph for stage, graph in self.recorded if stage.startswith("post_grad")]
+        if len(graphs) != len(self.graphs):
+            return f"different: {counted(len(self.graphs), 'graph was', 'graphs were')} compiled, the recording has {len(graphs)}"
+        for graph, lines in zip(graphs, self.graphs, strict=True):
+            try:
+                recorded = graph_lines(graph.record)
+            except GraphdbgError as error:
+                return f"not compared: {error}"
+            if recorded != lines:
+                return _different(f"post-grad graph of {graph.id}", recorded, lines)
+        holders = [graph for stage, graph in self.recorded if not stage.startswith("post_grad")]
+        codes = [(graph.id, file) for graph in holders for file in graph.code_files() if file.name == _CODE]
+        if not codes:
+            return SAME if not any(self.code) else "same graph; code not compared: the recording holds none"
+        if len(codes) != len(self.code):
+            return f"different: code of {counted(len(self.code), 'graph')} was generated, the recording has {len(codes)}"
+        for (name, file), lines in zip(codes, self.code, strict=True):
+            recorded = code_lines(file.read_text())
+            if recorded != lines:
+                return _different(f"code of {name}", recorded, lines)
+        return SAME
 
 
 def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
@@ -86,55 +92,51 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
     """
     if saved.run is None:
         return "a case by itself has no recorded compile"
-    compile_id = saved.local_id.partition("/")[0]
+    local = saved.local_id
+    compile_id = local.partition("/")[0]
     mine = [
-        graph for graph in saved.run.graphs()
-        if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_id
+        row for row in saved.run.rows
+        if row.saved and row.process == saved.process and row.local.partition("/")[0] == compile_id
     ]  # fmt: skip
-    by_id = {graph.local_id: graph for graph in mine}
+    by_id = {row.local: row for row in mine}
     found: list[tuple[str, SavedGraph]] = []
-    for kind, number in sorted(_compiles(saved, mine), key=lambda one: one[0] == "backward"):
+    for kind, number in sorted(_compiles(by_id[local], mine), key=lambda one: one[0] == "backward"):
         for name in (f"post_grad_{kind}", kind):
-            graph = by_id.get(f"{compile_id}/{name}{number}")
-            if graph is not None:
-                found.append((name, graph))
+            if (row := by_id.get(f"{compile_id}/{name}{number}")) is not None:
+                found.append((name, SavedGraph(row.path, saved.run, row)))
     if not any(name.startswith("post_grad") for name, _ in found):
         return "the recording has no post-grad graph of this compile"
     return found
 
 
-def _compiles(saved: SavedGraph, mine: Sequence[SavedGraph]) -> list[tuple[str, str]]:
+def _compiles(row: Row, mine: Sequence[Row]) -> list[tuple[str, str]]:
     """The inner compiles that a graph leads to: (forward | backward | inference, ".N" or "").
 
     Numbers count per stage, so a Dynamo graph and its forward may have different ones: they are joined by the order of capture. A
     backward has its forward's number.
     """
-    kind = saved.stage.removeprefix("post_grad_")
+    kind = row.stage.removeprefix("post_grad_")
     if kind in ("forward", "backward", "inference"):
-        return [(kind, _number(saved))]
-    at = [graph.local_id for graph in mine].index(saved.local_id)
-    if saved.stage == "joint_passed":
-        before = next((graph for graph in reversed(mine[:at]) if graph.stage in ("joint", "inference")), None)
+        return [(kind, _number(row))]
+    at = mine.index(row)
+    if row.stage == "joint_passed":
+        before = next((one for one in reversed(mine[:at]) if one.stage in ("joint", "inference")), None)
         if before is not None and before.stage == "inference":
             return [("inference", _number(before))]
     found: list[tuple[str, str]] = []
-    for graph in mine[at + 1 :]:
-        if graph.stage == saved.stage or (found and saved.stage.startswith("joint")):
+    for one in mine[at + 1 :]:
+        if one.stage == row.stage or (found and row.stage.startswith("joint")):
             break
-        if graph.stage in ("forward", "inference"):
-            found.append((graph.stage, _number(graph)))
-            if graph.stage == "forward":
-                found.append(("backward", _number(graph)))
+        if one.stage in ("forward", "inference"):
+            found.append((one.stage, _number(one)))
+            if one.stage == "forward":
+                found.append(("backward", _number(one)))
     return found
 
 
-def _number(graph: SavedGraph) -> str:
+def _number(row: Row) -> str:
     """The ".N" of a graph's id."""
-    return "".join(graph.local_id.partition("/")[2].partition(".")[1:])
-
-
-def _code(graph: SavedGraph) -> list[CodeFile]:
-    return [file for file in graph.code_files() if file.name == _CODE]
+    return "".join(row.local.partition("/")[2].partition(".")[1:])
 
 
 def _different(what: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
@@ -255,7 +257,7 @@ def watching_compiles(post_grad: Callable[[fx.GraphModule], None], code: Callabl
         return compiled
 
     with (
-        t.replaced(*t.home("recursive_post_grad_passes"), watched_passes),
-        t.replaced(*t.home("compile_inner_whole"), watched_inner),
+        t.swapped("recursive_post_grad_passes", watched_passes),
+        t.swapped("compile_inner_whole", watched_inner),
     ):
         yield

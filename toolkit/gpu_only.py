@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..dumps.torchside import targets
-from ..dumps.torchside.triton_kernels import is_call, name_of_kernel
+from ..dumps.torchside.allowlist import TRITON_HIGHER_ORDER
+from ..dumps.torchside.triton_kernels import name_of_kernel
 from . import torch_private as t
 from .copying import nodes_in
 
@@ -210,7 +210,7 @@ def is_tied(gm: fx.GraphModule) -> bool:
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[fx.Node]:
-    return (node for node in nodes_in(gm) if node.op == "call_function" and is_call(targets.name_of(node.target)))
+    return (node for node in nodes_in(gm) if getattr(node.target, "__name__", "") in TRITON_HIGHER_ORDER)
 
 
 def on_cpu(gm: fx.GraphModule) -> list[str]:

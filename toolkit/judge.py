@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,8 @@ from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
 from .rungs.entries import patterns_without_device, shared_fakes
-from .settings import in_force, no_caches, settings
 from .signature import RAISED_TOO, Signature, from_exception
-from .spec import FULL_STAGES
+from .spec import FULL_STAGES, in_force, no_caches, settings
 from .verdict import NO_REFERENCE, Verdict, Where, cannot_tell, judged, skipped
 
 CHECKS: dict[str, tuple[str, ...]] = {
@@ -75,7 +75,7 @@ def judge(case: Live, rung: str | Rung, check: str = "auto", *,
           shared: Path | None = None, lean: str = "") -> Outcome:  # fmt: skip
     """Runs a case on clones of its inputs under a rung and compares with eager and float64. The case is not changed.
 
-    `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `fidelity.watching_compiles`).
+    `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `fidelity.Watched`).
     `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this graph.
     `lean` is one of LEAN: an order that finds one kind of failure as surely, and says less of what does not fail.
     """
@@ -157,13 +157,13 @@ class _Judgement:
         elif self.rung.compiles_draws and draws_unrepeatably(self.gm):
             truth = NoReference("the kernels draw random numbers that eager cannot repeat on this device")
             self.compared = tuple(name for name in self.compared if name == "metadata")
-        wanted = eager.results(changed)
-        if self._waits(truth) and not self._same_numbers(wanted, again.results(changed)):
+        wanted, found = eager.results(changed), again.results(changed)
+        if self._waits(truth) and not self._same_numbers(wanted, found):
             truth = self._reference(changed)
             mark("compare")
         comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, self._execute)
-        difference = comparing.difference(truth, eager, got, again, changed, random=random)
-        outcome = self._concluded(difference, truth, wanted, again.results(changed), got if keep_outputs else None)
+        difference = comparing.difference(truth, eager, got, wanted, found, changed, random=random)
+        outcome = self._concluded(difference, truth, wanted, found, got if keep_outputs else None)
         outcome.nan, outcome.eager_nan = again.nans(changed), eager.nans(changed)
         outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
         return outcome
@@ -227,21 +227,20 @@ class _Judgement:
             found.save(self.shared)
         return found
 
-    def _execute(self, run: Any, inputs: list[Any], gm: fx.GraphModule) -> Execution:
-        parameters = [one for one in gm.parameters() if one.requires_grad] if self.backward else []
+    def _execute(self, run: Any, inputs: list[Any] | None = None, gm: fx.GraphModule | None = None) -> Execution:
+        """One execution, on clones of the case's inputs and with its parameters where no others are given."""
+        parameters = [one for one in (gm or self.gm).parameters() if one.requires_grad] if self.backward else []
+        inputs = clone_inputs(self.inputs) if inputs is None else inputs
         self.attributes.restore()
         return execute(run, inputs, seed=self.seed, backward=self.backward, parameters=parameters)
 
     def _eager(self) -> tuple[Execution | None, list[int], Signature | None]:
-        inputs = clone_inputs(self.inputs)
         try:
-            first = self._execute(lambda given: run_graph(self.gm, given), inputs, self.gm)
+            first = self._execute(partial(run_graph, self.gm))
             changed = changed_inputs(self.inputs, first.inputs)
             if not self.compared:
                 return first, changed, None
-            poisoned = self._execute(
-                lambda given: run_graph(self.gm, given, poison=True), clone_inputs(self.inputs), self.gm
-            )
+            poisoned = self._execute(partial(run_graph, self.gm, poison=True))
         except (GraphRunError, RuntimeError) as error:
             if "error" in self.compared:
                 self.raised = missing_error(error, self.gm, self.spec)
@@ -263,7 +262,7 @@ class _Judgement:
         mark("reference")
 
         def run(wide: fx.GraphModule, inputs: list[Any]) -> list[Any]:
-            return self._execute(lambda given: run_graph(wide, given), inputs, wide).results(changed)
+            return self._execute(partial(run_graph, wide), inputs, wide).results(changed)
 
         return reference(self.gm, self.inputs, run)
 
@@ -279,7 +278,7 @@ class _Judgement:
                 self.seconds = time.perf_counter() - began
                 return Execution([], [], [])
             self._enter("run")
-            execution = self._execute(compiled, clone_inputs(self.inputs), self.gm)
+            execution = self._execute(compiled)
         self.seconds = self.seconds or time.perf_counter() - began
         return execution
 

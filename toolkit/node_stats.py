@@ -70,7 +70,7 @@ def of_case(case: Any, seed: int) -> Iterator[NodeStatistics]:
 
     from .copying import clone_inputs, copy_graph
     from .numerics import node_statistics
-    from .settings import in_force, settings
+    from .spec import in_force, settings
 
     with settings(case.spec.config), in_force(case.spec), torch.no_grad():
         torch.manual_seed(seed)

@@ -29,8 +29,7 @@ from .atoms import Atoms
 from .case import Case, Live, as_reshapes, follow_saved, moved
 from .eager_values import Recorder, record_values
 from .rungs.entries import mode_of
-from .settings import in_force, settings
-from .spec import ReplaySpec
+from .spec import ReplaySpec, in_force, settings
 from .spill import load_values, save_values
 from .subgraph import build, candidate_spec, until
 from .values import Held, Values, load_fakes

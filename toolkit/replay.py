@@ -10,6 +10,7 @@ The calling process imports torch only when it wants the outputs. Loading follow
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,28 +83,27 @@ def outcome_of(answer: Answer, rung: str) -> Outcome:
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does: load, judge, compare with the recorded compile."""
-    from . import fidelity
     from .case import Case
-    from .fidelity import watching_compiles
+    from .fidelity import Watched
     from .isolation.child import mark
     from .judge import judge
     from .rungs.entries import RETRACED
 
     mark("load")
     case = Case.at(payload["path"])
-    device = case.device_for(payload["rung"], payload["device"])
-    live = case.live(seed=payload["seed"], device=device, meeting=payload.get("meeting", ""))
-    watched = fidelity.Watched()
+    meeting = payload.get("meeting", "")
+    live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
+    watched = Watched(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
     outcome = judge(
         live, payload["rung"], payload["check"], seed=payload["seed"],
-        keep_outputs=payload["keep"] is not None, watch=lambda: watching_compiles(watched.post_grad, watched.source),
+        keep_outputs=payload["keep"] is not None, watch=watched.compiling if watched else nullcontext,
         shared=Path(payload["shared"]) if payload.get("shared") else None,
     )  # fmt: skip
     outcome.notes = [*live.notes, *outcome.notes]
-    if payload["rung"] == "inductor" and payload["device"] is None and _compiled(outcome):
+    if watched and _compiled(outcome):
         mark("fidelity")
         again = any(note.startswith(RETRACED) for note in outcome.notes)
-        outcome.fidelity = "not comparable: the graph was re-traced" if again else fidelity.compare(case.saved, watched)
+        outcome.fidelity = "not comparable: the graph was re-traced" if again else watched.compare()
     if payload["keep"] and outcome.outputs is not None:
         import torch
 

@@ -23,8 +23,7 @@ from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs, copy_graph
 from ...toolkit.eager import GraphRunError, run_graph
 from ...toolkit.plain_calls import is_same, plain_of, rewrite
-from ...toolkit.settings import in_force
-from ...toolkit.spec import FULL_STAGES, ReplaySpec, is_opaque
+from ...toolkit.spec import FULL_STAGES, ReplaySpec, in_force, is_opaque
 from .symbolic import renewed
 
 STAGE = "dynamo"

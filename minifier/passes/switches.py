@@ -21,8 +21,7 @@ from ...toolkit.atoms import fake_of, is_symbolic, symbols_in, target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
 from ...toolkit.inlining import inlinable, inlined
-from ...toolkit.settings import in_force
-from ...toolkit.spec import FULL_STAGES
+from ...toolkit.spec import FULL_STAGES, in_force
 from . import symbols
 from .symbolic import renewed, without_fakes
 

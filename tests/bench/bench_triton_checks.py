@@ -25,8 +25,7 @@ from triton_graphs import Graph, graphs_of
 
 from graphdbg.toolkit.copying import clone_inputs, copy_graph
 from graphdbg.toolkit.rungs.entries import shared_fakes
-from graphdbg.toolkit.settings import in_force, no_caches, settings
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.spec import ReplaySpec, in_force, no_caches, settings
 from graphdbg.toolkit.triton.checking.run import CheckedRung
 from graphdbg.toolkit.triton.interpreting.session import Launch, Observer, Session
 

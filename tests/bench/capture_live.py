@@ -31,7 +31,6 @@ from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.copying import clone_inputs, copy_graph
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.execution import Attributes, Execution, changed_inputs, execute
-from graphdbg.toolkit.fidelity import watching_compiles
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.recorder import observe
 from graphdbg.toolkit.recorder.flight import Flight, Graph
@@ -240,9 +239,7 @@ def capture_api(program: Program, folder: Path) -> None:
 def keep_compile(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, path: Path) -> None:
     """Writes what Inductor makes of a live graph, in normal form."""
     watched = fidelity.Watched()
-    outcome = judge(
-        Live(gm, inputs, spec), "inductor", watch=lambda: watching_compiles(watched.post_grad, watched.source)
-    )
+    outcome = judge(Live(gm, inputs, spec), "inductor", watch=watched.compiling)
     live = {"graphs": watched.graphs, "code": watched.code, "verdict": outcome.verdict}
     path.write_bytes(msgspec.json.encode(live))
 

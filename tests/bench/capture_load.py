@@ -25,8 +25,7 @@ from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.fidelity import SAME
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, default_memory_bytes
 from graphdbg.toolkit.replay import replay
-from graphdbg.toolkit.settings import in_force
-from graphdbg.toolkit.spec import FULL_STAGES
+from graphdbg.toolkit.spec import FULL_STAGES, in_force
 
 API = "api"
 
@@ -119,14 +118,12 @@ def compiled_difference(
 
 def _against_live(saved: SavedGraph, live: dict[str, Any]) -> str:
     """A captured case has no recorded compile: it is compared with the compile of the live graph, in the same normal form."""
-    from graphdbg.toolkit import fidelity
-    from graphdbg.toolkit.fidelity import watching_compiles
+    from graphdbg.toolkit.fidelity import Watched
     from graphdbg.toolkit.judge import judge
 
     case = Case(saved).live(seed=0)
-    watched = fidelity.Watched()
-    judge(case, "inductor", check="crash",
-          watch=lambda: watching_compiles(watched.post_grad, watched.source))  # fmt: skip
+    watched = Watched()
+    judge(case, "inductor", check="crash", watch=watched.compiling)
     for what, told in (("graphs", watched.graphs), ("code", watched.code)):
         lines = [[line for part in parts for line in part] for parts in (live[what], told)]
         if lines[0] != lines[1]:

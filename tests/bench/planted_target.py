@@ -32,7 +32,7 @@ from graphdbg.minifier.report.custom_ops import _custom
 from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.imports import import_modules
 from graphdbg.toolkit.rungs import rung
-from graphdbg.toolkit.settings import in_force
+from graphdbg.toolkit.spec import in_force
 
 COMMON = ("float32", "int64", "bool", "float64", "int32")
 DRAWS = re.compile(r"rand|bernoulli|dropout|multinomial|normal|seed|exponential", re.IGNORECASE)

@@ -22,8 +22,7 @@ from graphdbg.toolkit.compile_fx.entering import enter
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.showing.records import CompiledRow
 from graphdbg.toolkit.rungs.entries import patterns_without_device, shared_fakes
-from graphdbg.toolkit.settings import no_caches
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton.emission import emitted_kernels, triton_sources
 from graphdbg.toolkit.triton.retarget import retargeted
 from graphdbg.toolkit.triton.standin import pretending

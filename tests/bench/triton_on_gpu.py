@@ -38,8 +38,7 @@ from graphdbg.toolkit.copying import copy_graph
 from graphdbg.toolkit.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.rungs.entries import shared_fakes
-from graphdbg.toolkit.settings import no_caches
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton import pretended as t
 from graphdbg.toolkit.triton.alone import bench, launched, restricted
 from graphdbg.toolkit.triton.emission import triton_sources

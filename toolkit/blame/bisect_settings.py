@@ -92,7 +92,7 @@ def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
 
 def applicable(payload: dict[str, Any]) -> list[list[Any]]:
     """The body of a query: those settings to try that this torch has with another value, after the recorded ones."""
-    from ..settings import setting
+    from ..spec import setting
     from . import switching
 
     found: list[list[Any]] = []

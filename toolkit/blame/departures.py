@@ -46,7 +46,7 @@ class _Seen(NamedTuple):
 def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[Departure]:
     """The known values `got` (node name -> compiled tensor) that are wrong, in graph order. Changes none of its arguments.
 
-    Call it under the recorded surroundings (`settings.in_force`). Raises GraphRunError where eager itself fails.
+    Call it under the recorded surroundings (`spec.in_force`). Raises GraphRunError where eager itself fails.
     """
     nodes = {node.name: node for node in gm.graph.nodes}
     eager = _eager(gm, inputs, got, seed)

@@ -32,9 +32,8 @@ from ..parts import Invalid, atoms_in, keep_values, part_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
 from ..rungs.entries import shared_fakes
-from ..settings import in_force, no_caches, settings
 from ..signature import Signature, from_exception
-from ..spec import FULL_STAGES, ReplaySpec
+from ..spec import FULL_STAGES, ReplaySpec, in_force, no_caches, settings
 from ..spill import load_values
 from ..values import Held
 from .departures import Departure, departures

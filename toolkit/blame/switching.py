@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import torch_private as t
-from ..settings import setting
+from ..spec import setting
 from ..torch_private import replaced
 
 
@@ -118,7 +118,7 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
         stack.enter_context(replaced(t.CompilerBisector, "disable_subsystem", staticmethod(disable)))
         stack.enter_context(replaced(t.CompilerBisector, "bisection_enabled", True))
         stack.enter_context(replaced(t.CompilerBisector, "in_process_cache", folder))
-        stack.enter_context(replaced(*t.home("compile_inner_whole"), compile_inner))
+        stack.enter_context(t.swapped("compile_inner_whole", compile_inner))
         stack.enter_context(replaced(t.PatternMatcherPass, "apply", one_pass))
         for cls in (t.PatternExpr, t.MultiOutputPattern):
             stack.enter_context(replaced(cls, "match", matcher(cls.match)))
@@ -216,5 +216,5 @@ def noting_kernels(kernels: dict[str, list[str]]) -> Iterator[None]:
         for name in ("cpp_tells_kernel", "triton_tells_kernel"):
             original = t.loaded(name)
             if original is not None:
-                stack.enter_context(replaced(*t.home(name), watched(original)))
+                stack.enter_context(t.swapped(name, watched(original)))
         yield

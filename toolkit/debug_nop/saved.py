@@ -120,7 +120,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..case import Case, moved
     from ..copying import clone_inputs
     from ..isolation.child import mark
-    from ..settings import in_force, settings
+    from ..spec import in_force, settings
     from .checking import checked
 
     mark("load")

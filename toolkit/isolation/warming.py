@@ -19,7 +19,7 @@ import torch
 from ...dumps.atomic import write_file
 from ...dumps.errors import EnvironmentLackError, LacksName
 from .. import torch_private as t
-from ..settings import no_caches
+from ..spec import no_caches
 from ..torch_private.names import WARM_MODULES
 
 
@@ -96,7 +96,7 @@ def _remembered_probes(note: Path) -> Iterator[None]:
             works.add(name)
         return name in works
 
-    with t.replaced(*t.home("VecISA.check_build"), check_build):
+    with t.swapped("VecISA.check_build", check_build):
         yield
     if len(works) > before:
         with contextlib.suppress(EnvironmentLackError):  # a cache folder that cannot be written

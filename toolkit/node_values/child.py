@@ -21,8 +21,7 @@ from ..eager_values import record_values
 from ..isolation.child import mark, report
 from ..judge import judge
 from ..rungs import rung as rung_named
-from ..settings import in_force, settings
-from ..spec import FULL_STAGES, ReplaySpec
+from ..spec import FULL_STAGES, ReplaySpec, in_force, settings
 from ..values import Values
 from .measuring import measure, tappable
 from .tapped import Tapped

@@ -19,9 +19,7 @@ from torch import fx
 from ...dumps.torchside.torch_private import storage_key
 from .. import torch_private as t
 from ..copying import clone_inputs, nodes_in
-from ..settings import no_caches
-from ..spec import FULL_STAGES, ReplaySpec
-from ..torch_private import replaced
+from ..spec import FULL_STAGES, ReplaySpec, no_caches
 from .base import CannotRun
 
 
@@ -136,7 +134,7 @@ def patterns_without_device() -> Iterator[None]:
     Nothing public says where.; a torch without that function traces them as it does.
     """
     usual = t.optional("joint_lazy_init")
-    with contextlib.nullcontext() if usual is None else replaced(*t.home("joint_lazy_init"), lambda *_: usual()):
+    with contextlib.nullcontext() if usual is None else t.swapped("joint_lazy_init", lambda *_: usual()):
         yield
 
 

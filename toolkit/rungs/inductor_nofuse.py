@@ -52,9 +52,9 @@ def unfused(*, kernels_draw: bool = False) -> Iterator[None]:
     if not kernels_draw:
         settings["fallback_random"] = True
     with (
-        t.replaced(*t.home("GraphLowering.run_node"), run_node),
-        t.replaced(*t.home("Scheduler.fuse_nodes"), lambda self, nodes: nodes),
-        t.replaced(*t.home("GraphTransformObserver._check_disable_pass"), skip),
+        t.swapped("GraphLowering.run_node", run_node),
+        t.swapped("Scheduler.fuse_nodes", lambda self, nodes: nodes),
+        t.swapped("GraphTransformObserver._check_disable_pass", skip),
         t.inductor_config.patch(settings),
     ):
         yield

@@ -4,13 +4,14 @@
 may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a command says so.
 
 >>> from . import torch_private as t
->>> with t.replaced(*t.home("GraphLowering.run_node"), ours):
+>>> with t.swapped("GraphLowering.run_node", ours):
 ...     t.compile_fx_inner(gm, fakes)
 """
 
+import contextlib
 import functools
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .names import NAMES
 from .replacing import Hooks, Replaced, replaced
@@ -22,10 +23,15 @@ if TYPE_CHECKING:  # what a type checker follows through isinstance
     from ...dumps.torchside.torch_private import OpOverload as OpOverload
     from ...dumps.torchside.torch_private import OpOverloadPacket as OpOverloadPacket
 
-__all__ = ["NAMES", "Hooks", "Replaced", "home", "loaded", "look_up", "optional", "replaced", "takes"]
+__all__ = ["NAMES", "Hooks", "Replaced", "home", "loaded", "look_up", "optional", "replaced", "swapped", "takes"]
 
 look_up, optional, loaded, home = NAMES.look_up, NAMES.optional, NAMES.loaded, NAMES.home
 __getattr__ = NAMES.taken_by(globals())
+
+
+def swapped(name: str, value: Any) -> contextlib.AbstractContextManager[None]:
+    """What torch has by a name of the table, replaced for a while."""
+    return replaced(*home(name), value)
 
 
 @functools.cache  # the functions may be hooked later by something with another signature

@@ -287,9 +287,9 @@ def put_on_gpu_behind_autograd(put: Put) -> Iterator[None]:
         return compile_half
 
     with contextlib.ExitStack() as open_:
-        open_.enter_context(replaced(*t.home("recursive_joint_graph_passes"), passes_there))
+        open_.enter_context(t.swapped("recursive_joint_graph_passes", passes_there))
         for name in ("compile_fx_forward", "compile_fx_backward"):
-            open_.enter_context(replaced(*t.home(name), compiling_there(t.look_up(name))))
+            open_.enter_context(t.swapped(name, compiling_there(t.look_up(name))))
         yield
 
 
@@ -314,7 +314,7 @@ def memory_on_cpu() -> Iterator[None]:
     library.impl("empty.memory_format", _empty, "CUDA")
     library.impl("empty_strided", _empty_strided, "CUDA")
     try:
-        with replaced(*t.home("cuda_lazy_init"), lambda: None):  # torch.full(device="cuda") starts the device first
+        with t.swapped("cuda_lazy_init", lambda: None):  # torch.full(device="cuda") starts the device first
             yield
     finally:
         library._destroy()

@@ -23,8 +23,7 @@ from ..execution import execute
 from ..isolation.child import mark
 from ..rungs.entries import shared_fakes
 from ..rungs.triton_interpret import TritonInterpret
-from ..settings import in_force, no_caches, settings
-from ..spec import FULL_STAGES
+from ..spec import FULL_STAGES, in_force, no_caches, settings
 from . import _triton
 from .launches import VERSION, Index, Launch, Writer
 from .saving import Saver, SavingSession, Wanted

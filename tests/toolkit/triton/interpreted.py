@@ -18,8 +18,7 @@ from graphdbg.toolkit.copying import clone_inputs
 from graphdbg.toolkit.eager import draw_like_kernels, has_kernel_draws
 from graphdbg.toolkit.rungs.entries import shared_fakes
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
-from graphdbg.toolkit.settings import no_caches
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton.interpreting.session import Launch, Observer, Session
 
 

@@ -321,7 +321,7 @@ def interposed(owner: Capturer) -> Iterator[None]:
     """Sends every call into the engine by `owner` while the block runs."""
     with ExitStack() as stack:
         for name in ("engine_call", "graph_engine_call"):
-            stack.enter_context(t.replaced(*t.home(name), functools.partial(owner.backward, t.look_up(name))))
+            stack.enter_context(t.swapped(name, functools.partial(owner.backward, t.look_up(name))))
         yield
 
 

@@ -26,7 +26,7 @@ from ....dumps.errors import UsageError
 from ....dumps.sidecar import user_frame
 from ... import torch_private as t
 from ...blame.switching import pattern_name
-from ...settings import setting
+from ...spec import setting
 from ...torch_private.replacing import Function, Replacement
 from . import Matched, PassReport, called, current
 from .names import known, patterns_of

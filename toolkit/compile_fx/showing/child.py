@@ -25,8 +25,7 @@ from ...case import Case, Live, follow_saved
 from ...copying import copy_graph
 from ...isolation.child import failure_of, is_memory_error, mark
 from ...rungs.entries import mode_of, patterns_without_device, shared_fakes
-from ...settings import in_force, settings
-from ...spec import FULL_STAGES, ReplaySpec
+from ...spec import FULL_STAGES, ReplaySpec, in_force, settings
 from ..pipeline import Observer
 from ..stage import Stage
 from ..telling import Teller, Wanted, tell

@@ -47,7 +47,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("load")
     require_interpreter()
     case = Case.at(payload["path"])
-    live = case.live(seed=payload["seed"], device=case.device_for("triton_interpret", None))
+    live = case.live(rung="triton_interpret", seed=payload["seed"])
     mark("check")
     from .run import checked
 

@@ -26,9 +26,8 @@ from ...outcome import Outcome
 from ...rungs.base import Compiled
 from ...rungs.entries import shared_fakes
 from ...rungs.triton_interpret import TritonInterpret
-from ...settings import in_force, no_caches, settings
 from ...signature import from_exception
-from ...spec import ReplaySpec
+from ...spec import ReplaySpec, in_force, no_caches, settings
 from ...verdict import WHOLE, judged, skipped
 from ..interpreting.session import Session
 from .building import checking_builder, plain_builder
