@@ -48,7 +48,9 @@ def _value(expr: Expr, values: Mapping[str, int | float | bool]) -> Any:
     if expr.function == "Where":
         condition, yes, no = expr.args
         return _value(yes if _value(condition, values) else no, values)
-    return _bounded(_FUNCTIONS[expr.function](*(_value(arg, values) for arg in expr.args)))
+    args = [_value(arg, values) for arg in expr.args]
+    fold = _FOLDS.get(expr.function)
+    return _bounded(fold(args) if fold is not None else _FUNCTIONS[expr.function](*args))
 
 
 def _piecewise(args: tuple[Expr, ...], values: Mapping[str, int | float | bool]) -> Any:
@@ -86,23 +88,11 @@ def _divide(a: Any, b: Any) -> Any:
     return float(a) / float(b) if isinstance(a, float) or isinstance(b, float) else _exact(Fraction(a) / Fraction(b))
 
 
-def _sum(*args: Any) -> Any:
-    return sum(args)
-
-
-def _product(*args: Any) -> Any:
+def _product(args: list[Any]) -> Any:
     result: Any = 1
     for arg in args:
         result = _bounded(result * arg)
     return result
-
-
-def _least(*args: Any) -> Any:
-    return min(args)
-
-
-def _greatest(*args: Any) -> Any:
-    return max(args)
 
 
 def _ceil_divide(a: Any, b: Any) -> Any:
@@ -111,22 +101,6 @@ def _ceil_divide(a: Any, b: Any) -> Any:
 
 def _true_divide(a: Any, b: Any) -> Any:
     return float(a) / float(b)
-
-
-def _floor_divide(a: Any, b: Any) -> Any:
-    return a // b
-
-
-def _bit_and(a: Any, b: Any) -> Any:
-    return a & b
-
-
-def _bit_or(a: Any, b: Any) -> Any:
-    return a | b
-
-
-def _bit_xor(a: Any, b: Any) -> Any:
-    return a ^ b
 
 
 def _index(value: Any, divisor: Any, modulus: Any) -> Any:
@@ -159,19 +133,11 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _all(*args: Any) -> bool:
-    return all(args)
-
-
-def _any(*args: Any) -> bool:
-    return any(args)
-
-
-def _odd(*args: Any) -> bool:
+def _odd(args: list[Any]) -> bool:
     return sum(map(bool, args)) % 2 == 1
 
 
-def _dense(*args: Any) -> int:
+def _dense(args: list[Any]) -> int:
     """Sizes, then strides: whether the tensor has no holes and no overlap (torch: IsNonOverlappingAndDenseIndicator)."""
     half = len(args) // 2
     expected = 1
@@ -183,24 +149,29 @@ def _dense(*args: Any) -> int:
     return 1
 
 
+_untyped: Any = operator  # the stubs leave the types of some open
 _OPAQUE: dict[str, Callable[..., Any]] = {
     "sqrt": math.sqrt, "cos": math.cos, "cosh": math.cosh, "sin": math.sin, "sinh": math.sinh, "tan": math.tan,
     "tanh": math.tanh, "asin": math.asin, "acos": math.acos, "atan": math.atan, "exp": math.exp, "log": math.log,
     "log2": math.log2, "asinh": math.asinh,
 }  # fmt: skip
 
+_FOLDS: dict[str, Callable[[list[Any]], Any]] = {
+    "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any, "Xor": _odd,
+    "IsNonOverlappingAndDenseIndicator": _dense,
+}  # fmt: skip
+"""Functions of any number of arguments."""
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "Add": _sum, "Mul": _product, "Neg": operator.neg, "Div": _divide, "Pow": _power,
-    "FloorDiv": _floor_divide, "CleanDiv": _floor_divide, "CeilDiv": _ceil_divide,
-    "IntTrueDiv": _true_divide, "FloatTrueDiv": _true_divide,
+    "Neg": operator.neg, "Div": _divide, "Pow": _power,
+    "CeilDiv": _ceil_divide, "IntTrueDiv": _true_divide, "FloatTrueDiv": _true_divide,
     "Mod": operator.mod, "PythonMod": operator.mod, "ModularIndexing": _index,
     "LShift": _shift_left, "RShift": _shift_right, "PowByNatural": _power, "FloatPow": _float_power,
-    "Min": _least, "Max": _greatest, "Abs": abs, "floor": math.floor, "ceiling": math.ceil, "CeilToInt": math.ceil,
+    "Abs": abs, "floor": math.floor, "ceiling": math.ceil, "CeilToInt": math.ceil,
     "FloorToInt": math.floor, "TruncToInt": math.trunc, "TruncToFloat": _truncate_to_float,
     "RoundToInt": _round, "RoundDecimal": _round, "ToFloat": float, "Identity": _identity,
-    "IsNonOverlappingAndDenseIndicator": _dense,
     "Eq": operator.eq, "Ne": operator.ne, "Lt": operator.lt, "Le": operator.le, "Gt": operator.gt, "Ge": operator.ge,
-    "And": _all, "Or": _any, "Xor": _odd, "Not": operator.not_,
-    "BitwiseFn_bitwise_and": _bit_and, "BitwiseFn_bitwise_or": _bit_or, "BitwiseFn_bitwise_xor": _bit_xor,
+    "Not": operator.not_, "FloorDiv": _untyped.floordiv, "CleanDiv": _untyped.floordiv,
+    "BitwiseFn_bitwise_and": _untyped.and_, "BitwiseFn_bitwise_or": _untyped.or_, "BitwiseFn_bitwise_xor": _untyped.xor,
     **_OPAQUE, **{f"OpaqueUnaryFn_{name}": function for name, function in _OPAQUE.items()},
 }  # fmt: skip

@@ -33,8 +33,6 @@ DETAIL, SOURCE, CODE, STAGES, NEAR = "detail", "source", "code", "stages", "near
 VIEWS = (DETAIL, SOURCE, CODE, STAGES, NEAR)
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "metal": "cpp"}
 _KEPT = 64
-MOST_WITH_KERNELS = 1000
-"""Nodes; finding the place of each between the library calls walks the whole graph."""
 
 
 class About:
@@ -48,6 +46,7 @@ class About:
         self.related = stages.Related(saved)
         self._details: dict[int, NodeDetail] = {}
         self._codes: dict[str, Generated | None] = {}
+        self._views: dict[str, GraphView] = {}
 
     def position(self, name: str) -> int:
         """The position of a node by its name; raises UsageError with names that are alike."""
@@ -136,33 +135,12 @@ class About:
         found: list[tuple[SavedGraph, Use]] = []
         graphs = {graph.id: graph for graph in self.related.graphs}
         for other in self.related.of(self.view, index):
-            code = self._code(graphs[other.graph])
-            if code is not None:
-                uses = code.uses(self._view_of(graphs[other.graph]), Recorded(graphs[other.graph]), other.index)
-                found += [(graphs[other.graph], use) for use in uses]
+            graph = graphs[other.graph]
+            if (code := self._code(graph)) is not None:
+                view = self._views.setdefault(graph.id, GraphView(graph.table))
+                uses = code.uses(view, Recorded(graph), other.index)
+                found += [(graph, use) for use in uses]
         return list({(graph.id, use): (graph, use) for graph, use in found}.values())
-
-    def kernels(self) -> dict[int, str]:
-        """The kernel of each node, by position, for the column of a table; only of graphs small enough to look at every node."""
-        if len(self.view) > MOST_WITH_KERNELS or self._code(self.saved) is None:
-            return {}
-        found: dict[int, str] = {}
-        for index in range(len(self.view)):
-            with self.lock:
-                uses = self.uses(index)
-            if uses:
-                found[index] = uses[0][1].kernel + (f" +{len(uses) - 1}" if len(uses) > 1 else "")
-        return found
-
-    def _view_of(self, graph: SavedGraph) -> GraphView:
-        found = self._views.get(graph.id)
-        if found is None:
-            found = self._views[graph.id] = GraphView(graph.table)
-        return found
-
-    @cached_property
-    def _views(self) -> dict[str, GraphView]:
-        return {}
 
     def _code(self, graph: SavedGraph) -> Generated | None:
         if graph.id not in self._codes:

@@ -1,6 +1,7 @@
 """A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs no torch.
 
-Must not wait, print, or open a graph; a run that is not there yet, or vanished, is a state and no error.
+Must not wait, print, or open a graph; a run that is not there yet, or vanished, is a state and no error. `told`
+gives a line for each step that a graph takes, and for each process that ends.
 
 >>> following = Following(Path("myrun"))
 >>> following.poll()
@@ -12,6 +13,7 @@ True
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -20,11 +22,13 @@ import msgspec
 from .. import deaths, index, journal
 from ..errors import GraphdbgError
 from ..graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE
+from ..index import Row
 from ..lines import Tail
 from ..process import EXIT_FILE, liveness
 from ..process import FILE as PROCESS_FILE
 from ..reading import read_record
 from ..schema import RunRecord
+from ..tables import one_line
 
 State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknown"]
 """waiting: not there yet; unknown: its processes are on another host; unreadable: run.json is damaged, see `trouble`."""
@@ -175,3 +179,36 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     except OSError:
         return (0, 0, 0)
     return (now.st_ino, now.st_size, now.st_mtime_ns)
+
+
+def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
+    """Lines as they come, until the run has ended, vanished or cannot be read; `wait` is called in between."""
+    steps: dict[tuple[str, str], tuple[str, float, bool]] = {}
+    ended: set[str] = set()
+    told_waiting = False
+    while True:
+        run.poll()
+        if run.state == "waiting" and not told_waiting:
+            told_waiting = True
+            yield f"waiting for {run.path}: it is not there yet"
+        for row in run.rows:
+            step = (row.status, row.since, row.lost)
+            if steps.get((row.process, row.local)) != step:
+                steps[row.process, row.local] = step
+                yield _step(row)
+        for end in deaths.endings(run.processes):
+            if end.status in ("failed", "killed", "died") and end.process.name not in ended:
+                ended.add(end.process.name)
+                yield deaths.sentence(end, run.processes)
+        if run.state in ("ended", "vanished", "unreadable"):
+            return
+        wait(POLL_S)
+
+
+def _step(row: Row) -> str:
+    clock = time.strftime("%H:%M:%S", time.localtime(row.since)) if row.since else " " * 8
+    seconds = f" {row.seconds:.2f} s" if row.seconds is not None and row.status in ("compiled", "failed") else ""
+    nodes = "" if row.nodes is None else str(row.nodes)
+    status = f"{row.status}, {'died' if row.died else 'ended'}" if row.lost else row.status
+    error = f"  {one_line(row.error)}" if row.error else ""
+    return f"{clock}  {row.id:<28} {nodes:>7}  {status}{seconds}{error}"

@@ -1,7 +1,9 @@
 """Which generated kernels a node went into, read off the generated module itself. Runs nothing of it.
 
 Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library kernel. A C++
-kernel has only the names of its ops: there the node's op and its place between the library calls decide, which is said.
+kernel has only the names of its ops: there the node's op and its place between the library calls decide, which is said. In the
+column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be looked at: only the sure ones
+are told.
 
 >>> code = Generated.of(saved)
 >>> [(use.kernel, use.sure) for use in code.uses(view, recorded, view.position("relu"))]
@@ -24,6 +26,7 @@ from .table import GraphView
 
 if TYPE_CHECKING:
     from ..store import SavedGraph
+
 
 _DEFINED = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.(?P<language>\w+)\(", re.ASCII)
 _MAPPED = re.compile(r"^#   (?P<source>\S+) => (?P<nodes>.+)$")
@@ -211,3 +214,26 @@ def _has_op(kernel: str, op: str) -> bool:
 
 def _use(kernel: Kernel, call: int, *, sure: bool) -> Use:
     return Use(kernel.name, kernel.start, kernel.end, call, sure)
+
+
+MOST_NODES = 3000
+GUESSED = "~"
+
+
+def kernel_column(saved: SavedGraph, view: GraphView) -> dict[int, str]:
+    """Place of a node -> its kernels; empty where no code was generated. Raises UnreadableError."""
+    code = Generated.of(saved)
+    if code is None:
+        return {}
+    found: dict[int, list[str]] = {}
+    for kernel in code.kernels:
+        for name in kernel.nodes:
+            index = view.position(name)
+            if index is not None:
+                found.setdefault(index, []).append(kernel.name)
+    if len(view) <= MOST_NODES:
+        recorded = Recorded(saved)
+        for index in range(len(view)):
+            if index not in found and (uses := code.uses(view, recorded, index)):
+                found[index] = [("" if use.sure else GUESSED) + use.kernel for use in uses[:3]]
+    return {index: " ".join(dict.fromkeys(names)) for index, names in found.items()}

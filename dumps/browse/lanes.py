@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .slices import Steps, spans
-from .table import GraphView
-from .users import Users
+from .table import GraphView, Users
 
 MOST = 8
 FAR = 40

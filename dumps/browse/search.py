@@ -1,7 +1,7 @@
 """Finding text in names, targets, modules and file:line, or else in the code of user lines, and stepping from hit to hit.
 
 One line of code makes many nodes: who looks for `relu` and has nodes of that name means these. Capital letters count only where
-the text that is looked for has some. Must not change what is shown.
+the text that is looked for has some. `find_place` goes from what a user types to one node. Must not change what is shown.
 
 >>> hits = finish(hits_of(view, "attention"))
 >>> step(hits, at=57, forward=True)
@@ -10,10 +10,13 @@ Hit(node=61, number=12, wrapped=False)
 
 from __future__ import annotations
 
+import difflib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..errors import UsageError
+from ..wording import counted
 from .slices import Steps, pieces
 from .table import GraphView
 
@@ -62,3 +65,48 @@ def step(hits: Sequence[int], at: int, forward: bool) -> Hit | None:
     place = bisect_right(hits, at) if forward else bisect_left(hits, at) - 1
     wrapped = not 0 <= place < len(hits)
     return Hit(hits[place % len(hits)], place % len(hits) + 1, wrapped)
+
+
+NEAR = 3
+
+
+def find_place(view: GraphView, text: str) -> int:
+    """The place of the node; raises UsageError, with the nearest names."""
+    text = text.strip()
+    found = view.position(text)
+    if found is not None:
+        return found
+    number = text.removeprefix("#")
+    if number.isascii() and number.isdecimal():
+        if int(number) < len(view):
+            return int(number)
+        raise UsageError(f"there is no node {number}", f"the last of {counted(len(view), 'node', form=',')} is {len(view) - 1}")
+    if ":" in text:
+        return _line(view, text)
+    low = text.lower()
+    begins = [name for name in view.table.name if name.lower().startswith(low)] if low else []
+    if len(begins) == 1 or (begins and begins[0].lower() == low):
+        return view.positions[begins[0]]
+    if begins:
+        raise UsageError(f"no node is called {text!r}", f"{len(begins):,} begin so: {', '.join(begins[:NEAR])} ...")
+    raise UsageError(f"no node is called {text!r}", "there is none of that name", _near(view, text))
+
+
+def _line(view: GraphView, text: str) -> int:
+    texts = {at for at in view.distinct("where") if view.text[at] == text or view.text[at].endswith(text)}
+    column = view.table.where
+    for index in range(len(view)):
+        if column[index] in texts and view.text[column[index]]:
+            return index
+    lines = sorted({view.text[at] for at in view.distinct("where") if view.text[at]})
+    near = difflib.get_close_matches(text, lines, n=NEAR)
+    raise UsageError(f"no node comes from {text!r}", "no node has that line", f"there are {', '.join(near or lines[:NEAR])}")
+
+
+def _near(view: GraphView, text: str) -> str:
+    """The nearest names; in a large graph only among those that begin with the same letter."""
+    names = view.table.name
+    if len(names) > 5000:
+        names = [name for name in names if name[:1] == text[:1]][:5000]
+    near = difflib.get_close_matches(text, names, n=NEAR)
+    return f"did you mean {' or '.join(near)}" if near else ""

@@ -11,15 +11,56 @@ Everything is found when it is first asked for and kept; texts that repeat are l
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from ..sidecar import Table
 from .flops import Flops
 from .levels import levels
-from .slices import Steps, finish
-from .users import Users, users_of
+from .slices import Steps, finish, spans
+
+NODES = 4096
+
+
+class Users:
+    """`users(i)` are the positions of the nodes that use node i, in order."""
+
+    def __init__(self, starts: array[int], items: array[int]) -> None:
+        self._starts = starts
+        self._items = items
+
+    def __call__(self, index: int) -> list[int]:
+        return self._items[self._starts[index] : self._starts[index + 1]].tolist()
+
+    def last(self, index: int) -> int:
+        """The last user; -1 where there is none."""
+        start, end = self._starts[index], self._starts[index + 1]
+        return self._items[end - 1] if end > start else -1
+
+
+def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
+    """Turns the inputs of all nodes round. Inputs are earlier nodes, each named once."""
+    count = len(inputs)
+    ends = array("I", bytes(4 * (count + 1)))
+    for start, end in spans(count, NODES):
+        for used in inputs[start:end]:
+            for producer in used:
+                ends[producer + 1] += 1
+        yield
+    ends = array("I", accumulate(ends))
+    yield
+    items = array("I", bytes(4 * ends[-1]))
+    free = array("I", ends)
+    for start, end in spans(count, NODES):
+        for user in range(start, end):
+            for producer in inputs[user]:
+                items[free[producer]] = user
+                free[producer] += 1
+        yield
+    return Users(ends, items)
 
 
 class Values(NamedTuple):

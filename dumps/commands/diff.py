@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import click
+import msgspec
 
 from ..errors import UsageError
 from ..output import emit, say
@@ -48,9 +49,8 @@ def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr:
 
 def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     from ..diff import view as text
-    from ..diff.graphs import pair_view
-    from ..diff.model import GraphView, fixed
-    from ..diff.pair import pairs, ranks
+    from ..diff.model import GraphView
+    from ..diff.pair import pair_view, pairs, ranks
     from ..diff.sides import side
 
     one = side(a)
@@ -68,7 +68,7 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
         views.append(pair_view(found.pop(), everything=everything, strict=single, rank=two is None))
     same = all(view.verdict == "same" for view in views)
     if as_json:
-        emit({"a": a, "b": b, "same": same, "graphs": [fixed(view) for view in views]}, as_json=True)
+        emit({"a": a, "b": b, "same": same, "graphs": msgspec.to_builtins(views)}, as_json=True)
         return 0 if same else DIFFERENCE_EXIT
     for view in views:
         if view.verdict == "unreadable":
@@ -82,8 +82,6 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
 
 
 def _beside(a: str, b: str | None, everything: bool, by_seq_nr: bool, as_json: bool) -> int:
-    import msgspec
-
     from ..diff.beside import beside, beside_text
     from ..store import resolve_graph
 

@@ -55,8 +55,7 @@ def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json:
 def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
     import time
 
-    from ..browse.follow import Following
-    from ..browse.told import told
+    from ..browse.follow import Following, told
 
     if as_json or words or explain:
         option = "--json" if as_json else "--filter" if words else "--why"

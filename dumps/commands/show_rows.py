@@ -13,7 +13,7 @@ from typing import Any
 from ..browse import columns as all_columns
 from ..browse.filter import FilterError, parse, pointed
 from ..browse.folding import grouping
-from ..browse.kernel_column import kernel_column
+from ..browse.kernels import kernel_column
 from ..browse.loading import loading
 from ..browse.matching import hint
 from ..browse.row_texts import group_text

@@ -1,5 +1,5 @@
 """Comparing saved graphs: `diff` of two graphs; runs, processes and recompiles pair by pair in `pair`. Needs no torch."""
 
-from .graphs import diff
+from .pair import diff
 
 __all__ = ["diff"]

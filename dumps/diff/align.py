@@ -11,12 +11,67 @@ strict to loose; between them nodes are joined by their partners' inputs and use
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from . import keys as make
 from .facts import Facts
-from .keys import BLIND, SHAPELESS, STRICT, Intern, Keys
 from .sequence import common_run, increasing
+
+Keys = list[int]
+
+STRICT, SHAPELESS, BLIND = 0, 1, 2
+"""What a label holds: target, arguments and value; without the value; the target alone."""
+
+
+class Intern(dict[Hashable, int]):
+    """Gives each new thing the next number; one for both graphs."""
+
+    def __call__(self, thing: Hashable) -> int:
+        return self.setdefault(thing, len(self))
+
+
+def labels(intern: Intern, facts: Facts, level: int) -> Keys:
+    """What each node does by itself."""
+    columns: list[Sequence[Hashable]] = [facts.kinds, facts.targets, facts.identities]
+    if level <= SHAPELESS:
+        columns.append(facts.skeletons)
+    if level <= STRICT:
+        columns.append(facts.values)
+    return [intern((level, row)) for row in zip(*columns, strict=True)]
+
+
+def up(intern: Intern, facts: Facts, label: Keys) -> Keys:
+    """The whole computation that leads to each node: its label and the keys of its inputs, in order (a Merkle hash)."""
+    keys: Keys = []
+    for own, used in zip(label, facts.inputs, strict=True):
+        keys.append(intern(("up", own, *[keys[i] for i in used])))
+    return keys
+
+
+def down(intern: Intern, facts: Facts, label: Keys) -> Keys:
+    """All that is made of each node: its label, and for each user its key and the place it is used in."""
+    keys = [0] * len(label)
+    ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
+    for index in range(len(label) - 1, -1, -1):
+        used = sorted((keys[user], -1 if user in ends else slot) for user, slot in facts.users[index])
+        keys[index] = intern(("down", label[index], *used)) if index not in ends else intern(("end", label[index]))
+    return keys
+
+
+def around(intern: Intern, facts: Facts, keys: Keys) -> Keys:
+    """One step more of neighbourhood: each node with the keys of its inputs and its users. Repeat for a wider one."""
+    ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
+    made: Keys = []
+    for index, own in enumerate(keys):
+        users = sorted((keys[user], -1 if user in ends else slot) for user, slot in facts.users[index])
+        inputs = () if index in ends else [keys[i] for i in facts.inputs[index]]
+        made.append(intern(("around", own, *inputs, -1, *users)))
+    return made
+
+
+def joined(intern: Intern, *columns: Sequence[Hashable]) -> Keys:
+    """Several keys as one."""
+    return [intern(("joined", row)) for row in zip(*columns, strict=True)]
+
 
 Gap = tuple[list[int], list[int]]
 """Nodes without partner that lie between two neighbouring pairs, of A and of B."""
@@ -36,9 +91,11 @@ class Alignment:
         self.to_b, self.to_a = [-1] * len(a), [-1] * len(b)
         self.weak: set[int] = set()
 
-    def join(self, i: int, j: int) -> None:
-        """Makes two nodes partners."""
+    def join(self, i: int, j: int, *, weak: bool = False) -> None:
+        """Makes two nodes partners; a weak pair is undone in the end where it has no relative."""
         self.to_b[i], self.to_a[j] = j, i
+        if weak:
+            self.weak.add(i)
 
     def part(self, i: int) -> None:
         """Undoes a pair."""
@@ -82,7 +139,7 @@ def align(a: Facts, b: Facts) -> Alignment:
     """The partners of the nodes of two graphs."""
     found = Alignment(a, b)
     intern = Intern()
-    strict = make.labels(intern, a, STRICT), make.labels(intern, b, STRICT)
+    strict = labels(intern, a, STRICT), labels(intern, b, STRICT)
     if strict[0] == strict[1] and a.inputs == b.inputs:
         found.to_b, found.to_a = list(range(len(a))), list(range(len(b)))
         return found
@@ -94,12 +151,11 @@ def align(a: Facts, b: Facts) -> Alignment:
             break
         for gap in gaps:
             _between(found, gap, ka, kb, weak)
-    blind = make.labels(intern, a, BLIND), make.labels(intern, b, BLIND)
+    blind = labels(intern, a, BLIND), labels(intern, b, BLIND)
     _by_neighbours(found, lambda i, j: blind[0][i] == blind[1][j])
     for gap in found.gaps():
         for i, j in common_run([blind[0][i] for i in gap[0]], [blind[1][j] for j in gap[1]]):
-            found.join(gap[0][i], gap[1][j])
-            found.weak.add(gap[0][i])
+            found.join(gap[0][i], gap[1][j], weak=True)
     _part_strangers(found)
     _by_neighbours(found, lambda i, j: _replaceable(a, b, i, j))
     return _better(found, strict)
@@ -107,9 +163,9 @@ def align(a: Facts, b: Facts) -> Alignment:
 
 def _whole(intern: Intern, a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[Keys, Keys]]:
     """Keys of a whole computation: nodes that are alone with one are partners wherever they stand."""
-    up_a, up_b = make.up(intern, a, strict[0]), make.up(intern, b, strict[1])
-    down_a, down_b = make.down(intern, a, strict[0]), make.down(intern, b, strict[1])
-    yield make.joined(intern, up_a, down_a), make.joined(intern, up_b, down_b)
+    up_a, up_b = up(intern, a, strict[0]), up(intern, b, strict[1])
+    down_a, down_b = down(intern, a, strict[0]), down(intern, b, strict[1])
+    yield joined(intern, up_a, down_a), joined(intern, up_b, down_b)
     yield up_a, up_b
     yield down_a, down_b
 
@@ -119,26 +175,26 @@ def _levels(intern: Intern, a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> It
     wide = strict
     steps: list[tuple[Keys, Keys]] = []
     for _ in range(3):
-        wide = make.around(intern, a, wide[0]), make.around(intern, b, wide[1])
+        wide = around(intern, a, wide[0]), around(intern, b, wide[1])
         steps.append(wide)
     for step in reversed(steps):
         yield False, step
-    blind = make.labels(intern, a, BLIND), make.labels(intern, b, BLIND)
-    shapeless = make.labels(intern, a, SHAPELESS), make.labels(intern, b, SHAPELESS)
-    for direction in (make.up, make.down):
+    blind = labels(intern, a, BLIND), labels(intern, b, BLIND)
+    shapeless = labels(intern, a, SHAPELESS), labels(intern, b, SHAPELESS)
+    for direction in (up, down):
         yield False, (direction(intern, a, blind[0]), direction(intern, b, blind[1]))
     sides = (0, a), (1, b)
     origin = [[(f.module(i), f.code(i), f.nodes[i].original_aten) for i in range(len(f))] for f in (a, b)]
-    near = [make.around(intern, facts, blind[side]) for side, facts in sides]
+    near = [around(intern, facts, blind[side]) for side, facts in sides]
     for label in (strict, shapeless, blind):
-        one, two = (make.joined(intern, near[side], label[side], origin[side]) for side, _ in sides)
+        one, two = (joined(intern, near[side], label[side], origin[side]) for side, _ in sides)
         yield False, (one, two)
     for label in (strict, shapeless, blind):
-        one, two = (make.joined(intern, label[side], origin[side]) for side, _ in sides)
+        one, two = (joined(intern, label[side], origin[side]) for side, _ in sides)
         yield False, (one, two)
     yield False, (near[0], near[1])
     code = [[f.code(i) for i in range(len(f))] for f in (a, b)]
-    one, two = (make.joined(intern, blind[side], code[side]) for side, _ in sides)
+    one, two = (joined(intern, blind[side], code[side]) for side, _ in sides)
     yield True, (one, two)
     yield True, shapeless
 
@@ -177,25 +233,19 @@ def _between(found: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None
             if inner[0] and inner[1]:
                 work.append((inner, passes + 1))
             if n < len(ga):
-                _join(found, ga[n], gb[m], weak)
+                found.join(ga[n], gb[m], weak=weak)
             before = (n, m)
 
 
 def _trim(found: Alignment, ga: list[int], gb: list[int], ka: Keys, kb: Keys, weak: bool) -> None:
     start, shorter = 0, min(len(ga), len(gb))
     while start < shorter and ka[ga[start]] == kb[gb[start]]:
-        _join(found, ga[start], gb[start], weak)
+        found.join(ga[start], gb[start], weak=weak)
         start += 1
     end = 1
     while end <= shorter - start and ka[ga[-end]] == kb[gb[-end]]:
-        _join(found, ga[-end], gb[-end], weak)
+        found.join(ga[-end], gb[-end], weak=weak)
         end += 1
-
-
-def _join(found: Alignment, i: int, j: int, weak: bool) -> None:
-    found.join(i, j)
-    if weak:
-        found.weak.add(i)
 
 
 def _by_neighbours(found: Alignment, fits: Callable[[int, int], bool]) -> None:

@@ -75,34 +75,28 @@ def short(arg: Arg, strings: list[str] | None = None) -> str:
 def differences(found: Alignment, i: int, j: int) -> list[Difference]:
     """Every place where the arguments of two partners differ."""
     one, two = found.a.nodes[i], found.b.nodes[j]
-    walk = _Walk(found)
     made: list[Difference] = []
     for index in range(max(len(one.args), len(two.args))):
         left = one.args[index] if index < len(one.args) else _MISSING
         right = two.args[index] if index < len(two.args) else _MISSING
-        made.extend(walk(f"argument {index}", left, right))
+        made.extend(_between(found, f"argument {index}", left, right))
     for key in sorted(one.kwargs.keys() | two.kwargs.keys()):
-        made.extend(walk(f"argument {key}", one.kwargs.get(key, _MISSING), two.kwargs.get(key, _MISSING)))
+        made.extend(_between(found, f"argument {key}", one.kwargs.get(key, _MISSING), two.kwargs.get(key, _MISSING)))
     return made
 
 
-class _Walk:
-    def __init__(self, found: Alignment) -> None:
-        self.found = found
-
-    def __call__(self, place: str, one: Arg, two: Arg) -> Iterator[Difference]:
-        a_items, b_items = items(one), items(two)
-        if a_items is not None and b_items is not None and len(a_items) == len(b_items):
-            for index, (left, right) in enumerate(zip(a_items, b_items, strict=True)):
-                yield from self(f"{place}[{index}]", left, right)
-            return
-        a, b = self.found.a, self.found.b
-        node_a, node_b = _node(a, one), _node(b, two)
-        if node_a >= 0 and node_b >= 0:
-            if self.found.to_b[node_a] != node_b:
-                yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
-        elif node_a >= 0 or node_b >= 0 or _known(a, one) != _known(b, two):
-            yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
+def _between(found: Alignment, place: str, one: Arg, two: Arg) -> Iterator[Difference]:
+    a_items, b_items = items(one), items(two)
+    if a_items is not None and b_items is not None and len(a_items) == len(b_items):
+        for index, (left, right) in enumerate(zip(a_items, b_items, strict=True)):
+            yield from _between(found, f"{place}[{index}]", left, right)
+        return
+    a, b = found.a, found.b
+    node_a, node_b = _node(a, one), _node(b, two)
+    both = node_a >= 0 and node_b >= 0
+    alone = node_a >= 0 or node_b >= 0 or _known(a, one) != _known(b, two)
+    if found.to_b[node_a] != node_b if both else alone:
+        yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
 
 
 def _node(facts: Facts, arg: Arg) -> int:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from ..errors import UsageError
 from ..store import SavedGraph
 from ..tables import Column, plain, render
-from .graphs import diff, pair_view
 from .model import graph_view
-from .pair import Pair
+from .pair import diff, name_of
 from .sideways import MARKS, Sideways, aligned, joined
 from .view import verdict_text
 
@@ -29,7 +28,7 @@ _COLOURS = {"-": "red", "+": "green", "~": "yellow", "±": "yellow", "·": "dim"
 
 def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways:
     """The lines of both. Raises UnreadableError for a damaged graph, UsageError for graphs without any common seq_nr."""
-    graphs = (_name(a), _name(b))
+    graphs = (name_of(a), name_of(b))
     if by_seq_nr:
         made = joined(a.table, b.table, graphs=graphs, stages=(a.stage, b.stage))
         if not any(made.marks):
@@ -38,10 +37,6 @@ def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways
         return made
     found = diff(a, b)
     return aligned(found, a.table, b.table, graphs=graphs, summary=verdict_text(graph_view(found, *graphs)))
-
-
-def _name(graph: SavedGraph) -> str:
-    return pair_view(Pair(graph, None)).a or graph.id
 
 
 def beside_text(made: Sideways, *, everything: bool, terminal: bool = False) -> str:

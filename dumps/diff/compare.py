@@ -15,12 +15,11 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ..schema import GraphRecord, SymValue, TensorValue
-from . import lowering, settings
+from . import settings
 from .align import Alignment, align
 from .arguments import Difference, differences, short
-from .departure import Departure, Kind
 from .facts import Facts, device_names, symbol_names
-from .values import Change, changes, substitutions
+from .values import Change, Departure, Kind, changes, substitutions
 
 TRACED = frozenset({"dynamo", "pre_grad"})
 """Stages before autograd: their values require gradients, those of later stages never do."""
@@ -78,7 +77,7 @@ def compare(a: GraphRecord, b: GraphRecord) -> GraphDiff:
     alignment = align(Facts(a, grads=grads), Facts(b, {**symbols, **devices}, grads=grads))
     also, notes = settings.compare(a, b, symbols)
     if not grads:
-        lowering.part_strangers(alignment, traced_first=a.stage in TRACED)
+        _part_strangers(alignment, traced_first=a.stage in TRACED)
         notes.append("one stage is before autograd: calls are joined by the node that they were made of")
     notes += [f"device {old} -> {new} everywhere" for new, old in devices.items()]
     return GraphDiff(alignment, _Judge(alignment, a.stage in TRACED, b.stage in TRACED).departures(), also, notes)
@@ -114,7 +113,7 @@ class _Judge:
                 made.extend(self._pair(i, j))
             before = (i, j)
         if self.traced[0] != self.traced[1]:
-            made = lowering.regrouped(self.found, made, traced_first=self.traced[0])
+            made = _regrouped(self.found, made, traced_first=self.traced[0])
         return self._traced(made)
 
     def _stretch(self, range_a: range, range_b: range) -> list[Departure]:
@@ -264,3 +263,48 @@ class _Judge:
             and not self.a.inputs[made[place].a[0]]
         ]  # fmt: skip
         return next(iter([*inputs, *own]), None)
+
+
+def _origin(traced: Facts, later: Facts, index: int) -> int:
+    """The traced node that a later one comes from, or -1."""
+    sources = later.nodes[index].from_node
+    return traced.position.get(sources[0], -1) if sources else -1
+
+
+def _part_strangers(found: Alignment, *, traced_first: bool) -> None:
+    """Undoes pairs of calls that do not come from each other: what they have in common is a target like getitem."""
+    for i, j in enumerate(found.to_b):
+        if j < 0 or not found.a.kinds[i].startswith("call"):
+            continue
+        traced, later, at = (found.a, found.b, (i, j)) if traced_first else (found.b, found.a, (j, i))
+        known = bool(later.nodes[at[1]].from_node)
+        alike = found.a.targets[i] == found.b.targets[j] and found.same_wires(i, j)
+        if _origin(traced, later, at[1]) != at[0] if known else not alike:
+            found.part(i)
+
+
+def _regrouped(found: Alignment, made: list[Departure], *, traced_first: bool) -> list[Departure]:
+    """The departures with each lonely traced node and what it became as one of its own, in the order of the traced graph."""
+    traced, later, partners = (found.a, found.b, found.to_a) if traced_first else (found.b, found.a, found.to_b)
+    lonely = {
+        k for departure in made if departure.kind != "changed" for k in (departure.a if traced_first else departure.b)
+    }
+    heirs: dict[int, list[int]] = {}
+    for index in range(len(later)):
+        origin = _origin(traced, later, index)
+        if partners[index] < 0 and origin in lonely:
+            heirs.setdefault(origin, []).append(index)
+    taken = {index for group in heirs.values() for index in group}
+    result: list[Departure] = []
+    for departure in made:
+        if departure.kind == "changed":
+            result.append(departure)
+            continue
+        here, there = (departure.a, departure.b) if traced_first else (departure.b, departure.a)
+        groups = [([index], heirs.get(index, [])) for index in here]
+        left = [index for index in there if index not in taken]
+        for one, many in [*groups, *([([], left)] if left else [])]:
+            a, b = (one, many) if traced_first else (many, one)
+            kind: Kind = "replaced" if a and b else "removed" if a else "added"
+            result.append(Departure(kind, a, b, follows=departure.follows))
+    return result

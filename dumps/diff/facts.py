@@ -124,9 +124,7 @@ class Facts:
 
     def dim(self, dim: Any) -> Any:
         """A size, or an expression with its symbols renamed."""
-        if self.rename and isinstance(dim, str):
-            return _WORD.sub(lambda found: self.rename.get(found[0], found[0]), dim)
-        return dim
+        return renamed(dim, self.rename) if isinstance(dim, str) else dim
 
     def value(self, value: Value | None) -> Key:
         """What is compared of a value: not its alias group nor the hint of a symbol, which are numbers of one compile."""
@@ -165,6 +163,11 @@ class Facts:
         """The path of modules that the node was traced in."""
         module = self.nodes[index].module
         return self.record.strings[module] if 0 <= module < len(self.record.strings) else ""
+
+
+def renamed(text: str, rename: Mapping[str, str]) -> str:
+    """An expression with its symbols renamed."""
+    return _WORD.sub(lambda found: rename.get(found[0], found[0]), text) if rename else text
 
 
 def digest(facts: Facts) -> str:

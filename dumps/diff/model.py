@@ -14,9 +14,8 @@ import msgspec
 
 from .arguments import text
 from .compare import GraphDiff
-from .departure import Departure
 from .facts import Facts
-from .values import Change, shown
+from .values import Change, Departure, shown
 
 MORE = 10
 """Departures shown after the first, unless all are wanted."""
@@ -125,11 +124,6 @@ def _sort(found: GraphDiff, departure: Departure) -> Hashable:
     ]
     changed = tuple((change.aspect, change.place, change.a, change.b) for change in departure.changes)
     return departure.kind, *targets, changed
-
-
-def fixed(view: GraphView) -> dict[str, Any]:
-    """The view as JSON has it."""
-    return msgspec.to_builtins(view)
 
 
 def _departure(found: GraphDiff, departure: Departure, followers: int, times: int) -> DepartureView:

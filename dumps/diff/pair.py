@@ -1,20 +1,24 @@
-"""Which graph of one part of a run belongs to which of another: by process and id, by lines of code where ids have shifted.
+"""Which graph of one part of a run belongs to which of another: by process and id, by lines of code where ids have shifted;
+and the comparison of two saved graphs, with what their journals say of them.
 
-Reads tables only where ids differ, and opens no graph.
+Finding pairs reads tables only where ids differ, and opens no graph.
 
 >>> [(pair.a.id, pair.b.id) for pair in pairs(side("one"), side("two"))]
 [('0_0/dynamo', '0_0/dynamo'), ...]
+>>> found = diff(run.graph("0_0/forward"), run.graph("0_1/forward"))
+>>> found.same, found.first
+(False, Departure(kind='changed', a=[2], b=[3], ...))
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import msgspec
 
 from ..errors import GraphdbgError, UsageError
 from ..index import Row
 from ..store import SavedGraph
+from .compare import GraphDiff, compare
+from .model import GraphView, graph_view
 from .sides import Part
 
 _ALIKE, _ALIKE_AND_NAMESAKE = 0.5, 0.25
@@ -31,18 +35,13 @@ class Pair(msgspec.Struct):
 def pairs(a: SavedGraph | Part, b: SavedGraph | Part) -> list[Pair]:
     """The graphs of two sides that belong together, in the order of A, then what only B has. Raises UsageError for sides that
     cannot be compared (a graph with a part that has no graph of its id)."""
-    if isinstance(a, SavedGraph) and isinstance(b, SavedGraph):
-        return [Pair(a, b)]
     if isinstance(a, SavedGraph):
-        return [Pair(a, _counterpart(a, b))] if isinstance(b, Part) else []
+        return [Pair(a, b if isinstance(b, SavedGraph) else _counterpart(a, b))]
     if isinstance(b, SavedGraph):
         return [Pair(_counterpart(b, a), b)]
     if (a.kind == "compile") != (b.kind == "compile"):
         raise UsageError(f"{a.text} and {b.text} cannot be compared", f"one is a {a.kind}, the other a {b.kind}")
-    found: list[Pair] = []
-    for rows_a, rows_b in _processes(a, b):
-        found.extend(_graphs(a, rows_a, b, rows_b))
-    return found
+    return [pair for rows_a, rows_b in _processes(a, b) for pair in _graphs(a, rows_a, b, rows_b)]
 
 
 def ranks(part: Part) -> list[tuple[Part, Part]]:
@@ -59,11 +58,8 @@ def _label(row: Row) -> str:
 
 
 def _counterpart(graph: SavedGraph, part: Part) -> SavedGraph:
-    wanted = graph.local_id.partition("/")[2] if part.kind == "compile" else graph.local_id
-    rows = [
-        row for row in part.rows if wanted == (row.local.partition("/")[2] if part.kind == "compile" else row.local)
-    ]
-    rows = [row for row in rows if row.saved]
+    wanted = _inside(part, graph.local_id)
+    rows = [row for row in part.rows if row.saved and _inside(part, row.local) == wanted]
     if len(rows) > 1:
         rows = [row for row in rows if row.rank == graph.rank] or rows
     if len(rows) != 1:
@@ -72,6 +68,11 @@ def _counterpart(graph: SavedGraph, part: Part) -> SavedGraph:
             f"{part.text} has {'several graphs' if rows else 'no graph'} {wanted}", f"it holds {listed}", "name one"
         )
     return part.graph(rows[0])
+
+
+def _inside(part: Part, local: str) -> str:
+    """What a graph is called in a part: by its stage alone in one compile."""
+    return local.partition("/")[2] if part.kind == "compile" else local
 
 
 def _processes(a: Part, b: Part) -> list[tuple[list[Row], list[Row]]]:
@@ -89,21 +90,14 @@ def _processes(a: Part, b: Part) -> list[tuple[list[Row], list[Row]]]:
 
 
 def _graphs(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> list[Pair]:
-    names = _stages_only(rows_a) if a.kind == "compile" else _compiles(a, rows_a, b, rows_b)
-    saved_a, saved_b = [row for row in rows_a if row.saved], [row for row in rows_b if row.saved]
-    wanted: dict[str, Row] = {}
-    for row in saved_b:
-        wanted[row.local if b.kind != "compile" else row.local.partition("/")[2]] = row
+    names = {} if a.kind == "compile" else _compiles(a, rows_a, b, rows_b)
+    wanted = {_inside(b, row.local): row for row in rows_b if row.saved}
     found: list[Pair] = []
-    for row in saved_a:
+    for row in (row for row in rows_a if row.saved):
         compiled, _, stage = row.local.partition("/")
         partner = wanted.pop(stage if a.kind == "compile" else f"{names.get(compiled, '')}/{stage}", None)
         found.append(Pair(a.graph(row), b.graph(partner) if partner else None))
     return found + [Pair(None, b.graph(row)) for row in wanted.values()]
-
-
-def _stages_only(rows: Iterable[Row]) -> dict[str, str]:
-    return {row.local.partition("/")[0]: "" for row in rows}
 
 
 def _compiles(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> dict[str, str]:
@@ -148,3 +142,40 @@ def _lines(part: Part, rows: list[Row]) -> frozenset[str]:
 
 def _likeness(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / len(a | b) if a or b else 1.0
+
+
+def diff(a: SavedGraph, b: SavedGraph) -> GraphDiff:
+    """Aligns two saved graphs and says where they depart; raises UnreadableError when one of them is damaged."""
+    return compare(a.record, b.record)
+
+
+def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphView:
+    """The comparison of a pair as data; a damaged graph raises when `strict`, else its verdict is "unreadable". With `rank`, it
+    is called by the id of B with its rank."""
+    a, b = (None if graph is None else name_of(graph) for graph in (pair.a, pair.b))
+    view = GraphView(a, b, "only_a" if pair.b is None else "only_b")
+    if pair.a is not None and pair.b is not None:
+        try:
+            view = graph_view(diff(pair.a, pair.b), a or "", b or "", everything=everything)
+        except GraphdbgError as error:
+            if strict:
+                raise
+            view = GraphView(a, b, "unreadable", notes=[str(error)])
+    graphs = [graph for graph in (pair.a, pair.b) if graph is not None]
+    view.stage_a, view.stage_b = (graph.stage if graph else None for graph in (pair.a, pair.b))
+    view.error_a, view.error_b = (graph.error if graph else None for graph in (pair.a, pair.b))
+    view.id = graphs[-1].id if rank else _common([graph.local_id for graph in graphs if graph.run is not None])
+    return view
+
+
+def _common(ids: list[str]) -> str:
+    """The one id of both graphs; of two compiles both names and the stage; empty for graphs that have nothing in common."""
+    compiles, stages = [[local.partition("/")[part] for local in dict.fromkeys(ids)] for part in (0, 2)]
+    if len(compiles) < 2:
+        return "/".join([*compiles, *stages])
+    return f"{' | '.join(compiles)} {stages[0]}" if len(set(stages)) == 1 else ""
+
+
+def name_of(graph: SavedGraph) -> str:
+    """What commands take for a graph."""
+    return f"{graph.run.path}/{graph.id}" if graph.run else str(graph.path)

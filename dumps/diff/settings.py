@@ -8,7 +8,6 @@ Numbers of one compile (hints, seeds, counters of graphs) are no difference; oth
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ import msgspec
 from ..schema import Arg, GraphRecord, SymbolRecord
 from ..wording import counted
 from .arguments import short
+from .facts import renamed
 
 _IGNORED_AMBIENT = frozenset({"seed", "rng_state"})
 _IGNORED_KWARGS = frozenset({
@@ -26,7 +26,6 @@ _IGNORED_KWARGS = frozenset({
 """Counters, and positions of inputs, which differ whenever the inputs do."""
 
 _MISSING = "unset"
-_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_GUARDS = 4
 
 
@@ -64,13 +63,9 @@ def _mapping(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _renamed(text: str, rename: Mapping[str, str]) -> str:
-    return _WORD.sub(lambda found: rename.get(found[0], found[0]), text) if rename else text
-
-
 def _symbols(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[str]:
     one = {symbol.name: symbol for symbol in a.symbols}
-    two = {_renamed(symbol.name, rename): symbol for symbol in b.symbols}
+    two = {renamed(symbol.name, rename): symbol for symbol in b.symbols}
     made = [f"symbol {name} ({_described(one[name])}): only in A" for name in one if name not in two]
     made += [f"symbol {name} ({_described(two[name])}): only in B" for name in two if name not in one]
     for name in one:
@@ -93,7 +88,7 @@ def _described(symbol: SymbolRecord) -> str:
 
 def _guards(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[str]:
     one = dict.fromkeys((guard.kind, guard.expr) for guard in a.guards)
-    two = dict.fromkeys((guard.kind, _renamed(guard.expr, rename)) for guard in b.guards)
+    two = dict.fromkeys((guard.kind, renamed(guard.expr, rename)) for guard in b.guards)
     made: list[str] = []
     for name, mine, other in (("A", one, two), ("B", two, one)):
         extra = [f"{kind} {expr}" for kind, expr in mine if (kind, expr) not in other]

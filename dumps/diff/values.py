@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -96,3 +96,19 @@ def substitutions(a: Key, b: Key) -> Iterator[tuple[Any, Any]]:
             yield from substitutions(one, two)
     elif a[0] == "sym":
         yield a[2], b[2]
+
+
+Kind = Literal["changed", "removed", "added", "replaced"]
+
+
+class Departure(msgspec.Struct):
+    """A pair that differs, or neighbouring nodes of one graph, or both, that have no partner in the other.
+
+    `follows` is the position of the departure that this one merely follows from; None: it departs by itself.
+    """
+
+    kind: Kind
+    a: list[int]
+    b: list[int]
+    changes: list[Change] = []
+    follows: int | None = None

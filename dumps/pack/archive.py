@@ -1,21 +1,31 @@
 """The archive itself: a zip with one folder in it, which is a run. Same contents, same bytes: fixed dates, order and permissions.
 
-Must not follow links, must not overwrite, and shows nothing under its name before it is whole and searched.
+Writing must not follow links, must not overwrite, and shows nothing under its name before it is whole and searched. Where
+an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder, which goes when
+this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the archive is run.
 
 >>> write_archive(Path("/tmp/x/bug"), Path("bug.zip"), lambda path: [])
 []
+>>> folder_of(Path("bug.zip/0_0/forward"))
+PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from ..amounts import size_text
 from ..atomic import cannot_write, temporary_beside
-from ..errors import UsageError
+from ..errors import EnvironmentLackError, UnreadableError, UsageError
+from ..graph_folder import RUN_FILE
 from ..shared import LIST_FILE
 
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -72,3 +82,56 @@ def _name(temporary: Path, out: Path) -> None:
         if out.exists():
             raise FileExistsError(out) from None
         temporary.rename(out)
+
+
+SUFFIX = ".zip"
+MOST_BYTES = 64 << 30
+"""What an archive may unpack to."""
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def folder_of(path: Path) -> Path:
+    """The same place inside the unpacked archive where `path` leads into one, else `path` itself.
+
+    Raises UnreadableError for an archive that is damaged, too large or no run, EnvironmentLackError when the disk refuses.
+    """
+    for archive in (path, *path.parents):
+        if archive.is_file() and (archive.suffix == SUFFIX or zipfile.is_zipfile(archive)):
+            return _unpacked(archive.absolute()) / path.relative_to(archive)
+    return path
+
+
+@cache
+def _unpacked(archive: Path) -> Path:
+    what = f"cannot open {archive}"
+    try:
+        with zipfile.ZipFile(archive) as source:
+            items = [item for item in source.infolist() if not item.is_dir()]
+            roots = {_plain(item.filename, what)[0] for item in items}
+            root = min(roots, default="")
+            if len(roots) != 1 or f"{root}/{RUN_FILE}" not in source.namelist():
+                why = f"it is no single folder with a {RUN_FILE} in it"
+                raise UnreadableError(what, why, "unzip it and name the folder of the run")
+            if sum(item.file_size for item in items) > MOST_BYTES:
+                raise UnreadableError(what, f"it unpacks to more than {size_text(MOST_BYTES)}")
+            folder = tempfile.TemporaryDirectory(prefix="graphdbg-zip-")
+            _folders.append(folder)
+            for item in items:
+                target = Path(folder.name).joinpath(*_plain(item.filename, what))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with source.open(item) as data, target.open("xb") as file:
+                    shutil.copyfileobj(data, file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise UnreadableError(what, str(error)) from error
+    except OSError as error:
+        raise EnvironmentLackError(what, error.strerror or str(error)) from error
+    return Path(folder.name) / root
+
+
+def _plain(name: str, what: str) -> tuple[str, ...]:
+    """The parts of a member's name, at least a folder and a file; refuses what could lead out of the folder."""
+    parts = PurePosixPath(name).parts
+    if len(parts) < 2 or any(part in ("..", "/", "") or "\\" in part or "\0" in part for part in parts):
+        raise UnreadableError(what, f"{name[:80]!r} does not lie in the one folder of a run", "unzip it by hand")
+    return parts

@@ -31,7 +31,7 @@ from ..sources import Sources
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
 from ..writer import ProcessWriter, RunWriter
-from . import generated, leaks, records
+from . import leaks, records
 from .archive import write_archive
 from .gathering import gather
 from .texts import Texts
@@ -182,7 +182,7 @@ class _Work:
         files: dict[str, str] = {}
         for file in self._read(f"the code of graph {row.id}", saved.code_files) or []:
             text = self._read(f"{file.name} of graph {row.id}", file.read_text)
-            told = None if text is None else generated.redacted(text, self.texts)
+            told = None if text is None else self.texts.generated(text)
             if told is None:
                 self.counts["files left"] += 1
                 continue

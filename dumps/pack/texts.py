@@ -33,6 +33,14 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
 _SECRET_FLAG = re.compile(r"(?i)(?:token|secret|passw|pwd|credential|api[_-]?key|access[_-]?key|auth)")
 _KEY = re.compile(r"[\w.+~-]+")
 _RANDOM = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9_-]{32,}")
+_USERS_KERNEL = re.compile(
+    r"(?P<head>^[ \t]*# Original path:[^\n]*\n(?:[ \t]*#[^\n]*\n)*[^\n]*async_compile\.triton\([^\n]*?'{3})"
+    r"(?P<kernel>.*?)(?P<tail>'{3}, device_str=)",
+    re.MULTILINE | re.DOTALL,
+)
+_TRACES = re.compile(r"Original path:|custom_kernel=True|\.user_autotune\(")
+_CODE = re.compile(r"(?P<head>(?:#|//) File: (?P<file>[^\n:]+):\d+ in [^\n,]*)(?P<code>, code: [^\n]*)")
+_FILE = re.compile(r"(?<=File: )(?P<file>[^\n:]+)(?=:\d+ in )")
 _WORD = r"(?<![A-Za-z0-9_]){}(?![A-Za-z0-9_])"
 _ORDINARY = COMMON_USERS | {
     "abs", "add", "all", "any", "cat", "cos", "dim", "exp", "ids", "log", "max", "mean", "min", "mul", "nan", "nodes", "run",
@@ -159,6 +167,20 @@ class Texts:
             last = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
             return self.places.ending_in(word.removeprefix("./")) or without_folder(last)
         return self.text(word)
+
+    def generated(self, source: str) -> str | None:
+        """Generated code: kernels and calls stay, what a compiler copied into them of the user's program goes. None for a text
+        that holds a kernel of the user's own which cannot be cut out."""
+        if not self.source:
+            source = _USERS_KERNEL.sub(self._without_kernel, source)
+            if _TRACES.search(source):
+                return None
+            source = _CODE.sub(lambda found: found["head"] + self.line(self.file(found["file"]), found["code"]), source)
+        return self.text(_FILE.sub(lambda found: self.file(found["file"]), source))
+
+    def _without_kernel(self, found: re.Match[str]) -> str:
+        self.changed["source lines"] += found["kernel"].count("\n")
+        return found["head"].replace("Original path:", "A kernel of the user's own, left out:") + found["tail"]
 
     def _text(self, text: str) -> str:
         if 'File "' in text:

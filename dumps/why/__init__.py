@@ -11,8 +11,8 @@ records, `text` writes it for 80 columns. Imports no torch; opens graph.json onl
 from __future__ import annotations
 
 from .events import of_run
+from .frequent import hint
 from .model import Why
-from .quick import hint
 from .show import show
 from .text import render
 

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from ..graph_folder import JOURNAL_FILE
+from ..index import Process
 from ..wording import counted
 from . import wording
 from .model import Compile, Function, Place, ProcessWhy
@@ -69,3 +71,22 @@ def headline(process: ProcessWhy) -> str:
         f"{counted(len(process.functions), 'function')} compiled {counted(len(compiles), 'time')}: "
         f"{', '.join(told) or 'no graph break, no recompile'}"
     )
+
+
+_TOLD = {"break": ("graph break", ""), "recompile": ("recompile", ""), "limit": ("recompile limit reached",) * 2}
+
+
+def hint(text: str, processes: Iterable[Process]) -> str:
+    """One line that says where to look; empty when there is nothing to explain. Counts lines of journals and decodes none:
+    quotes inside a text are escaped there, so no text looks like one."""
+    found = dict.fromkeys(_TOLD, 0)
+    for process in processes:
+        try:
+            data = (process.path / JOURNAL_FILE).read_bytes()
+        except OSError:  # told by the reader of the journal
+            continue
+        for what in found:
+            found[what] += data.count(b'"kind":"why","what":"%s"' % what.encode())
+    found["recompile"] -= found["limit"]  # the one too many is not compiled any more
+    parts = [counted(found[what], one, many) for what, (one, many) in _TOLD.items() if found[what]]
+    return f"{', '.join(parts)}: graphdbg ls {text} --why" if parts else ""

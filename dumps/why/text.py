@@ -8,13 +8,79 @@ Prints nothing. Every text from a dump is made harmless for a terminal.
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
+from pathlib import Path, PurePath
+
 from ..amounts import size_text
 from ..tables import plain
 from ..wording import counted
 from . import frequent, wording
-from .model import Break, Compile, Function, Part, ProcessWhy, Why
-from .page import Page
-from .phrases import ids, names, outcome, shown_file, span
+from .model import Break, Compile, Function, GraphLine, Part, Place, ProcessWhy, Symbol, Why
+
+_COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
+
+
+def outcome(item: Compile) -> str:
+    """What came of a compile: its graphs with their sizes, or why there is none."""
+    if item.parts:
+        return f"a graph cut into {counted(len(item.parts), 'part')}"
+    final = item.graphs
+    attempts = {line.local.partition("/")[0] for line in final}
+    if len(attempts) > 1:
+        newest = max(attempts, key=lambda name: (len(name), name))
+        final = [line for line in final if line.local.startswith(f"{newest}/")]
+    parts = [
+        f"{line.local.partition('/')[2]} {line.nodes if line.nodes is not None else '?'}"
+        for line in final if line.stage in _COUNTED
+    ]  # fmt: skip
+    bad = [f"{line.stage} {line.status}" for line in final if line.status == "failed"]
+    if not final:
+        if item.left_out:
+            return f"not kept: {item.left_out}"
+        if item.nothing:
+            return f"left alone: {item.nothing}"
+        if item.limit or item.failure is not None:
+            return "nothing compiled"
+        return "no graph: no operation before the break" if item.breaks and item.breaks[0].then != "frame skipped" else "no graph"
+    name = final[0].local.partition("/")[0]
+    told = ", ".join(parts) + (" node" if parts[-1].endswith(" 1") else " nodes") if parts else ids(final)
+    return f"{name}: " * (name != item.id) + told + (f", {', '.join(bad)}" if bad else "")
+
+
+def ids(lines: list[GraphLine]) -> str:
+    """The compiles of some graphs, with how many each has."""
+    stages = Counter(line.local.partition("/")[0] for line in lines)
+    return ", ".join(f"{name} ({count})" for name, count in stages.items())
+
+
+def names(group: list[Compile]) -> str:
+    """The ids of some compiles, the middle ones left out when there are many."""
+    all_of_them = [item.id for item in group]
+    return ", ".join(all_of_them) if len(group) <= 6 else f"{all_of_them[0]}, {all_of_them[1]}, ... {all_of_them[-1]}"
+
+
+def span(symbol: Symbol) -> str:
+    """`x.size()[0] = s77 (3 here, at least 2)`."""
+    source = f"{symbol.source} = {symbol.name}" if symbol.source else symbol.name
+    low, high = symbol.lower, symbol.upper
+    said = [f"{wording.shown(symbol.hint)} here" if symbol.hint is not None else "known only when it runs"]
+    if low is not None and high is not None:
+        said.append(f"from {low} to {high}")
+    elif low is not None:
+        said.append(f"at least {low}")
+    elif high is not None:
+        said.append(f"at most {high}")
+    return f"{source} ({', '.join(said)})"
+
+
+def shown_file(file: str, here: Path) -> str:
+    """A file relative to this folder where it lies inside, else its last two parts."""
+    path = PurePath(file)
+    if path.is_relative_to(here):
+        return str(path.relative_to(here))
+    return str(PurePath(*path.parts[-2:])) if len(path.parts) > 3 else file
+
 
 WIDTH = 80
 _FEW = 3
@@ -40,11 +106,13 @@ def render(found: Why, width: int = WIDTH) -> str:
     return "\n\n".join(blocks)
 
 
-class _Writer(Page):
-    """Writes one process."""
+class _Writer:
+    """Writes one process: paragraphs of a fixed width, from top to bottom, and files as a person names them."""
 
     def __init__(self, process: ProcessWhy, width: int) -> None:
-        super().__init__(width)
+        self.width = width
+        self.lines: list[str] = []
+        self.here = Path.cwd()
         self.process = process
         self.told: dict[tuple[str, int, str], str] = {}
         self.glossed: set[str] = set()
@@ -66,6 +134,28 @@ class _Writer(Page):
         if process.lacking:
             self.title(f"Not known with this version of torch: {'; '.join(process.lacking)}.")
         return "\n".join(self.lines).strip("\n")
+
+    def add(self, indent: int, text: str, *, first: str = "", limit: int = 6) -> None:
+        """A paragraph, wrapped; `first` stands before it, in the columns of the indent."""
+        start = " " * (indent - len(first) - 2) + first + "  " if first else " " * indent
+        wrapped = textwrap.wrap(
+            plain(text), self.width, initial_indent=start, subsequent_indent=" " * (indent + 2 * (not first)),
+            break_on_hyphens=False, max_lines=limit, placeholder=" …",
+        )  # fmt: skip
+        self.lines += wrapped or [start.rstrip()]
+
+    def title(self, text: str) -> None:
+        """The heading of a block."""
+        self.lines.append("")
+        self.add(0, text)
+
+    def place(self, place: Place | None, function: Function | None = None) -> str:
+        """`line 12` inside the function's own file, else `file:12`."""
+        if place is None:
+            return "an unknown line"
+        if function is not None and place.file == function.file:
+            return f"line {place.line}"
+        return f"{shown_file(place.file, self.here)}:{place.line}"
 
     def _frequent(self) -> None:
         self.add(0, frequent.headline(self.process))

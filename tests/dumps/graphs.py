@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.schema import (
     FORMAT,
     GraphBody,
@@ -14,14 +15,37 @@ from graphdbg.dumps.schema import (
     SymbolRecord,
     TensorValue,
 )
+from graphdbg.dumps.tensors import Bytes, check_hash, hash_bytes
 from graphdbg.dumps.writer import ProcessWriter, RunWriter
-
-from ..memory_tensors import MemoryTensors
 
 STACK = (
     '  File "/home/me/model.py", line 11, in forward\n    h = self.fc(x)\n'
     '  File "/home/me/model.py", line 12, in act\n    return h.sin()\n'
 )
+
+
+class MemoryTensors:
+    """A TensorSink in memory, where a test wants no storages on disk."""
+
+    def __init__(self) -> None:
+        self.storages: dict[str, bytes] = {}
+
+    def accepts(self, size_bytes: int) -> bool:
+        """Always."""
+        return True
+
+    def put(self, data: Bytes) -> str:
+        """Keeps a copy of the bytes under their hash."""
+        flat = bytes(memoryview(data).cast("B"))
+        name = hash_bytes(flat)
+        self.storages.setdefault(name, flat)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """The bytes of that hash; raises UnreadableError when they were never put."""
+        if name not in self.storages:
+            raise UnreadableError(f"tensor {check_hash(name)} is missing", "it was never stored")
+        return self.storages[name]
 
 
 def tensor_value(*shape: int | str) -> TensorValue:

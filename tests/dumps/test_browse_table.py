@@ -15,10 +15,9 @@ from graphdbg.dumps import sidecar
 from graphdbg.dumps.browse.flops import formula_of
 from graphdbg.dumps.browse.levels import Level, levels
 from graphdbg.dumps.browse.loading import has_sidecar, loading
-from graphdbg.dumps.browse.places import find_place
+from graphdbg.dumps.browse.search import find_place
 from graphdbg.dumps.browse.slices import finish
-from graphdbg.dumps.browse.table import GraphView, Values, strided, tensors
-from graphdbg.dumps.browse.users import users_of
+from graphdbg.dumps.browse.table import GraphView, Values, strided, tensors, users_of
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import NodeRecord

@@ -12,7 +12,7 @@ import torch
 import graphdbg
 from graphdbg.dumps import live
 
-from ..memory_tensors import MemoryTensors
+from .graphs import MemoryTensors
 from .live_graphs import Block, caught, fresh, same
 from .test_synth import REAL, graph_of
 

@@ -16,7 +16,7 @@ from graphdbg.dumps import live
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.dumps.validate import check_graph
 
-from ..memory_tensors import MemoryTensors
+from .graphs import MemoryTensors
 from .live_graphs import Block
 
 Saved = list[tuple[GraphRecord, MemoryTensors, dict[str, Any], Any, str]]

@@ -140,7 +140,7 @@ UNREADABLE: dict[str, tuple[Edit, str]] = {
 def case_of(folder: Path, edit: Edit) -> Path:
     import torch
 
-    from ..memory_tensors import MemoryTensors
+    from .graphs import MemoryTensors
 
     sink = MemoryTensors()
     record = chain(storage=sink.put(bytes(torch.zeros(64).untyped_storage())))

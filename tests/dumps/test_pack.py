@@ -16,7 +16,7 @@ import pytest
 from graphdbg.cli import run as command
 from graphdbg.dumps.atomic import write_file
 from graphdbg.dumps.graph_folder import encode
-from graphdbg.dumps.pack import generated, records
+from graphdbg.dumps.pack import records
 from graphdbg.dumps.pack.making import pack
 from graphdbg.dumps.pack.places import Places
 from graphdbg.dumps.pack.texts import Machine, Texts
@@ -25,8 +25,7 @@ from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord
 from graphdbg.dumps.store import Run, open_run, resolve
 from graphdbg.dumps.writer import ProcessWriter, RunWriter
 
-from ..memory_tensors import MemoryTensors
-from .graphs import chain, tensor_value
+from .graphs import MemoryTensors, chain, tensor_value
 
 HOME, USER, HOST = "/home/anneliese", "anneliese", "node17.cluster.acme.internal"
 TOKEN = "hf_abcdefghijklmnopqrstuvwx"
@@ -289,11 +288,11 @@ call()
 
 
 def test_a_kernel_of_the_users_own_is_cut_out() -> None:
-    told = generated.redacted(KERNEL, TEXTS)
+    told = TEXTS.generated(KERNEL)
     assert told is not None
     assert "secret" not in told
     assert "add_kernel_0 = async_compile.triton('add_kernel', '''''', device_str='cuda')\ncall()" in told
-    assert generated.redacted("@triton_heuristics.user_autotune(custom_kernel=True)\ndef add_kernel(secret): ...", TEXTS) is None
+    assert TEXTS.generated("@triton_heuristics.user_autotune(custom_kernel=True)\ndef add_kernel(secret): ...") is None
     record = chain()
     record.strings.append("def add_kernel(secret): ...")
     record.graph.nodes[1].meta["triton_source"] = {"string": 1}

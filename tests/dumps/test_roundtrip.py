@@ -18,7 +18,7 @@ import graphdbg
 from graphdbg.dumps import live
 from graphdbg.dumps.schema import GraphRecord
 
-from ..memory_tensors import MemoryTensors
+from .graphs import MemoryTensors
 from .live_graphs import Block, Caught, caught, fresh, same
 
 

@@ -20,7 +20,7 @@ from graphdbg.dumps.schema import (
     TensorValue,
 )
 
-from ..memory_tensors import MemoryTensors
+from .graphs import MemoryTensors
 
 _DTYPES = (
     "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 "

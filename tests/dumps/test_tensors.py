@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphdbg.dumps.errors import RefusedError, UnreadableError
 from graphdbg.dumps.tensors import TensorStore, hash_bytes
 
-from ..memory_tensors import MemoryTensors
+from .graphs import MemoryTensors
 
 
 @given(st.binary(max_size=300))

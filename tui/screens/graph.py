@@ -13,7 +13,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from ...dumps.browse.kernel_column import kernel_column
+from ...dumps.browse.kernels import kernel_column
 from ...dumps.browse.loading import loading
 from ...dumps.browse.selection import Selection
 from ...dumps.browse.table import GraphView
@@ -268,10 +268,6 @@ class GraphRoom(Room):
     def on_node_table_headed(self, event: NodeTable.Headed) -> None:
         """A title was clicked."""
         self.guarded(lambda: self.rows.sort_by(event.key), doing="sort")
-
-    def on_node_tabs_kernels(self, event: NodeTabs.Kernels) -> None:
-        """The table has a column for them."""
-        self.rows.kernel_column(event.names)
 
     def on_node_tabs_jump(self, event: NodeTabs.Jump) -> None:
         """A node in a tab was clicked."""

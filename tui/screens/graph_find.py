@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...dumps.browse.columns import cell
 from ...dumps.browse.filter import HELP, FilterError, finished, parse
-from ...dumps.browse.places import find_place
-from ...dumps.browse.search import hits_of, step
+from ...dumps.browse.search import find_place, hits_of, step
 from ...dumps.errors import UsageError
 from ..sheet import Ask
 

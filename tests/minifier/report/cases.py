@@ -21,7 +21,7 @@ from graphdbg.dumps.schema import (
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.verdict_words import happens
 
-from ...memory_tensors import MemoryTensors
+from ...dumps.graphs import MemoryTensors
 
 ACCURACY = Signature("accuracy", "compare", size=1.0, raw="output 0: relative error 1")
 CRASH = Signature(

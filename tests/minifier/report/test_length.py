@@ -21,7 +21,7 @@ from graphdbg.dumps.schema import Ambient, GraphBody, GraphRecord, InputRecord, 
 from graphdbg.minifier.report.candidates import candidates, fixed, marked
 from graphdbg.toolkit.signature import Signature
 
-from ...memory_tensors import MemoryTensors
+from ...dumps.graphs import MemoryTensors
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tensor
 
 LINES, NODES, WIDTH = 60, 5, 130

@@ -18,7 +18,7 @@ from graphdbg.dumps.schema import Ambient, GraphRecord, InputRecord
 from graphdbg.minifier.report.candidates import candidates
 from graphdbg.toolkit.signature import Signature
 
-from ...memory_tensors import MemoryTensors
+from ...dumps.graphs import MemoryTensors
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, stored, tensor
 
 FAILURES = {

@@ -15,7 +15,7 @@ from graphdbg.dumps.program.inputs import Slot, Source, sidecar_bytes, slots_of,
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import InputRecord, SymbolRecord, SymValue, TensorValue
 
-from ...memory_tensors import MemoryTensors
+from ...dumps.graphs import MemoryTensors
 from .cases import call, node, record_of, stored, tensor
 
 

@@ -18,7 +18,7 @@ from graphdbg.toolkit.recorder.options import Options, parts, size_of
 from graphdbg.toolkit.recorder.session import Session
 from graphdbg.toolkit.recorder.trouble import MOST_FINDINGS, Member, Trouble
 
-from ...memory_tensors import MemoryTensors
+from ...dumps.graphs import MemoryTensors
 
 CLEAN: set[int] = set()
 

@@ -51,13 +51,6 @@ class NodeTabs(Vertical):
             super().__init__()
             self.node, self.graph = node, graph
 
-    class Kernels(Message):
-        """The kernel of each node, by position, was found."""
-
-        def __init__(self, names: dict[int, str]) -> None:
-            super().__init__()
-            self.names = names
-
     def __init__(self, saved: SavedGraph, view: GraphView | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.saved = saved
@@ -163,11 +156,6 @@ class NodeTabs(Vertical):
         if self.tab not in kinds:
             self.choose(DETAIL)
         self._tell(self.sheet.title)
-        self._work(lambda: self.about().kernels(), self._take_kernels, "kernels")
-
-    def _take_kernels(self, names: dict[int, str]) -> None:
-        if names:
-            self.post_message(self.Kernels(names))
 
     def _ask(self) -> None:
         tab, node, number = wanted = self.tab, self.node, self.numbers.get(self.tab, 0)
