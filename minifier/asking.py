@@ -1,6 +1,7 @@
 """How one judgement is asked of the fork server: its time limits, alone or beside others, once or again. Imports no torch.
 
-Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`).
+Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take before it
+counts as hanging (`Pace`), and which queries must run alone (`Gate`).
 
 >>> asking = Asking(server, Options(), 600.0)
 >>> asking.probe({"case": ..., "candidate": None, ...}).status
@@ -10,19 +11,118 @@ Knows the kind of failure that is looked for, not whether a candidate shows it (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Condition, Lock
 from typing import Any
 
 from ..dumps.wording import counted
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import Asked, Servers, ask
 from ..toolkit.signature import Signature, from_answer
-from .gate import Gate
 from .options import Options
-from .pace import Pace, seconds_in
 from .problem import Aborted
+
+FACTOR = 10.0
+"""How many times longer than the slowest that passed."""
+LEAST_S = 3.0
+PER_NODE = 0.05
+"""What a node more may cost, as a part of what the slowest took."""
+
+
+@dataclass
+class Pace:
+    """What passing candidates took in one stage. `jobs` of them at the same time slow each other down.
+
+    A case that hangs costs its whole time limit each time, so the limit is shortened to a multiple of what passing candidates
+    took in the very stage that hangs, with an allowance for size. A wrong guess would take a slow case for a hanging one: what
+    the search ends on is judged once more at the full limit, and if that passes, `distrust` ends the shortening.
+
+    >>> pace = Pace(60.0)
+    >>> pace.saw(seconds=0.4, nodes=3)
+    >>> pace.limit_s(nodes=3), pace.limit_s(nodes=300)
+    (4.0, 60.0)
+    """
+
+    full_s: float
+    jobs: int = 1
+    trusted: bool = True
+    _slowest_s: float | None = None
+    _nodes: int = 0
+
+    @property
+    def known(self) -> bool:
+        """Whether anything has passed so far."""
+        return self.trusted and self._slowest_s is not None
+
+    def saw(self, seconds: float, nodes: int) -> None:
+        """A candidate of that size was that long in the stage and left it."""
+        self._slowest_s = max(self._slowest_s or 0.0, seconds)
+        self._nodes = max(self._nodes, nodes)
+
+    def limit_s(self, nodes: int) -> float:
+        """What a candidate of that size may take."""
+        if not self.trusted or self._slowest_s is None:
+            return self.full_s
+        larger = 1 + PER_NODE * max(0, nodes - self._nodes)
+        return min(self.full_s, max(LEAST_S, FACTOR * self._slowest_s * larger) * self.jobs)
+
+    def distrust(self) -> None:
+        """A case that was cut short turned out not to hang: from now on nothing is cut short."""
+        self.trusted = False
+
+
+def seconds_in(stage: str, marks: Sequence[tuple[str, float]], end_s: float) -> float | None:
+    """How long a child was in a stage, of all its visits; None when it never was. `marks`: stage and second of each beginning."""
+    ends = [*(second for _, second in marks[1:]), end_s]
+    visits = [end - second for (name, second), end in zip(marks, ends, strict=False) if name == stage]
+    return sum(visits) if visits else None
+
+
+class Gate:
+    """Many may be inside together, or one alone; who wants to be alone goes before those who come later.
+
+    With several workers a query may run out of time only because the others take the machine (two kernels on one GPU share its
+    time), so what was cut short is asked again alone.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._inside = 0
+        self._wanting = 0
+        self._alone = False
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """With others, but with nobody who is alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone and not self._wanting)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """With nobody."""
+        with self._changed:
+            self._wanting += 1
+            try:
+                self._changed.wait_for(lambda: not self._alone and not self._inside)
+            finally:
+                self._wanting -= 1
+            self._alone = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone = False
+                self._changed.notify_all()
+
 
 TASKS = f"{__package__}.tasks"
 RUNNING = "running"

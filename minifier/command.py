@@ -26,7 +26,7 @@ from ..toolkit.isolation import raise_refusal
 from ..toolkit.signature import Signature
 from ..toolkit.verdict import WHOLE, judged
 from .oracle import Oracle
-from .problem import Answer, Candidate, DoesNotFailError, Verdict
+from .problem import Answer, Candidate, DoesNotFailError, Ruling
 
 TASK = f"{__package__}.command_tasks:run"
 PASSES, FAILS, IGNORED = 0, 1, 2
@@ -63,21 +63,21 @@ class CommandOracle(Oracle):
         write_file(self.output / f"{number:04}.txt", f"# {_told(reply)}: {named}\n{reply.output}".encode())
         size = (reply.told["nodes"], reply.told["input_bytes"]) if reply.told else self._size(candidate)
         answer = self._answer(reply)
-        if reply.told is None and answer.verdict is not Verdict.INFRA:
-            answer = Answer(Verdict.INVALID, detail=answer.detail)
+        if reply.told is None and answer.verdict is not Ruling.INFRA:
+            answer = Answer(Ruling.INVALID, detail=answer.detail)
         answer = replace(answer, nodes=size[0], input_bytes=size[1], seconds=reply.seconds)
         return answer, None
 
     def whole(self) -> Answer:
         """The command on the whole case. Raises UsageError where it cannot be run."""
         answer = super().whole()
-        if answer.verdict is Verdict.INFRA and answer.detail.startswith("the command"):
+        if answer.verdict is Ruling.INFRA and answer.detail.startswith("the command"):
             raise UsageError(f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}")
         return answer
 
     def refusal(self, answers: Any) -> GraphdbgError:
         """The command did not say that the original fails."""
-        if answers[0].verdict is Verdict.OTHER and self.options.match is not None:
+        if answers[0].verdict is Ruling.OTHER and self.options.match is not None:
             return super().refusal(answers)
         why = answers[0].detail or answers[0].signature
         what = f"the case does not fail under {self.options.command!r}"
@@ -100,27 +100,27 @@ class CommandOracle(Oracle):
     def _answer(self, reply: Reply) -> Answer:
         """The verdict of one run; its size is filled in later."""
         if reply.status == "lost":
-            return Answer(Verdict.INFRA, detail="the fork server ended")
+            return Answer(Ruling.INFRA, detail="the fork server ended")
         if reply.status == "done":
             value: dict[str, Any] = reply.value or {}
-            return Answer(Verdict.INVALID, detail=str(value.get("invalid", "")))
+            return Answer(Ruling.INVALID, detail=str(value.get("invalid", "")))
         if reply.status == "exception" and not _ended_itself(reply):
-            return Answer(Verdict.INVALID, detail=reply.error.message if reply.error else "")
+            return Answer(Ruling.INVALID, detail=reply.error.message if reply.error else "")
         code = reply.exit_code if reply.status == "exception" else None
         if code in CANNOT_RUN:
             tail = _last_line(reply.output)
-            return Answer(Verdict.INFRA, detail=f"the command ended with {code}, {CANNOT_RUN[code]}: {tail}")
+            return Answer(Ruling.INFRA, detail=f"the command ended with {code}, {CANNOT_RUN[code]}: {tail}")
         if code == PASSES:
-            return Answer(Verdict.PASS, detail=f"exit code {PASSES}, it printed: {_last_line(reply.output)}")
+            return Answer(Ruling.PASS, detail=f"exit code {PASSES}, it printed: {_last_line(reply.output)}")
         if code == IGNORED:
-            return Answer(Verdict.INVALID, detail=f"exit code {IGNORED}, it printed: {_last_line(reply.output)}")
+            return Answer(Ruling.INVALID, detail=f"exit code {IGNORED}, it printed: {_last_line(reply.output)}")
         if reply.status in ("timeout", "memory"):
             kind = "hang" if reply.status == "timeout" else "memory"
             signature = Signature(kind, "command", raw=f"the limit was {self.asking.limit_s:g} s" if kind == "hang" else "")
         else:
             signature = Signature("command", detail=ending(code, reply.signal), raw=reply.output.strip()[-1000:])
         same = self.signature is not None and self._same(signature, self.signature)
-        verdict = Verdict.SAME if same else Verdict.TIMEOUT if signature.kind == "hang" else Verdict.OTHER
+        verdict = Ruling.SAME if same else Ruling.TIMEOUT if signature.kind == "hang" else Ruling.OTHER
         text = f"the command: {signature.detail or signature.kind}"
         record = judged(signature, reason=text, detail=WHOLE).plain()
         return Answer(verdict, text, detail=_last_line(reply.output), failure=msgspec.to_builtins(signature), record=record)

@@ -1,18 +1,20 @@
 """OUT/control.jsonl: what the user wants of a minification that runs, one order per line; it is read between two queries.
 
-Whoever steers (`graphdbg steer`, a screen) appends; what became of an order is a `steered` line of OUT/events.jsonl with its id.
-Must not know whether anybody reads.
+Whoever steers (`graphdbg steer`, a screen) appends; what became of an order is a `steered` line of OUT/events.jsonl with its id,
+which `outcome` waits for. No torch; needs no screen.
 
->>> order = Order.new("skip", step="windows")
->>> append(Path("small"), order)
+>>> given = give(Path("small"), "disable", step="dims")
+>>> outcome(Path("small"), given, wait_s=10.0).state
+'applied'
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import time
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,12 @@ import msgspec
 from ..dumps import lines
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import UsageError
+from ..dumps.lines import Tail
+from .events import EVENTS_FILE, Steered, from_json
+from .life import at_work
 from .passes import NAMES as PASS_NAMES
 from .search.tiers import TIERS
+from .starting import again
 
 CONTROL_FILE = "control.jsonl"
 OF_STEPS = ("disable", "enable", "raise")
@@ -68,7 +74,7 @@ def append(out: Path, order: Order) -> None:
     """Writes one order, with one write; raises EnvironmentLackError where the disk refuses."""
     path = out / CONTROL_FILE
     try:
-        lines.append(path, msgspec.json.encode(asdict(order)))
+        lines.append(path, msgspec.json.encode(order))
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -86,10 +92,74 @@ class Orders:
 
     def _order(self, value: dict[str, Any]) -> Order | None:
         try:
-            order = msgspec.convert({name: value[name] for name in value if name in Order.__dataclass_fields__}, Order)
+            order = msgspec.convert(value, Order)
         except msgspec.MsgspecError:
             return None
         if order.id in self._seen or order.what not in WHATS:
             return None
         self._seen.add(order.id)
         return order
+
+
+LOOK_S = 0.05
+
+
+class NobodyThereError(UsageError):
+    """No process is at work in the folder: nobody would carry the order out."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """An order that was written, and where in OUT/events.jsonl its outcome can begin."""
+
+    order: Order
+    offset: int
+
+
+def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> Given:
+    """Writes one order. Raises UsageError for what is no order or no step, and where nothing is minified in `out`."""
+    if what not in WHATS:
+        raise UsageError(f"there is no order {what!r}", "", f"there are {', '.join(WHATS)}")
+    if what in OF_STEPS:
+        known_step(step)
+    events = out / EVENTS_FILE
+    if not events.is_file():
+        why = "it has no events.jsonl" if out.is_dir() else "there is no such folder"
+        raise UsageError(f"{out} is no folder of a minification", why, "minify a graph: graphdbg minify RUN/ID -o OUT")
+    state, record = at_work(out)
+    if state in ("dead", "ended"):
+        who = "no process" if record is None else f"its process {record.pid}"
+        why = f"{who} is running any more" if record is None else f"{who} has ended"
+        raise NobodyThereError(f"nothing is minified in {out}", why, f"go on with: {again(out)}")
+    offset = events.stat().st_size
+    order = Order.new(what, step=step or (_running(events) if what == "skip" else ""), number=number)
+    append(out, order)
+    return Given(order, offset)
+
+
+def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
+    """What became of an order; None where nothing was heard of it for so long (a task between two queries is not ended)."""
+    deadline = time.monotonic() + wait_s
+    tail = Tail(out / EVENTS_FILE, given.offset)
+    while True:
+        lines = tail.read()
+        if not tail.there:
+            return None
+        for line in lines:
+            found = from_json(json.loads(line)) if b'"event":"steered"' in line else None
+            if isinstance(found, Steered) and found.id == given.order.id:
+                return found
+        if time.monotonic() >= deadline or (not lines and at_work(out)[0] == "dead"):
+            return None
+        time.sleep(LOOK_S)
+
+
+def _running(events: Path) -> str:
+    """The step that runs now, by the last line that says so."""
+    data = events.read_bytes()
+    place = data.rfind(b'"event":"step"')
+    line = data[place - 1 :].partition(b"\n")
+    try:
+        return str(json.loads(line[0])["step"]) if place > 0 and line[1] else ""
+    except (ValueError, KeyError):
+        return ""

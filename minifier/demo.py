@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from threading import Thread
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
@@ -31,7 +31,6 @@ from ..dumps.store import SavedGraph, load_graph
 from ..dumps.wording import counted
 from ..examples import path_of
 
-PLANTS = ("accuracy", "compile_error")
 KINDS = {"accuracy": "accuracy", "compile_error": "crash"}
 """The kind of failure that each planted bug has to be found as."""
 
@@ -224,8 +223,3 @@ def telling_lines(narration: str) -> list[str]:
     """Of a recorded command's stderr: what graphdbg says, and the lines that name exceptions and compiler errors."""
     kept = re.compile(r"graphdbg:|  graphdbg |[\w.]*(?:Error|Exception)\b|.*: error: ")
     return [line if len(line) <= 200 else f"{line[:200]}…" for line in narration.splitlines() if kept.match(line)]
-
-
-def summary(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """The outcomes as plain data."""
-    return [msgspec.to_builtins(outcome) for outcome in outcomes]

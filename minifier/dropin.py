@@ -2,7 +2,8 @@
 """A drop-in for functorch.compile.minifier: same parameters, same result, fewer calls of the predicate.
 
 The predicate is called in this process, one call after the other; True means that the case fails. Nodes, inputs and outputs are
-reduced, nothing else: node targets and constants stay as they are.
+reduced, nothing else: node targets and constants stay as they are. The small case holds no more input bytes than the original
+needed for the same nodes (`spared`).
 
 >>> from graphdbg.minifier import minifier
 >>> module, inputs = minifier(fx_graph, inputs, lambda fx_g, inps: torch.ops.aten.mul.Tensor in targets(fx_g))
@@ -19,13 +20,22 @@ from ..dumps.errors import UsageError
 from ..dumps.output import say
 from ..dumps.wording import counted
 from .engine import Engine
-from .found import Event
-from .fxproblem import FxProblem
-from .inprocess import search
+from .inprocess import FxProblem, search
+from .minified import Event
 
 if TYPE_CHECKING:
     from torch import fx
 
+
+
+from typing import TYPE_CHECKING
+
+from ..toolkit.case import Live
+from ..toolkit.values import input_bytes
+from .passes import inputs as stand_ins
+
+if TYPE_CHECKING:
+    from torch import fx
 
 def dump_state(fx_g: fx.GraphModule, inps: Sequence[Any]) -> None:
     """Says on stderr how small the failing case is now."""
@@ -59,7 +69,6 @@ def minifier(
     if offload_to_disk and save_dir is None:
         raise UsageError("offload_to_disk needs a save_dir")
     from ..toolkit.values import input_bytes
-    from .spare_inputs import spared
 
     with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None
@@ -96,3 +105,43 @@ def _folder(save_dir: str | None) -> Path:
 
 
 __all__ = ["dump_state", "minifier"]
+
+
+Fails = Callable[[Any, Sequence[Any]], Any]
+
+
+def spared(
+    whole: fx.GraphModule, given: Sequence[Any], module: fx.GraphModule, left: list[Any], fails: Fails
+) -> tuple[fx.GraphModule, list[Any], int]:
+    """The failing case with fewer input bytes where that is needed and possible, and how often `fails` was asked.
+
+    Cutting a graph between nodes makes an input of each edge that was cut, and these may be larger than what the original
+    computed them from. While they are, one input stands in for others that are alike (`passes/inputs.py`).
+    All stand-ins are tried at once, then one by one, the last input first, until the case holds no more than the original needed.
+    """
+    enough = needed_bytes(whole, given, module)
+    case, asked = Live(module, left), 0
+    if input_bytes(left) <= enough:
+        return module, left, asked
+    edits = [edit for group in stand_ins.propose(case) for edit in group]
+    for some in ([edits] if len(edits) > 1 else []) + [[edit] for edit in reversed(edits)]:
+        smaller = case
+        for edit in reversed(some):
+            smaller = stand_ins.apply(smaller, edit)
+        asked += 1
+        if fails(smaller.gm, smaller.inputs):
+            case = smaller
+            if len(some) > 1 or input_bytes(case.inputs) <= enough:
+                break
+    return case.gm, case.inputs, asked
+
+
+def needed_bytes(whole: fx.GraphModule, given: Sequence[Any], module: fx.GraphModule) -> int:
+    """Bytes of the original's inputs that the nodes left depend on."""
+    names = {node.name for node in module.graph.nodes if node.op not in ("placeholder", "output")}
+    wanted = {node for node in whole.graph.nodes if node.name in names}
+    for node in reversed(whole.graph.nodes):
+        if node in wanted:
+            wanted.update(node.all_input_nodes)
+    places = whole.graph.find_nodes(op="placeholder")
+    return input_bytes([value for node, value in zip(places, given, strict=True) if node in wanted])

@@ -16,21 +16,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, wait
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dumps.wording import counted
 from .agenda import Agenda
 from .budget import Budget, Cancelled, Restarted, Skipped, Stopped
-from .contradictions import Contradictions
-from .found import Event, Interrupted, Others, Result
+from .events import Asked, Asking, Best, Follow, Stepped
 from .journal import Journal
-from .passed import Passed
-from .problem import Aborted, Answer, Candidate, Neighbours, Problem, Verdict
+from .minified import Event, Interrupted, Others, Result
+from .monotony import Contradictions, Passed
+from .problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
 from .quantiles import quantiles
 
 if TYPE_CHECKING:
     from .steering import Steering
+
+T = TypeVar("T")
 
 INFRA_ATTEMPTS = 3
 DOUBTS = 3
@@ -41,12 +44,20 @@ FLAKY_REPEATS = 9
 """How often passes are asked where nobody measured: a failure that shows in half of the runs is missed in 1 of 500."""
 TURNS = (Skipped, Restarted, Cancelled)
 """By the user's will: what is asked is not waited for."""
-UNSURE = (Verdict.PASS, Verdict.OTHER)
+UNSURE = (Ruling.PASS, Ruling.OTHER)
 """Verdicts that a flaky failure may give by chance."""
 
 
 class FlakyError(Exception):
     """Inside the engine: passes that were believed are not to be, the search begins anew from the best case."""
+
+
+def persistent(ask: Callable[[], Answer]) -> Answer:
+    """An answer; where our own machinery fails it is asked again."""
+    answer = ask()
+    for _ in range(INFRA_ATTEMPTS - 1):
+        answer = ask() if answer.verdict is Ruling.INFRA else answer
+    return answer
 
 
 Step = Callable[["Engine", Candidate], Candidate]
@@ -72,11 +83,9 @@ class Engine:
         jobs: int = 1,
         executor: Executor | None = None,
         queries: int = 0,
-        on_event: Callable[[Event], None] | None = None,
-        on_step: Callable[[str], None] | None = None,
-        measure: Callable[[Engine], int] | None = None,
-        on_asking: Callable[[int, Candidate], None] | None = None,
-        on_again: Callable[[Candidate, Answer], None] | None = None,
+        on_event: Callable[[Event], None] = lambda event: None,
+        tell: Follow = lambda event: None,
+        measure: Callable[[Engine], int] = lambda engine: FLAKY_REPEATS,
         steering: Steering | None = None,
     ) -> None:
         self.problem = problem
@@ -87,7 +96,7 @@ class Engine:
         self.queries = queries
         self.recalled = 0
         self.history: list[tuple[int, int, int]] = []
-        self.verdicts: Counter[Verdict] = Counter()
+        self.verdicts: Counter[Ruling] = Counter()
         self.notes: list[str] = []
         self.step = ""
         self.monotone = True
@@ -114,11 +123,7 @@ class Engine:
         self._others = Others()
         self._journal = journal
         self._executor = executor
-        self._on_event = on_event
-        self._on_step = on_step
-        self._measure = measure
-        self._on_asking = on_asking
-        self._on_again = on_again
+        self._on_event, self._tell, self._measure = on_event, tell, measure
         self._runs: dict[Candidate, list[Answer]] = {}
         self._learnt: Counter[Candidate] = Counter()
         self._doubted: Candidate | None = None
@@ -234,8 +239,7 @@ class Engine:
             if (place := self.agenda.next()) is None:
                 return
             self.step, step = steps[place]
-            if self._on_step:
-                self._on_step(self.step)
+            self._tell(Stepped(self.step, self.queries))
             try:
                 state = step(self, state)
             except Skipped:
@@ -266,8 +270,7 @@ class Engine:
             return
         self._taken = len(self.bests)
         self._improve(candidate, answer)
-        if self._on_again:
-            self._on_again(candidate, answer)
+        self._tell_best()
 
     def least(self) -> Candidate | None:
         """The smallest failing case since one was taken for its plainness, whatever the search was restarted from."""
@@ -338,8 +341,7 @@ class Engine:
             answers.append(answer)
             if answer.verdict.accepted and self._improves(candidate, answer):  # known from before a restart
                 self._improve(candidate, answer)
-                if self._on_again:
-                    self._on_again(candidate, answer)
+                self._tell_best()
             if self._enough(candidate):
                 break
         return answers
@@ -386,22 +388,25 @@ class Engine:
             patience_s = 0.1
 
     def _settle(self, candidate: Candidate, repeats: int, future: Future[None] | None = None) -> None:
-        """Asks a candidate, or waits for who does, and takes in its answers. One that was ended from outside is asked again,
-        unless what ended it leads elsewhere."""
+        """Asks a candidate, or waits for who does, and takes in its answers."""
+        self.patient(partial(self._query, candidate, repeats), future)
+        self._learn(candidate)
+
+    def patient(self, ask: Callable[[], T], future: Future[T] | None = None) -> T:
+        """What is asked, or what who asks it already says. What was ended from outside is asked again, unless what ended it leads
+        elsewhere."""
         while True:
             try:
                 with self.asking():
-                    self._query(candidate, repeats) if future is None else future.result()
-                break
+                    return ask() if future is None else future.result()
             except Aborted:
                 future = None
                 self.boundary(again=True)
-        self._learn(candidate)
 
     def _announce(self, candidate: Candidate, ahead: int = 0) -> None:
         """Tells that a candidate is asked now, unless its answer is known from before."""
-        if self._on_asking and not (self._journal and self._journal.has(candidate.text(), 0)):
-            self._on_asking(self.queries + ahead + 1, candidate)
+        if not (self._journal and self._journal.has(candidate.text(), 0)):
+            self._tell(Asking(self.queries + ahead + 1, self._purpose, self.step, candidate.text()))
 
     def _query(self, candidate: Candidate, repeats: int) -> None:
         """Runs one candidate, a passing one `repeats` times in all; each answer is in the journal before the next is asked.
@@ -414,16 +419,8 @@ class Engine:
         while len(runs) < repeats and not (runs and runs[-1].verdict not in UNSURE):
             if (left is not None and len(runs) - self._learnt[candidate] >= left) or (runs and self.budget.late()):
                 break
-            answer = self._journal.recall(text, len(runs)) if self._journal else None
-            if answer is None:
-                for _ in range(INFRA_ATTEMPTS):
-                    answer = self.problem.test(candidate)
-                    if answer.verdict is not Verdict.INFRA:
-                        break
-                assert answer is not None
-                if self._journal and answer.verdict is not Verdict.INFRA:
-                    self._journal.write(text, len(runs), answer)
-            runs.append(answer)
+            ask = partial(persistent, partial(self.problem.test, candidate))
+            runs.append(self._journal.answer(text, len(runs), ask)[0] if self._journal else ask())
 
     def _learn(self, candidate: Candidate) -> None:
         """Takes in the runs of a candidate that were not counted yet. Raises Stopped where the budget ended within them."""
@@ -431,7 +428,7 @@ class Engine:
         runs = self._runs[candidate]
         for run in range(self._learnt[candidate], len(runs)):
             answer = runs[run]
-            if answer.verdict is Verdict.INFRA:
+            if answer.verdict is Ruling.INFRA:
                 del runs[run:]
                 raise Stopped(f"the oracle does not work: {answer.detail}")
             recalled = self._journal is not None and self._journal.has(text, run)
@@ -440,15 +437,17 @@ class Engine:
             self.recalled += recalled
             if not self._inspecting:
                 self.verdicts[answer.verdict] += 1
-            if answer.verdict in (Verdict.OTHER, Verdict.TIMEOUT) and not self._inspecting:
+            if answer.verdict in (Ruling.OTHER, Ruling.TIMEOUT) and not self._inspecting:
                 self._others.note(candidate, answer)
             if answer.verdict not in UNSURE or run + 1 >= self.repeats:
                 self._answers[candidate] = answer
             improved = answer.verdict.accepted and self._improves(candidate, answer)
             if improved:
                 self._improve(candidate, answer)
-            if self._on_event:
-                self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled, len(self.history)))
+            self._tell(Asked.of(self.queries, self._purpose, self.step, text, answer, improved, recalled))
+            if improved:
+                self._tell_best()
+            self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled, len(self.history)))
         if candidate not in self._answers:
             self.budget.check(self.queries)
             raise Stopped("the budget ended")
@@ -471,7 +470,7 @@ class Engine:
 
     def distrust(self) -> None:
         """The failure is flaky after all: measures it, forgets what passed too few times, and has the search begin anew."""
-        self.repeats = max(2, self._measure(self) if self._measure else FLAKY_REPEATS)
+        self.repeats = max(2, self._measure(self))
         for candidate in [one for one, answer in self._answers.items() if answer.verdict in UNSURE]:
             if len(self._runs.get(candidate, ())) < self.repeats:
                 del self._answers[candidate]
@@ -492,6 +491,15 @@ class Engine:
         self.best = candidate
         self.history.append((self.queries, answer.nodes, answer.input_bytes))
         self.bests.append(candidate)
+
+    def _tell_best(self) -> None:
+        assert self.best is not None
+        self._tell(Best(self.queries, self.best.text(), *self._answers[self.best].size, len(self.history)))
+
+    @property
+    def _purpose(self) -> str:
+        """What is asked now is for."""
+        return "explanation" if self._inspecting else "search"
 
     def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
         self._passed.learn(candidate, answer.verdict)

@@ -1,26 +1,32 @@
 """What happens while minifying, as plain records: for progress displays, for --json, and for screens that follow a run.
 
-Each has `to_json()`, one object per line under `graphdbg minify --json` and in OUT/events.jsonl (docs/minify-events.md);
-`from_json` is the way back. Must not print or count.
+Each is one line under `graphdbg minify --json` and in OUT/events.jsonl (docs/minify-events.md), which `EventsFile` writes and
+`progress.watched` reads; `from_json` is the way back. Must not print or count, nor ever end a search.
 
 >>> Stepped("windows", 7).to_json()
-{'event': 'step', 'step': 'windows', 'words': 'looking for the place: windows of neighbouring nodes', 'queries': 7}
+{'event': 'step', 'step': 'windows', 'queries': 7, 'words': 'looking for the place: windows of neighbouring nodes'}
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import RLock
 from typing import Any
 
+import msgspec
+from msgspec.structs import force_setattr
+
+from ..dumps.lines import LineWriter
 from ..dumps.wording import counted
-from .problem import Answer, Verdict
+from .problem import Answer
 
 VERSION = 1
 """Raised when a field changes its meaning or goes; new fields and events may come at any time."""
 
-DETAIL = 2000
-"""Characters of an answer's text that are told."""
+EVENTS_FILE = "events.jsonl"
+_START = b'"event":"start"'
 
 PURPOSES = ("sanity", "search", "explanation", "verification")
 """What a query is for: does the original fail, does a candidate, what is each part needed for, does the saved result."""
@@ -67,109 +73,97 @@ def words(step: str) -> str:
     return WORDS.get(step, step)
 
 
-@dataclass(frozen=True)
-class Started:
-    """A minification begins or goes on; `known` answers come from an earlier process."""
+class Happening(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    """One event. Of one that was written it is known when (seconds since 1970), and in which process's `life`, from 1 on."""
 
-    graph: str
-    out: str
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-    known: int = 0
+    time: float = 0.0
+    life: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The line of --json."""
-        return {
-            "event": "start", "version": VERSION, "graph": self.graph, "out": self.out, "options": self.options,
-            "known": self.known,
-        }  # fmt: skip
+        """The line of --json and OUT/events.jsonl."""
+        line: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in line.items() if value or name not in ("time", "life")}
 
 
-@dataclass(frozen=True)
-class Stepped:
+class Started(Happening, frozen=True, tag="start"):
+    """A minification begins or goes on; `known` answers come from an earlier process."""
+
+    graph: str = ""
+    out: str = ""
+    options: dict[str, Any] = {}
+    known: int = 0
+    version: int = VERSION
+
+
+class Stepped(Happening, frozen=True, tag="step"):
     """A step of the search begins, after `queries` queries."""
 
     step: str
-    queries: int
+    queries: int = 0
+    words: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """The line of --json."""
-        return {"event": "step", "step": self.step, "words": words(self.step), "queries": self.queries}
+    def __post_init__(self) -> None:
+        force_setattr(self, "words", words(self.step))
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Happening, frozen=True, tag="query"):
     """One query was answered, the `queries`-th in all; `improved`: it is the smallest failing case so far."""
 
-    queries: int
-    purpose: str
-    step: str
-    case: str
-    answer: Answer
+    queries: int = 0
+    purpose: str = ""
+    step: str = ""
+    case: str = ""
+    verdict: str = ""
+    signature: str = ""
+    nodes: int = 0
+    input_bytes: int = 0
+    seconds: float = 0.0
     improved: bool = False
     recalled: bool = False
+    detail: str = ""
+    failure: Any = None
+    record: Any = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The line of --json."""
-        answer = self.answer
-        return {
-            "event": "query", "queries": self.queries, "purpose": self.purpose, "step": self.step, "case": self.case,
-            "verdict": answer.verdict.value, "signature": answer.signature, "nodes": answer.nodes,
-            "input_bytes": answer.input_bytes, "seconds": round(answer.seconds, 4), "improved": self.improved,
-            "recalled": self.recalled, "detail": answer.detail[:DETAIL],
-            "failure": None if answer.verdict is Verdict.SAME else answer.failure, "record": answer.record,
-        }  # fmt: skip
+    @classmethod
+    def of(
+        cls, queries: int, purpose: str, step: str, case: str, answer: Answer, improved: bool = False, recalled: bool = False
+    ) -> Asked:
+        """The event of an answer."""
+        told = answer.to_json()
+        return cls(queries=queries, purpose=purpose, step=step, case=case, improved=improved, recalled=recalled, **told)
 
 
-@dataclass(frozen=True)
-class Best:
+class Best(Happening, frozen=True, tag="best"):
     """The smallest failing case so far has become smaller. `number`: its place in the history, 1 for the first one."""
 
-    queries: int
-    case: str
-    nodes: int
-    input_bytes: int
+    queries: int = 0
+    case: str = ""
+    nodes: int = 0
+    input_bytes: int = 0
     number: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """The line of --json."""
-        return {
-            "event": "best", "queries": self.queries, "case": self.case, "nodes": self.nodes,
-            "input_bytes": self.input_bytes, "number": self.number,
-        }  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Asking:
+class Asking(Happening, frozen=True, tag="asking"):
     """A query starts; it will be the `number`-th, unless one of those that run beside it makes it needless."""
 
-    number: int
-    purpose: str
-    step: str
-    case: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The line of --json."""
-        return {"event": "asking", "number": self.number, "purpose": self.purpose, "step": self.step, "case": self.case}
+    number: int = 0
+    purpose: str = ""
+    step: str = ""
+    case: str = ""
 
 
-@dataclass(frozen=True)
-class Said:
-    """A sentence for people."""
+class Said(Happening, frozen=True, tag="say"):
+    """A sentence for people, in OUT/events.jsonl; --json has them on stderr."""
 
-    text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The line of OUT/events.jsonl; --json has sentences on stderr."""
-        return {"event": "say", "text": self.text}
+    text: str = ""
 
 
-@dataclass(frozen=True)
-class Steered:
+class Steered(Happening, frozen=True, tag="steered"):
     """What became of an order of the user's (see `control`): `state` is "applied" or "refused", then with the reason."""
 
-    id: str
-    what: str
-    state: str
+    id: str = ""
+    what: str = ""
+    state: str = "applied"
     why: str = ""
     step: str = ""
     number: int | None = None
@@ -184,68 +178,90 @@ class Steered:
             return f"{order}: refused, {self.why}"
         return f"{order}: done, after {counted(self.queries, 'query')}" + (f" ({words(self.step)})" if self.step else "")
 
-    def to_json(self) -> dict[str, Any]:
-        """The line of --json."""
-        return {
-            "event": "steered", "id": self.id, "what": self.what, "state": self.state, "why": self.why, "step": self.step,
-            "number": self.number, "queries": self.queries,
-        }  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Restarted:
+class Restarted(Happening, frozen=True, tag="restarted"):
     """The search goes on from the `number`-th case of its history; 0 is the original. What was found stays in the history."""
 
-    number: int
-    queries: int
-    case: str
-    nodes: int
-    input_bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The line of --json."""
-        return {
-            "event": "restarted", "number": self.number, "queries": self.queries, "case": self.case, "nodes": self.nodes,
-            "input_bytes": self.input_bytes,
-        }  # fmt: skip
+    number: int = 0
+    queries: int = 0
+    case: str = ""
+    nodes: int = 0
+    input_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Happening, frozen=True, tag="end"):
     """The process that minifies is done with OUT. `verdict`: "reduced", "interrupted" or "failed"; `why` it ended early."""
 
-    verdict: str
+    verdict: str = ""
     why: str = ""
     case: str = ""
     nodes: int = 0
     input_bytes: int = 0
     queries: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """The line of OUT/events.jsonl."""
-        return {
-            "event": "end", "verdict": self.verdict, "why": self.why, "case": self.case, "nodes": self.nodes,
-            "input_bytes": self.input_bytes, "queries": self.queries,
-        }  # fmt: skip
 
-
-Happening = Started | Stepped | Asked | Best | Asking | Said | Steered | Restarted | Ended
 Follow = Callable[[Happening], None]
 """Who is told; called in the thread that minifies, in order."""
 
-_KINDS: dict[str, type[Happening]] = {
-    "start": Started, "step": Stepped, "best": Best, "asking": Asking, "say": Said, "steered": Steered,
-    "restarted": Restarted, "end": Ended,
-}  # fmt: skip
-_ANSWER = ("signature", "nodes", "input_bytes", "detail", "seconds", "failure", "record")
+
+def from_json(line: object) -> Happening | None:
+    """The inverse of `to_json`; None for a line that this version does not know, or with other types than promised."""
+    try:
+        return msgspec.convert(
+            line, Started | Stepped | Asked | Best | Asking | Said | Steered | Restarted | Ended, strict=False
+        )
+    except msgspec.ValidationError:
+        return None
 
 
-def from_json(line: Mapping[str, Any]) -> Happening | None:
-    """The inverse of `to_json`; None for a line that this version does not know. Raises TypeError, ValueError or KeyError where
-    fields are missing."""
-    kind = line.get("event")
-    if kind == "query":
-        answer = Answer(Verdict(line["verdict"]), **{name: line[name] for name in _ANSWER if name in line})
-        return Asked(answer=answer, **{field.name: line[field.name] for field in fields(Asked) if field.name in line})
-    cls = _KINDS.get(str(kind))
-    return None if cls is None else cls(**{field.name: line[field.name] for field in fields(cls) if field.name in line})
+class EventsFile:
+    """Appends to OUT/events.jsonl; made when the first line comes. `complain` takes the sentence about a disk that refuses.
+
+    Each line is one write at the end of the file. A line that a dead process left half is ended first. Where the disk refuses,
+    writing stops and one sentence says so: it must never end a search.
+    """
+
+    def __init__(self, out: Path, complain: Callable[[str], None] = lambda text: None) -> None:
+        self.path = out / EVENTS_FILE
+        self.life = 0
+        self._complain = complain
+        self._lines: LineWriter | None = None
+        self._broken = False
+        self._lock = RLock()
+
+    def tell(self, event: Happening) -> None:
+        """Writes one event. Safe from several threads."""
+        self.write(event.to_json())
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Writes one line, whose `event` says what it is."""
+        with self._lock:
+            if self._broken:
+                return
+            try:
+                lines = self._lines or self._open()
+                if line.get("event") == "start":
+                    self.life += 1
+                lines.write(msgspec.json.encode({**line, "time": round(time.time(), 3), "life": self.life}))
+                if lines.torn:
+                    raise OSError(0, "the disk is full")
+            except OSError as error:
+                self._broken = True
+                why = error.strerror or str(error)
+                self._complain(f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on")
+
+    def close(self) -> None:
+        """Lets go of the file; later events are dropped."""
+        with self._lock:
+            if self._lines is not None:
+                self._lines.close()
+            self._lines, self._broken = None, True
+
+    def _open(self) -> LineWriter:
+        self._lines = LineWriter(self.path)
+        if not self.path.stat().st_size:  # of a device it is 0, whatever can be read
+            return self._lines
+        with self.path.open("rb") as file:
+            while lines := file.readlines(1 << 20):
+                self.life += sum(_START in line[:40] for line in lines)
+        return self._lines

@@ -4,7 +4,7 @@ The first line names what the answers depend on (graph, check, rung, torch, seed
 else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken from it.
 
 >>> journal = Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"})
->>> journal.write("0-2", 0, Answer(Verdict.SAME, nodes=5))
+>>> journal.write("0-2", 0, Answer(Ruling.SAME, nodes=5))
 >>> Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"}, resume=True).recall("0-2", 0).nodes
 5
 """
@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
-from ..dumps.errors import UnreadableError, UsageError
-from .problem import Answer, Verdict
+import msgspec
 
+from ..dumps.errors import UnreadableError, UsageError
+from .problem import Answer, Ruling
+
+JOURNAL_FILE = "journal.jsonl"
 FORMAT = 1
 
 
@@ -39,7 +42,6 @@ class Journal:
         self._known: dict[tuple[str, int], Answer] = {}
         self.facts: dict[str, Any] = {}
         """What `note` has kept, now or in an earlier process: name -> value."""
-        self.torn = False
         self._lock = Lock()
         whole = {"format": FORMAT, **header}
         if path.exists() and path.stat().st_size:
@@ -55,7 +57,6 @@ class Journal:
         data = self.path.read_bytes()
         lines = data.split(b"\n")
         tail = lines.pop()
-        self.torn = bool(tail)
         for number, line in enumerate(lines, 1):
             try:
                 event = json.loads(line)
@@ -65,8 +66,7 @@ class Journal:
                 if "note" in event:
                     self.facts[event["note"]] = event["value"]
                     continue
-                answer = _answer(event)
-                self._known[event["case"], event["run"]] = answer
+                self._known[event["case"], event["run"]] = msgspec.convert(event, Answer)
             except (ValueError, KeyError, TypeError) as error:
                 what = f"cannot read {self.path}, line {number}"
                 raise UnreadableError(what, str(error), "start anew with another -o") from error
@@ -99,24 +99,22 @@ class Journal:
         """The answer of an earlier process to this very query, or None."""
         return self._known.get((case, run))
 
+    def answer(self, case: str, run: int, ask: Callable[[], Answer]) -> tuple[Answer, bool]:
+        """The answer to a query, on the disk where it is a new one and our own machinery did not fail; whether it was known."""
+        known = self.recall(case, run)
+        answer = known or ask()
+        if known is None and answer.verdict is not Ruling.INFRA:
+            self.write(case, run, answer)
+        return answer, known is not None
+
     def has(self, case: str, run: int) -> bool:
         """Whether an earlier process wrote this answer."""
         return (case, run) in self._known
 
     def write(self, case: str, run: int, answer: Answer) -> None:
         """Appends one answer and waits until it is on the disk."""
-        self._append({
-            "case": case,
-            "run": run,
-            "verdict": answer.verdict.value,
-            "signature": answer.signature,
-            "nodes": answer.nodes,
-            "input_bytes": answer.input_bytes,
-            "detail": answer.detail[:2000],
-            "seconds": round(answer.seconds, 4),
-            **({} if answer.failure is None or answer.verdict is Verdict.SAME else {"failure": answer.failure}),
-            **({} if answer.record is None else {"record": answer.record}),
-        })
+        told = {name: value for name, value in answer.to_json().items() if value is not None}
+        self._append({"case": case, "run": run, **told})
 
     def _append(self, event: dict[str, Any]) -> None:
         line = json.dumps(event, ensure_ascii=False).encode() + b"\n"
@@ -138,15 +136,3 @@ def about(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, AttributeError):
         return None
 
-
-def _answer(event: dict[str, Any]) -> Answer:
-    return Answer(
-        Verdict(event["verdict"]),
-        event["signature"],
-        event["nodes"],
-        event["input_bytes"],
-        event["detail"],
-        event["seconds"],
-        event.get("failure"),
-        event.get("record"),
-    )

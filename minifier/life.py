@@ -24,8 +24,7 @@ from ..dumps.errors import GraphdbgError, UsageError
 from ..dumps.process import FILE as PROCESS_FILE
 from ..dumps.process import Liveness, ProcessRecord, describe, liveness
 from ..dumps.reading import read_record
-from .events import Ended, Happening, Said, Started
-from .events_file import EventsFile
+from .events import Ended, EventsFile, Happening, Said, Started
 from .results import WORK
 
 LOCK_FILE = "lock"

@@ -6,7 +6,7 @@ eager refuses it or is not deterministic).
 
 >>> with fork_server(preload=PRELOAD) as server:
 ...     oracle = Oracle(case_folder, work, server)
-...     oracle.original().signature
+...     oracle.settle([oracle.whole()])[0].signature
 ...     oracle.prepare()
 ...     oracle.test(Candidate.of([3])).verdict
 """
@@ -17,6 +17,7 @@ import re
 import shlex
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from .asking import RUNNING, TASKS, Asking
 from .options import HANG_LIMIT_S, Options
 from .passes import EAGER
 from .places import place_of
-from .problem import Answer, Candidate, DoesNotFailError, Verdict
+from .problem import Answer, Candidate, DoesNotFailError, Ruling
 
 PRELOAD = (*JUDGING, TASKS)
 FIRST_LIMIT_S = 600.0
@@ -72,9 +73,6 @@ class Oracle:
     _prepared: str | None = None
     """What `made_up` was when candidates were made ready."""
     _unprepared: errors.GraphdbgError | None = None
-    _table: list[Table] = field(default_factory=list[Table])
-    """The table of the graph that is cut, once it was read, and where each node stands in it."""
-    _rows: dict[str, int] = field(default_factory=dict[str, int])
     _inlinable: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
@@ -167,7 +165,7 @@ class Oracle:
         if record is not None and record.skipped:
             value["invalid"] = verdict_words.text(record)
         if "invalid" in value:
-            return Answer(Verdict.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")), None
+            return Answer(Ruling.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")), None
         if candidate is None:
             raise_refusal(reply)
         if candidate is None and value.get("culprits") and not (self.work / CULPRITS).exists():
@@ -211,7 +209,7 @@ class Oracle:
         compiled = made_up.judged(self, why, lack) if made_up.allowed(self.options) else None
         if compiled is None and lack is not None:
             raise lack
-        return compiled or answer or Answer(Verdict.INFRA, detail=why)
+        return compiled or answer or Answer(Ruling.INFRA, detail=why)
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
@@ -241,17 +239,13 @@ class Oracle:
         if found is None or found.undecided:
             return answer
         same = self.signature is not None and self._same(found, self.signature)
-        return replace(answer, verdict=Verdict.SAME if same else Verdict.OTHER)
-
-    def original(self) -> Answer:
-        """One judgement of the whole case as a verdict."""
-        return self.settle([self.whole()])[0]
+        return replace(answer, verdict=Ruling.SAME if same else Ruling.OTHER)
 
     def refusal(self, answers: Sequence[Answer]) -> errors.GraphdbgError:
         """Why there is nothing to minify, and what to look at: it does not fail, or the rung cannot run it here."""
         self.must_be_prepared()
         named = self.named or str(self.case)
-        failing = next((answer for answer in answers if answer.verdict is Verdict.OTHER), None)
+        failing = next((answer for answer in answers if answer.verdict is Ruling.OTHER), None)
         if failing is not None and self.options.match is not None:
             what = f"it fails, but --match {self.options.match!r} does not match"
             return DoesNotFailError(what, failing.signature, "give a part of that text, or leave --match out")
@@ -267,7 +261,7 @@ class Oracle:
         return DoesNotFailError(what, why, f"see what it does with graphdbg triage {shlex.quote(named)}")
 
     def find_hints(self) -> None:
-        """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `original`."""
+        """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `settle`."""
         if self.made_up != (self._prepared or ""):
             self.prepare()
         self.must_be_prepared()
@@ -333,8 +327,8 @@ class Oracle:
         answer = self.judge(None, path)[0]
         asking = self.asking
         if asking.pace is not None and not asking.confirmed:
-            asking.confirmed = answer.verdict is Verdict.SAME
-            if answer.verdict is Verdict.PASS:
+            asking.confirmed = answer.verdict is Ruling.SAME
+            if answer.verdict is Ruling.PASS:
                 asking.pace.distrust()
                 self.notes.append(f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more")
         return answer
@@ -357,14 +351,17 @@ class Oracle:
 
     def _known(self, name: str) -> tuple[str, str, str]:
         """What a node calls, where the user wrote it, and that line."""
-        if not self._table:
-            self._table.append(load_graph(self.case).table)
-            self._rows = {node: index for index, node in enumerate(self._table[0].name)}
-        table, index = self._table[0], self._rows.get(name)
-        if index is None:
+        table, rows = self._table
+        if (index := rows.get(name)) is None:
             return "?", "", ""
         text = table.strings
         return text[table.target[index]], text[table.where[index]], text[table.code[index]]
+
+    @cached_property
+    def _table(self) -> tuple[Table, dict[str, int]]:
+        """The table of the graph that is cut, and where each node stands in it."""
+        table = load_graph(self.case).table
+        return table, {node: index for index, node in enumerate(table.name)}
 
     # -- the Problem that the search sees
 
@@ -394,19 +391,19 @@ class Oracle:
         """Ends the queries that are on their way."""
         self.asking.abort()
 
-    def _verdict(self, reply: Reply, signature: Signature | None) -> Verdict:
+    def _verdict(self, reply: Reply, signature: Signature | None) -> Ruling:
         if reply.status == "lost":
-            return Verdict.INFRA
+            return Ruling.INFRA
         if signature is None:
-            return Verdict.PASS
+            return Ruling.PASS
         unjudged = ("import", "reference", "build", "") if self._dies_in_eager else ("import", "eager", "reference", "build", "")
         if signature.undecided or signature.stage in unjudged:
-            return Verdict.INVALID
+            return Ruling.INVALID
         if self.signature is not None and self._same(signature, self.signature):
-            return Verdict.SAME
+            return Ruling.SAME
         if self.made_up and made_up.lacks_device(signature):
-            return Verdict.INVALID
-        return Verdict.TIMEOUT if reply.status == "timeout" else Verdict.OTHER
+            return Ruling.INVALID
+        return Ruling.TIMEOUT if reply.status == "timeout" else Ruling.OTHER
 
     def _same(self, found: Signature, wanted: Signature) -> bool:
         match = self.options.pattern()

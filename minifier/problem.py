@@ -4,7 +4,7 @@ Nothing here or in `engine` and `search` knows FX: tests and benchmarks drive th
 
 >>> Candidate.of([2, 0, 1]).text()
 '0-2'
->>> Verdict.SAME.accepted, Verdict.OTHER.accepted
+>>> Ruling.SAME.accepted, Ruling.OTHER.accepted
 (True, False)
 """
 
@@ -16,7 +16,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import msgspec
+
 from ..dumps.errors import UsageError
+
+DETAIL = 2000
+"""Characters of an answer's text that are kept."""
 
 
 class DoesNotFailError(UsageError):
@@ -29,7 +34,7 @@ class Aborted(Exception):
     """A query was ended from outside: it has no answer and does not count."""
 
 
-class Verdict(enum.Enum):
+class Ruling(enum.Enum):
     """What one query said. Only SAME is accepted; OTHER is a failure with another signature, and is counted and listed."""
 
     SAME = "same"
@@ -43,7 +48,7 @@ class Verdict(enum.Enum):
 
     @property
     def accepted(self) -> bool:
-        return self is Verdict.SAME
+        return self is Ruling.SAME
 
 
 @dataclass(frozen=True)
@@ -82,23 +87,12 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that travels to another process."""
-        return {
-            "keep": sorted(self.keep),
-            "bypass": sorted(self.bypass),
-            "returned": None if self.returned is None else sorted(self.returned),
-            "edits": list(self.edits),
-        }
+        return msgspec.to_builtins(self, order="deterministic")
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Candidate:
         """The inverse of to_json."""
-        returned = data.get("returned")
-        return cls(
-            frozenset(data["keep"]),
-            frozenset(data.get("bypass", ())),
-            None if returned is None else frozenset(returned),
-            tuple(data.get("edits", ())),
-        )
+        return msgspec.convert(data, cls)
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -123,7 +117,7 @@ class Answer:
     what the signature is made of, as plain data that only the oracle understands; `record`: the same of the judge's own verdict.
     """
 
-    verdict: Verdict
+    verdict: Ruling
     signature: str = ""
     nodes: int = 0
     input_bytes: int = 0
@@ -136,6 +130,13 @@ class Answer:
     def size(self) -> tuple[int, int]:
         """What is minimised: nodes (placeholders and output included), then input bytes."""
         return self.nodes, self.input_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """A line's part of the journal or OUT/events.jsonl: text within limits, no failure where it is the one looked for."""
+        failure = None if self.verdict is Ruling.SAME else self.failure
+        return msgspec.to_builtins(
+            replace(self, detail=self.detail[:DETAIL], seconds=round(self.seconds, 4), failure=failure)
+        )
 
 
 class Problem(Protocol):

@@ -1,6 +1,8 @@
 """OUT: what a minification leaves there. case/ is the result, also/ other failures, passes/ the nearest case that does not fail.
 
-Each of them is a case folder that every command opens, with a case.json that tells its failure. Nothing is judged here.
+Each of them is a case folder that every command opens, with a case.json that tells its failure. OUT/atoms.jsonl says what the
+numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the atoms that it reads.
+Nothing is judged here. No torch.
 
 >>> Results(oracle, Path("small"), Options()).case
 PosixPath('small/case')
@@ -13,6 +15,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +26,26 @@ from ..dumps.errors import GraphdbgError
 from ..dumps.wording import counted
 from ..toolkit.signature import Signature
 from ..toolkit.verdict_words import without
-from .explain import Neighbour, neighbour, parts
 from .flaky import Rate
 from .minified import Also, Minified
-from .needs import Needs, unneeded
+from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import Options
 from .passes import NEUTRAL
 from .problem import Answer, Candidate
 
 if TYPE_CHECKING:
     from .engine import Engine
-    from .found import Other
+    from .minified import Other
+    from .session import Subject
+
+
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..dumps.errors import UnreadableError
+
+if TYPE_CHECKING:
     from .session import Subject
 
 BEST_FILE = "best.json"
@@ -199,57 +211,42 @@ def needed(parts: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+EDIT_WORDS = (
+    ("switches config * *", "the setting {2}.{3} at its default"),
+    ("switches static", "fixed sizes"),
+    ("switches grad", "gradients off"),
+    ("switches inference", "inference mode off"),
+    ("switches autocast", "autocast off"),
+    ("switches autocast *", "autocast off for {2}"),
+    ("switches regions *", "the regions of another {2} mode left out"),
+    ("switches dtype * *", "autocast to {3} in place of {2}"),
+    ("switches state *", "{2} at its default"),
+    ("ranks 1", "inputs of at most 1 dimension"),
+    ("ranks *", "inputs of at most {1} dimensions"),
+    ("operands *", "{1} without what nobody reads"),
+    ("dims * * *", "sizes of {1} made {2}, those of windows too"),
+    ("dims * *", "sizes of {1} made {2}"),
+    ("values * *", "input {1} filled with {2}"),
+    ("strides *", "input {1} laid out plainly"),
+    ("symbols *", "the symbolic size {1} made a number"),
+    ("bodies inline", "the operators that hold graphs inlined"),
+    ("bodies * * *", "{1} without {2}"),
+    ("dtypes * *", "{1} made {2}"),
+    ("operators * to *", "{3} in place of {1}"),
+    ("operators * default *", "{1} without its argument {3}"),
+    ("operators * * *", "the argument {2} of {1} made {3}"),
+    ("program enter", "the graph entered through torch.compile"),
+    ("program *", "the graph entered through torch.compile, with functions of torch"),
+    ("names *", "other names"),
+    ("inputs * *", "{2} in place of {1}"),
+)
+"""An edit of a pass -> the same for people, with its words by their place."""
+
+
 def edit_words(edit: str) -> str:
     """An edit of a pass for people; as it is where there are no words for it."""
-    match edit.split(" "):
-        case ["switches", "config", room, name]:
-            return f"the setting {room}.{name} at its default"
-        case ["switches", "static" | "grad" | "inference" as what]:
-            return {"static": "fixed sizes", "grad": "gradients off", "inference": "inference mode off"}[what]
-        case ["switches", "autocast", *devices]:
-            return " ".join(["autocast off", *(["for", *devices] if devices else [])])
-        case ["switches", "regions", kind]:
-            return f"the regions of another {kind} mode left out"
-        case ["switches", "dtype", old, new]:
-            return f"autocast to {new} in place of {old}"
-        case ["switches", "state", name]:
-            return f"{name} at its default"
-        case ["ranks", most]:
-            return f"inputs of at most {counted(int(most), 'dimension')}"
-        case ["operands", node, *_]:
-            return f"{node} without what nobody reads"
-        case ["dims", old, new]:
-            return f"sizes of {old} made {new}"
-        case ["dims", old, new, _]:
-            return f"sizes of {old} made {new}, those of windows too"
-        case ["values", number, kind]:
-            return f"input {number} filled with {kind}"
-        case ["strides", number]:
-            return f"input {number} laid out plainly"
-        case ["symbols", name]:
-            return f"the symbolic size {name} made a number"
-        case ["bodies", "inline"]:
-            return "the operators that hold graphs inlined"
-        case ["bodies", path, node, _]:
-            return f"{path} without {node}"
-        case ["dtypes", old, new]:
-            return f"{old} made {new}"
-        case ["operators", node, "to", name]:
-            return f"{name} in place of {node}"
-        case ["operators", node, "default", name]:
-            return f"{node} without its argument {name}"
-        case ["operators", node, name, value]:
-            return f"the argument {name} of {node} made {value}"
-        case ["program", "enter"]:
-            return "the graph entered through torch.compile"
-        case ["program", *_]:
-            return "the graph entered through torch.compile, with functions of torch"
-        case ["names", _]:
-            return "other names"
-        case ["inputs", gone, into]:
-            return f"{into} in place of {gone}"
-        case _:
-            return repr(edit)
+    told = next((told for pattern, told in EDIT_WORDS if fnmatchcase(edit, pattern)), "")
+    return told.format(*edit.split(" ")) if told else repr(edit)
 
 
 def _listed(names: list[str]) -> str:
@@ -262,3 +259,42 @@ def clear(out: Path) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
     for name in RESULT_FILES:
         (out / name).unlink(missing_ok=True)
+
+
+ATOMS_FILE = "atoms.jsonl"
+_DECODER = msgspec.json.Decoder(dict[str, Any])
+
+
+def write_atoms(out: Path, subject: Subject) -> None:
+    """Writes the file, once, before the first candidate is asked. Raises EnvironmentLackError where the disk refuses."""
+    path = out / ATOMS_FILE
+    if not path.exists():
+        write_file(path, _lines(subject))
+
+
+def _lines(subject: Subject) -> Iterator[bytes]:
+    for atom in range(subject.size):
+        line = {"atom": atom, **subject.about(atom), "label": str(subject.label(atom)), "parents": list(subject.parents(atom))}
+        yield msgspec.json.encode(line) + b"\n"
+
+
+class AtomLines:
+    """The lines of the file, each decoded when it is asked for: reading 100,000 of them at once takes no time."""
+
+    def __init__(self, data: bytes) -> None:
+        self._lines = data.split(b"\n")[:-1]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, atom: int) -> dict[str, Any]:
+        return _DECODER.decode(self._lines[atom])
+
+
+def read_atoms(out: Path) -> AtomLines:
+    """Raises UnreadableError where there is no such file, as in the folder of an older version."""
+    path = out / ATOMS_FILE
+    try:
+        return AtomLines(path.read_bytes())
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}", error.strerror or str(error), "minify anew to have it") from error

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -22,26 +23,23 @@ from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
 from ..dumps.wording import counted
 from ..toolkit import verdict
 from ..toolkit.signature import Signature
-from .atoms_file import write_atoms
 from .budget import Budget, Cancelled, Restarted, Skipped
-from .engine import INFRA_ATTEMPTS, TURNS, Engine, FlakyError, Step
-from .events import EXPLAINING, Asked, Asking, Best, Follow, Stepped
-from .explain import MOST as MOST_EXPLAINED
-from .explain import certify
+from .engine import TURNS, Engine, FlakyError, Step, persistent
+from .events import EXPLAINING, Asked, Asking, Best, Follow, Happening, Stepped
 from .flaky import CALIBRATION, Rate
-from .found import Event, Interrupted, Result
 from .journal import Journal
-from .minified import Minified
-from .needs import Needs, base_of, of_rows
+from .minified import Event, Interrupted, Minified, Result
+from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
 from .options import Options
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
-from .problem import Aborted, Answer, Candidate, Problem, Verdict
-from .results import BEST_FILE, Results
-from .search.edits import exhaust
-from .search.outputs import drop_outputs
+from .problem import Answer, Candidate, Problem, Ruling
+from .results import BEST_FILE, Results, write_atoms
+from .search.edits import drop_outputs, exhaust
 from .search.tiers import TIERS
 from .steering import Steering
+
+T = TypeVar("T")
 
 SANITY = 2
 """Runs of the original before anything else."""
@@ -116,7 +114,7 @@ class Session:
     def __init__(
         self, subject: Subject, journal: Journal, out: Path, options: Options, *,
         narrate: Callable[[str], None] = lambda text: None, tell: Follow = lambda event: None,
-        on_event: Callable[[Event], None] | None = None, steering: Steering | None = None,
+        on_event: Callable[[Event], None] = lambda event: None, steering: Steering | None = None,
     ) -> None:  # fmt: skip
         self.steering = steering
         self.subject, self.journal, self.options = subject, journal, options
@@ -160,21 +158,10 @@ class Session:
         options = self.options
         self.budget.reserved = options.verify
 
-        def step(name: str) -> None:
-            self.tell(Stepped(name, engine.queries))
-
-        def asking(number: int, candidate: Candidate) -> None:
-            self.tell(Asking(number, _purpose(engine.step), engine.step, candidate.text()))
-
-        def again(candidate: Candidate, answer: Answer) -> None:
-            self.tell(Best(engine.queries, candidate.text(), *answer.size, len(engine.history)))
-            self._keep_best(engine)
-
         engine = self.engine = Engine(
             self.subject, budget=self.budget, journal=self.journal, repeats=repeats, jobs=options.jobs,
-            executor=pool if options.jobs > 1 else None, queries=self.queries, on_event=self._event,
-            on_step=step, measure=self._measure, on_asking=asking, on_again=again,
-            steering=self.steering,
+            executor=pool if options.jobs > 1 else None, queries=self.queries, tell=self._hear,
+            on_event=self.on_event, measure=self._measure, steering=self.steering,
         )  # fmt: skip
         if self.steering is not None:
             self.steering.searching, self.steering.whole = True, self.whole.size
@@ -193,11 +180,11 @@ class Session:
             self._announce("sanity", "original", run, run + 1)
         raw = [future.result() for future in [pool.submit(self._original, run) for run in range(count)]]
         self._take(raw)
-        broken = next((answer for answer in raw if answer.verdict is Verdict.INFRA), None)
+        broken = next((answer for answer in raw if answer.verdict is Ruling.INFRA), None)
         if broken is not None:
             raise EnvironmentLackError("cannot judge the case", broken.detail, "see graphdbg doctor")
-        if any(answer.verdict is not Verdict.SAME for answer in self.originals):
-            if self.rate.failing or any(answer.verdict is Verdict.PASS for answer in self.originals):
+        if any(answer.verdict is not Ruling.SAME for answer in self.originals):
+            if self.rate.failing or any(answer.verdict is Ruling.PASS for answer in self.originals):
                 self._calibrate()
             if self.rate.failing == 0:
                 raise self.subject.refusal(self.originals)
@@ -210,7 +197,7 @@ class Session:
     @property
     def whole(self) -> Answer:
         """The first run of the original that failed the way that is minified."""
-        return next(answer for answer in self.originals if answer.verdict is Verdict.SAME)
+        return next(answer for answer in self.originals if answer.verdict is Ruling.SAME)
 
     def _announce(self, purpose: str, case: str, run: int, number: int) -> None:
         """Tells that a query outside of the search starts, unless its answer is known from before."""
@@ -218,15 +205,7 @@ class Session:
             self.tell(Asking(number, purpose, purpose, case))
 
     def _original(self, run: int) -> Answer:
-        known = self.journal.recall("original", run)
-        if known is not None:
-            return known
-        answer = self.subject.whole()
-        for _ in range(INFRA_ATTEMPTS - 1):
-            answer = self.subject.whole() if answer.verdict is Verdict.INFRA else answer
-        if answer.verdict is not Verdict.INFRA:
-            self.journal.write("original", run, answer)
-        return answer
+        return self.journal.answer("original", run, partial(persistent, self.subject.whole))[0]
 
     def _take(self, raw: list[Answer]) -> None:
         settled = self.subject.settle(raw)
@@ -234,8 +213,8 @@ class Session:
             known = self.journal.has("original", len(self.originals))
             self.originals.append(answer)
             self.asked["sanity"] += 1
-            self.tell(Asked(self.asked["sanity"], "sanity", "sanity", "original", answer, recalled=known))
-        self.rate = Rate(sum(answer.verdict is Verdict.SAME for answer in self.originals), len(self.originals))
+            self.tell(Asked.of(self.asked["sanity"], "sanity", "sanity", "original", answer, recalled=known))
+        self.rate = Rate(sum(answer.verdict is Ruling.SAME for answer in self.originals), len(self.originals))
 
     def _calibrate(self, left: int | None = None) -> None:
         """Runs the original until its rate of failure is known well enough."""
@@ -262,9 +241,9 @@ class Session:
 
         Where the failure was taken for a sure one because its first runs failed, these say nothing: they were chosen by that.
         """
-        chosen = SANITY if all(answer.verdict is Verdict.SAME for answer in self.originals[:SANITY]) else 0
+        chosen = SANITY if all(answer.verdict is Ruling.SAME for answer in self.originals[:SANITY]) else 0
         rest = self.originals[chosen:] or self.originals
-        failing = sum(answer.verdict is Verdict.SAME for answer in rest)
+        failing = sum(answer.verdict is Ruling.SAME for answer in rest)
         return Rate(failing + self.of_saved.failing, len(rest) + self.of_saved.runs)
 
     def _measure(self, engine: Engine) -> int:
@@ -307,16 +286,13 @@ class Session:
         small: list[tuple[str, Step]] = [("explain", certify), ("outputs", self._outputs), ("together", self._together)]
         return [*TIERS, *small, *axes, (EXPLAINING, self._needs)]
 
-    def _event(self, event: Event) -> None:
-        answer, text, purpose = event.answer, event.candidate.text(), _purpose(event.step)
-        if purpose == "explanation":
-            self.asked[purpose] += 1
-        self.tell(Asked(event.queries, purpose, event.step, text, answer, event.improved, event.recalled))
-        if event.improved:
+    def _hear(self, event: Happening) -> None:
+        """What the engine tells, on its way to who follows."""
+        if isinstance(event, Asked) and event.purpose == "explanation":
+            self.asked["explanation"] += 1
+        if isinstance(event, Best):
             self._keep_best(self.engine)
-            self.tell(Best(event.queries, text, answer.nodes, answer.input_bytes, event.number))
-        if self.on_event is not None:
-            self.on_event(event)
+        self.tell(event)
 
     def _keep_best(self, engine: Engine) -> None:
         """The smallest case of all on the disk, for whoever finds this process dead."""
@@ -330,21 +306,16 @@ class Session:
 
     def _outputs(self, engine: Engine, state: Candidate) -> Candidate:
         state = self._case(engine)
-        try:
-            returned, loose = self.subject.outputs(state)
-        except EnvironmentLackError as error:
-            self.notes.append(f"no outputs were dropped: {error}")
-            return state
+        returned, loose = self._told("no outputs were dropped", lambda: self.subject.outputs(state)) or ((), ())
         return drop_outputs(engine, state, returned, loose)
 
     def _together(self, engine: Engine, state: Candidate) -> Candidate:
         state = self._case(engine)
         self.left = set(PASS_NAMES)
-        try:
-            edits, left = self.subject.together(state)
-        except EnvironmentLackError as error:
-            self.notes.append(f"axes were changed one by one only: {error}")
+        found = self._told("axes were changed one by one only", lambda: self.subject.together(state))
+        if found is None:
             return state
+        edits, left = found
         kept = [edit for edit in edits if engine.may(edit.partition(" ")[0])]
         unsaid = {edit.partition(" ")[0] for edit in edits if edit not in kept}
         plain = replace(state, edits=(*state.edits, *kept))
@@ -363,23 +334,25 @@ class Session:
         return step
 
     def _proposed(self, name: str, state: Candidate) -> list[list[str]]:
-        """What a pass proposes; nothing, and a note, where it cannot be asked."""
+        return self._told(f"{name} were left as they are", lambda: self.subject.propose(name, state)) or []
+
+    def _told(self, otherwise: str, ask: Callable[[], T]) -> T | None:
+        """What the subject says of a case; None, and a note, where it cannot be asked."""
         try:
-            return self.subject.propose(name, state)
+            return ask()
         except EnvironmentLackError as error:
-            self.notes.append(f"{name} were left as they are: {error}")
-            return []
+            self.notes.append(f"{otherwise}: {error}")
+            return None
 
     def _needs(self, engine: Engine, state: Candidate) -> Candidate:
         """Asks what each part of a small case is needed for; the case stays as it is."""
         case = engine.best
         if case is None or len(case.keep) > MOST_EXPLAINED:
             return state
-        try:
-            needs = of_rows(self.subject.propose("probes", base_of(case)), case)
-        except EnvironmentLackError as error:
-            self.notes.append(f"nothing was asked about the parts that are left: {error}")
+        what = "nothing was asked about the parts that are left"
+        if (rows := self._told(what, lambda: self.subject.propose("probes", base_of(case)))) is None:
             return state
+        needs = of_rows(rows, case)
         signature = self.subject.signature
         needs.kind, needs.stage = (signature.kind, signature.stage) if signature else ("", "")
         self.needs = case, needs
@@ -403,11 +376,11 @@ class Session:
         try:
             for answer, known in self._saved(engine, key, times):
                 made += 1
-                shown += answer.verdict is Verdict.SAME
-                self.shown = answer if answer.verdict is Verdict.SAME else self.shown
+                shown += answer.verdict is Ruling.SAME
+                self.shown = answer if answer.verdict is Ruling.SAME else self.shown
                 engine.queries += 1
                 self.asked["verification"] += 1
-                self.tell(Asked(engine.queries, "verification", "verification", key, answer, recalled=known))
+                self.tell(Asked.of(engine.queries, "verification", "verification", key, answer, recalled=known))
         except (Skipped, Cancelled) as error:
             self.cut = str(error) or "skipped"
         finally:
@@ -418,13 +391,7 @@ class Session:
         """Judgements of the saved case, and whether the journal had them; at the same time where none disturbs another."""
 
         def judge(number: int) -> tuple[Answer, bool]:
-            answer = self.journal.recall(key, number)
-            if answer is not None:
-                return answer, True
-            answer = self.subject.saved(self.results.case)
-            if answer.verdict is not Verdict.INFRA:
-                self.journal.write(key, number, answer)
-            return answer, False
+            return self.journal.answer(key, number, partial(self.subject.saved, self.results.case))
 
         signature = self.subject.signature
         beside = self.pool is not None and signature is not None and signature.kind in UNDISTURBED
@@ -435,21 +402,10 @@ class Session:
             try:
                 for number in range(times):
                     engine.boundary()
-                    yield self._undisturbed(engine, judge, number, waiting[number] if waiting else None)
+                    yield engine.patient(partial(judge, number), waiting[number] if waiting else None)
             except TURNS:
                 engine.leave(waiting)
                 raise
-
-    def _undisturbed(
-        self, engine: Engine, judge: Callable[[int], tuple[Answer, bool]], number: int, future: Future[tuple[Answer, bool]] | None
-    ) -> tuple[Answer, bool]:
-        """A judgement; one that was ended from outside is made again."""
-        while True:
-            try:
-                return judge(number) if future is None else future.result()
-            except Aborted:
-                future = None
-                engine.boundary(again=True)
 
     def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
         """Everything else that is written and told. `brief`: interrupted, nothing was saved yet."""
@@ -490,7 +446,3 @@ class Session:
             why = "the graph is cut into other parts now than when it was written"
             raise UsageError(f"cannot resume from {self.journal.path}", why, "start anew with another -o")
 
-
-def _purpose(step: str) -> str:
-    """What a query of the engine's is for."""
-    return "explanation" if step == EXPLAINING else "search"

@@ -1,4 +1,5 @@
 """How a minification is begun from a screen: options with their defaults for a graph, as text, and the command line they make.
+And how an unfinished one goes on: what its folder says, so that `--resume -o OUT` alone is enough.
 
 Reads the case.json of a case folder, where there is one; starts nothing and needs no torch.
 
@@ -9,15 +10,19 @@ Reads the case.json of a case folder, where there is one; starts nothing and nee
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ..dumps.atomic import free_path
 from ..dumps.errors import GraphdbgError, UsageError
+from ..toolkit.imports import option_words
 from ..toolkit.rungs import NAMES
+from .journal import JOURNAL_FILE, about
 from .options import CHECKS, FLAGS, Options
 
 SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
@@ -92,10 +97,7 @@ def proposed(graph: str, *, rung: str | None = None, cwd: Path | None = None) ->
 
 def free_folder(stage: str, cwd: Path | None = None) -> str:
     """`minified-STAGE`, numbered where it is taken: the folder that the command takes."""
-    number = 1
-    while ((cwd or Path()) / (name := f"minified-{stage}" + (f"-{number}" if number > 1 else ""))).exists():
-        number += 1
-    return name
+    return free_path(str((cwd or Path()) / f"minified-{stage}"), first=2).name
 
 
 def _text(value: Any) -> str:
@@ -111,3 +113,46 @@ def _of_case(folder: Path) -> Options:
         return Options(**{name: getattr(known, name) for name in kept}).checked()
     except (OSError, msgspec.MsgspecError, GraphdbgError, AttributeError, KeyError, TypeError):
         return Options()
+
+
+LIMITS = ("max_time", "max_queries")
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A minification that can go on. `directory`: where its first process was started."""
+
+    graph: str
+    options: Options
+    directory: str
+
+
+def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
+    """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing.
+
+    What was typed again is taken; of the rest, what an answer depends on comes from the folder. A limit that has ended the
+    search does not end it again.
+    """
+    path = out / JOURNAL_FILE
+    known = about(path)
+    if known is None:
+        why = "it has no journal" if out.is_dir() else "there is no such folder"
+        raise UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume")
+    old = Options.from_json(known.get("options", {}))
+    kept = {field.name: getattr(old, field.name) for field in fields(old) if field.name not in typed}
+    if kept.get("max_queries") and answers(path) >= kept["max_queries"]:
+        kept["max_queries"] = None
+    if kept.get("max_time"):
+        kept["max_time"] = None
+    return Unfinished(str(known.get("graph", "")), replace(options, **kept), str(known.get("directory", "")))
+
+
+def again(out: Path, options: Options | None = None) -> str:
+    """The command that goes on in a folder. Trust has to be said again."""
+    words = [word for word in option_words(options.imports) if word == "--trust"] if options is not None else []
+    return shlex.join(["graphdbg", "minify", "--resume", "-o", str(out), *words])
+
+
+def answers(path: Path) -> int:
+    """How many answers a journal has, roughly (its notes count too)."""
+    return max(0, path.read_bytes().count(b"\n") - 2)

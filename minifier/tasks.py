@@ -19,23 +19,28 @@ import msgspec
 import torch
 
 from ..dumps import live
+from ..dumps.amounts import size_text
 from ..toolkit.atoms import fake_of
 from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.case import Case, Live
+from ..toolkit.costs import PeakMemory, empty_code_cache
 from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, report
+from ..toolkit.judge import Watch, judge
+from ..toolkit.outcome import Outcome
 from ..toolkit.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
 from ..toolkit.rungs.entries import mode_of, shared_fakes
+from ..toolkit.signature import Signature
 from ..toolkit.spec import FULL_STAGES, in_force
 from ..toolkit.values import input_bytes
+from ..toolkit.verdict import WHOLE, Verdict
+from ..toolkit.verdict import judged as of
 from .asking import RUNNING
-from .fxproblem import loose_outputs
-from .measuring import judged
-from .passes import pass_of
+from .inprocess import loose_outputs
+from .passes import NAMES, pass_of
 from .passes.names import RENAMED
 from .passes.switches import early
 from .passes.symbolic import Renewing
-from .passes.together import together as plainest
 from .problem import Candidate
 
 
@@ -97,7 +102,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
-    """What a candidate returns, and which of that it could do without (see fxproblem.loose_outputs)."""
+    """What a candidate returns, and which of that it could do without (see inprocess.loose_outputs)."""
     case = _load(Case.at(payload["case"]), payload)
     returned, loose = loose_outputs(case.gm, atoms_in(Path(payload["work"])))
     return {"returned": returned, "loose": loose}
@@ -164,3 +169,67 @@ def _whole(case: Case, payload: dict[str, Any]) -> Live:
 def _mode(payload: dict[str, Any], case: Live) -> Any:
     """What a pass works in: made-up inputs are cut and made in their fake mode."""
     return mode_of(case.gm, case.inputs) if payload["made_up"] else nullcontext()
+
+
+def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> Outcome:
+    """The judgement of one graph, with the amounts that were asked for: too slow, too much memory.
+
+    Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way is no
+    case of too much. The time is that of one query at a time, from an empty code cache.
+    """
+    slow, large = payload.get("slower_than"), payload.get("memory_over")
+    peak = PeakMemory()
+    watch = watch if large is None else peak.watched
+    with nullcontext() if slow is None else empty_code_cache():
+        outcome = judge(
+            case, payload["rung"], payload["check"], seed=payload["seed"], watch=watch, lean=payload.get("lean", "")
+        )
+    if outcome.signature is not None or not outcome.ok or outcome.record.skipped:
+        return outcome
+    took, most = "", ""
+    if slow is not None:
+        took, most = f"compile and first run took {outcome.seconds:.2f} s", f"{slow:g} s"
+        if outcome.seconds > slow:
+            raw = f"{took}, more than {most}"
+            outcome.signature = Signature("slow", "run", message=f"{slow:g}", size=outcome.seconds, raw=raw)
+    if large is not None:
+        took, most = f"compile and first run needed {size_text(peak.bytes, digits=2)}", size_text(large, digits=2)
+        if peak.bytes > large:
+            raw, size = f"{took}, more than {most}", float(peak.bytes)
+            outcome.signature = Signature("memory", "run", message=str(large), detail="peak", size=size, raw=raw)
+    if outcome.signature is not None:
+        outcome.record = of(outcome.signature, payload["rung"], reason=took, detail=WHOLE)
+    elif took:
+        outcome.record = Verdict("ok", reason=took)
+    return outcome
+
+
+AXES = ("dims", "values", "strides")
+"""What is changed together. Switches are not: they change how the case is run."""
+
+
+def plainest(case: Live) -> tuple[list[str], list[str]]:
+    """The plainest form that a case may have on several axes at once: sizes of 1, ones, contiguous; one query for all of them.
+
+    The edits (none where nothing can be plainer), and the passes that still have something to propose after them. Most failures
+    of a kernel or a compiler do not depend on any of it.
+    """
+    edits: list[str] = []
+    for name in AXES:
+        plainest = _plainest(name, case)
+        try:
+            for edit in plainest:
+                case = pass_of(name).apply(case, edit)
+        except (RuntimeError, ValueError, TypeError, IndexError):  # not all of them at once
+            return [], list(NAMES)
+        edits += plainest
+    return edits, [name for name in NAMES if pass_of(name).propose(case)]
+
+
+def _plainest(name: str, case: Live) -> list[str]:
+    """The round of a pass after which it would propose least: the one to size 1, the one of ones, all strides."""
+    rounds: list[list[str]] = pass_of(name).propose(case)
+    if name != "dims":
+        return rounds[0] if rounds else []
+    to_one = [edits for edits in rounds if all(edit.endswith(" 1") for edit in edits)]
+    return (to_one or rounds or [[]])[0]

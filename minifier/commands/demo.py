@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import click
+import msgspec
 
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
@@ -43,7 +44,7 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
     say(f"Bug: {plant} (Inductor's own test hook, inject_relu_bug_TESTING_ONLY)")
     one = shown.play(plant)
     if as_json:
-        emit({"folder": str(folder), "bugs": play.summary([one])}, as_json=True)
+        emit({"folder": str(folder), "bugs": [msgspec.to_builtins(one)]}, as_json=True)
         return 0
     say("")
     emit(

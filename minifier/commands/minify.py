@@ -23,14 +23,51 @@ from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, Options
-from ..resuming import again as go_on
-from ..resuming import resumed
-from .amounts import SECONDS, SIZE
+from ..starting import again as go_on
+from ..starting import resumed
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
     from ...toolkit.isolation import ForkServer
     from ..minified import Minified
+
+
+
+from typing import TYPE_CHECKING
+
+from ...toolkit.recorder.options import size_of
+
+if TYPE_CHECKING:
+    _Amount = click.ParamType[object]
+else:
+    _Amount = click.ParamType
+
+class Size(_Amount):
+    """Bytes, written like 500MB, 2G or 2e9; raises the UsageError of `size_of`."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes."""
+        return value if isinstance(value, int) else size_of(str(value))
+
+
+class Seconds(_Amount):
+    """Seconds of an option whose value may be left out: what follows such a flag may be the graph."""
+
+    name = "seconds"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number of seconds; raises UsageError."""
+        try:
+            return float(str(value))
+        except ValueError as error:
+            flag = param.opts[0] if param is not None else "this flag"
+            why = f"what follows {flag} is its number of seconds"
+            raise UsageError(f"{value} is no number", why, f"name the graph before {flag}, or write {flag}=60") from error
+
+
+SIZE, SECONDS = Size(), Seconds()
 
 
 def checked_steps(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -148,11 +185,11 @@ def _run(
     saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, bare: ForkServer | None
 ) -> int:
     from ..failing import unlike_the_record
-    from ..found import Interrupted
-    from ..isolated import minify_saved
+    from ..minified import Interrupted
+    from ..minify import minify_saved
     from ..problem import DoesNotFailError
-    from ..progress.shown import following
-    from ..progress.summary import sentences, summary
+    from ..progress.outcome import sentences, summary
+    from ..progress.plain import following
     from ..results import BEST_FILE
 
     code, life, python = 0, where["life"], where.pop("python")

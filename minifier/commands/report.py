@@ -43,13 +43,16 @@ def report(
     fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent.
     Exit code: 0 the repro shows the failure every time, 1 it does not, or the graph does not fail.
     """
+    from ...dumps.errors import UsageError
+    from ...dumps.store import resolve_graph
     from ..report import bundle, by_command, casefile
 
     if only_look or again:
         return _written(Path(graph), again, as_json)
-    saved = _resolve(graph)
+    saved = resolve_graph(graph)
     out = Path(output) if output else free_path("graphdbg-report", bare=False)
-    _refuse_existing(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
     known = casefile.read(saved.path)
     if known and known.signature and known.check.startswith("cmd:"):
         shown, times = known.verified
@@ -113,12 +116,6 @@ def _written(folder: Path, again: bool, as_json: bool) -> int:
     return 0 if done.shown == len(codes) else 1
 
 
-def _resolve(text: str) -> SavedGraph:
-    from ...dumps.store import resolve_graph
-
-    return resolve_graph(text)
-
-
 def _judge(saved: SavedGraph, rung: str, seed: int, imports: tuple[str, ...]) -> Signature | None:
     from ...dumps.errors import EnvironmentLackError
     from ...toolkit.replay import replay
@@ -132,10 +129,3 @@ def _judge(saved: SavedGraph, rung: str, seed: int, imports: tuple[str, ...]) ->
         why = signature.text() if signature else f"{rung} is {outcome.verdict}" if skipped else outcome.verdict
         raise EnvironmentLackError(f"cannot judge {saved.id} under {rung}", why, "look at it with graphdbg replay")
     return signature
-
-
-def _refuse_existing(out: Path) -> None:
-    from ...dumps.errors import UsageError
-
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")

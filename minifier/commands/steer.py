@@ -9,8 +9,7 @@ import click
 from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
-from ..control import OF_STEPS, STEPS, WHATS
-from ..ordering import give, outcome
+from ..control import OF_STEPS, STEPS, WHATS, give, outcome
 
 WAIT_S = 10.0
 

@@ -32,17 +32,11 @@ AT_ONCE_BYTES = 256 << 20
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One file of a tree."""
+    """One file of a tree, which is a list of them in order."""
 
     path: str
     hash: str
     size_bytes: int
-
-
-class Tree(msgspec.Struct, frozen=True):
-    """The files of one folder, in order."""
-
-    entries: list[Entry]
 
 
 def hash_of(data: bytes) -> str:
@@ -63,7 +57,7 @@ class Sender:
         """The name of a tree: `files` are its paths and their content, or where that lies."""
         with self._lock:
             entries = [self._entry(path, files[path]) for path in sorted(files)]
-            data = msgspec.json.encode(Tree(entries))
+            data = msgspec.json.encode(entries)
             name = hash_of(data)
             self._files[name] = data
         return name
@@ -118,7 +112,7 @@ class Store:
             return [tree]
         found: list[str] = []
         total = 0
-        for entry in self._read(tree).entries:
+        for entry in self._read(tree):
             if entry.hash not in found and not (self._files / entry.hash).exists():
                 found.append(entry.hash)
                 total += entry.size_bytes
@@ -132,7 +126,7 @@ class Store:
         if folder.is_dir():
             return folder
         fresh = temporary_beside(folder)
-        for entry in self._read(tree).entries:
+        for entry in self._read(tree):
             target = fresh / _inside(entry.path)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -145,8 +139,8 @@ class Store:
         shutil.rmtree(fresh, ignore_errors=True)
         return folder
 
-    def _read(self, tree: str) -> Tree:
-        return msgspec.json.decode((self._files / tree).read_bytes(), type=Tree)
+    def _read(self, tree: str) -> list[Entry]:
+        return msgspec.json.decode((self._files / tree).read_bytes(), type=list[Entry])
 
 
 def _inside(path: str) -> PurePosixPath:

@@ -5,27 +5,21 @@ An edit is one line of text that starts with the pass's name, so that it can sta
 nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add one: its file,
 and its name in NAMES (the order in which they run).
 
->>> PASSES["dims"].propose(Live(gm, inputs))
+>>> pass_of("dims").propose(Live(gm, inputs))
 [['dims 8 2', 'dims 768 2'], ['dims 2 1']]
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
-from typing import Any
-
-
-def _passes() -> dict[str, ModuleType]:
-    from importlib import import_module
-
-    return {name: import_module(f".{name}", __name__) for name in NAMES}
 
 
 def pass_of(name: str) -> ModuleType:
     """The module that proposes and applies the edits of that name; raises KeyError where there is none."""
-    from importlib import import_module
-
-    return import_module(f".{name}", __name__) if name in EXPLAINING else _passes()[name]
+    if name not in (*NAMES, *EXPLAINING):
+        raise KeyError(name)
+    return import_module(f".{name}", __name__)
 
 
 NAMES = ("symbols", "bodies", "operands", "dims", "values", "strides", "ranks", "dtypes", "operators", "inputs", "switches",
@@ -40,9 +34,3 @@ NEUTRAL = frozenset({"names"})
 """Passes whose edits change nothing that a failure may depend on, as far as anybody knows."""
 PLAINER = frozenset({"dtypes"})
 """Passes whose edits make a case plainer though its inputs may take more bytes."""
-
-
-def __getattr__(name: str) -> Any:
-    if name == "PASSES":
-        return _passes()
-    raise AttributeError(name)

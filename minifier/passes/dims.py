@@ -11,6 +11,7 @@ First everything to 2, then to 1, which changes broadcasting; what resists is ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,8 +21,9 @@ from torch.fx.node import map_aggregate
 from ...toolkit import torch_private as t
 from ...toolkit.atoms import fake_of, is_symbolic
 from ...toolkit.case import Live
-from ...toolkit.copying import clone_inputs, copy_graph
+from ...toolkit.copying import copy_graph
 from ...toolkit.gpu_only import is_tied
+from .forms import fitting, run
 from .symbolic import renewed
 
 SMALL = (2, 1)
@@ -39,17 +41,9 @@ def propose(case: Live) -> list[list[str]]:
     if is_tied(case.gm):
         return []
     sizes = _sizes(case)
-    rounds: list[list[str]] = []
     smaller = [[f"dims {size} {small}" for size in sizes if size > small] for small in SMALL]
     halves = [f"dims {size} {size // 2}" for size in sizes if size > 4]
-    for edits in [*smaller, halves, *_with_windows(case, sizes)]:
-        if not edits:
-            continue
-        together = _valid(case, edits)
-        valid = edits if together else [edit for edit in edits if _valid(case, [edit])]
-        if valid:
-            rounds.append(valid)
-    return rounds
+    return fitting(case, [*smaller, halves, *_with_windows(case, sizes)], apply, _runs)
 
 
 def _with_windows(case: Live, sizes: list[int]) -> list[list[str]]:
@@ -87,14 +81,8 @@ def _all_sizes(case: Live) -> set[int]:
     return {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape if size > 1}
 
 
-def _valid(case: Live, edits: list[str]) -> bool:
-    try:
-        for edit in edits:
-            case = apply(case, edit)
-        with torch.no_grad():
-            fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
-    except Exception:  # noqa: BLE001  whatever eager raises, the sizes do not fit
-        return False
+def _runs(case: Live) -> bool:
+    run(case)
     return True
 
 
@@ -122,7 +110,7 @@ def apply(case: Live, edit: str) -> Live:
     gm = copy_graph(case.gm)
     for node in gm.graph.nodes:
         if node.op in ("call_function", "call_method"):
-            _resize_arguments(node, substitute, windows=windows)
+            resize_arguments(node, substitute, windows=windows)
     gm.recompile()
     return renewed(case, gm, inputs)
 
@@ -134,43 +122,43 @@ def _cut(value: torch.Tensor, substitute: Any, old: int, new: int) -> torch.Tens
     small = value.detach()
     for dim, size in enumerate(shape):
         small = small.narrow(dim, 0, min(size, small.shape[dim]))
-    whole = not small.is_floating_point() and not small.is_complex() and small.dtype is not torch.bool
-    if whole and small.numel() and not isinstance(small, t.FakeTensor):
-        most = int(small.max())
-        if new <= most < old:
-            small = small % new
-    order = sorted(range(value.dim()), key=lambda dim: (value.stride(dim), -dim))
-    strides, step = [0] * value.dim(), 1
-    for dim in order:
-        strides[dim] = 0 if value.stride(dim) == 0 and value.shape[dim] > 1 else step
+    return laid(within(small, old, new), value, shape)
+
+
+def within(flat: torch.Tensor, old: int, new: int) -> torch.Tensor:
+    """Whole numbers below the size `old`, which may be indices, stay below `new`."""
+    whole = not flat.is_floating_point() and not flat.is_complex() and flat.dtype is not torch.bool
+    if whole and flat.numel() and not isinstance(flat, t.FakeTensor) and new <= int(flat.max()) < old:
+        return flat % new
+    return flat
+
+
+def laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Those values in the order in memory of a tensor that has another shape."""
+    strides, step = [0] * like.dim(), 1
+    for dim in sorted(range(like.dim()), key=lambda dim: (like.stride(dim), -dim)):
+        strides[dim] = 0 if like.stride(dim) == 0 and like.shape[dim] > 1 else step
         step *= shape[dim] if strides[dim] else 1
-    out = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
-    if not isinstance(small, t.FakeTensor):
-        out.copy_(small)
-    return out.requires_grad_(value.requires_grad)
+    out = torch.empty_strided(tuple(shape), strides, dtype=like.dtype, device=like.device)
+    if not isinstance(flat, t.FakeTensor):
+        out.copy_(flat)
+    return out.requires_grad_(like.requires_grad)
 
 
-def _resize_arguments(node: fx.Node, substitute: Any, *, windows: bool) -> None:
+def resize_arguments(node: fx.Node, substitute: Any, *, windows: bool) -> None:
     """Replaces sizes where the operator's schema declares a size (SymInt), or anywhere in a method that takes sizes; those of
     `windows` too."""
+
+    def resized(value: Any) -> Any:
+        return map_aggregate(value, lambda part: substitute(part) if type(part) is int else part)
+
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         if node.op == "call_function" or node.target in _SIZE_METHODS:
-            node.args = map_aggregate(node.args, lambda value: _size(value, substitute))
-            node.kwargs = map_aggregate(node.kwargs, lambda value: _size(value, substitute))
+            node.args, node.kwargs = resized(node.args), resized(node.kwargs)
         return
     sized = {argument.name for argument in schema.arguments if "SymInt" in argument.real_type.str()}
     sized |= _WINDOW_ARGUMENTS if windows else frozenset()
-    names = [argument.name for argument in schema.arguments]
-    node.args = tuple(
-        map_aggregate(value, lambda part: _size(part, substitute)) if name in sized else value
-        for name, value in zip(names, node.args, strict=False)
-    )
-    node.kwargs = {
-        name: map_aggregate(value, lambda part: _size(part, substitute)) if name in sized else value
-        for name, value in node.kwargs.items()
-    }
-
-
-def _size(value: Any, substitute: Any) -> Any:
-    return substitute(value) if type(value) is int else value
+    named = zip([argument.name for argument in schema.arguments], node.args, strict=False)
+    node.args = tuple(resized(value) if name in sized else value for name, value in named)
+    node.kwargs = {name: resized(value) if name in sized else value for name, value in node.kwargs.items()}

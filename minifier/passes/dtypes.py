@@ -22,6 +22,7 @@ from ...toolkit import torch_private as t
 from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import attribute, clone_inputs, copy_graph, set_attribute
+from .forms import fitting, run
 from .symbolic import renewed
 
 PLAIN = {
@@ -41,13 +42,8 @@ _MODES = ("_enter_autocast", "_exit_autocast", "wrap_with_autocast")
 def propose(case: Live) -> list[list[str]]:
     """A round to the plain dtype of each kind, and one without complex numbers."""
     present = {str(dtype).removeprefix("torch.") for dtype in _dtypes(case.gm, case.inputs)}
-    rounds: list[list[str]] = []
-    for plainer in (PLAIN, REAL):
-        edits = [f"dtypes {old} {new}" for old, new in plainer.items() if old in present]
-        valid = edits if edits and _valid(case, edits) else [edit for edit in edits if _valid(case, [edit])]
-        if valid:
-            rounds.append(valid)
-    return rounds
+    rounds = [[f"dtypes {old} {new}" for old, new in plainer.items() if old in present] for plainer in (PLAIN, REAL)]
+    return fitting(case, rounds, apply, lambda changed: _shapes(changed) == _shapes(case))
 
 
 def apply(case: Live, edit: str) -> Live:
@@ -119,9 +115,7 @@ def _attribute(out: fx.GraphModule, path: str, old: torch.dtype, new: torch.dtyp
     if isinstance(value, torch.nn.Module):
         value = copy.deepcopy(value)
         for owner in value.modules():
-            for name, one in list(owner.named_parameters(recurse=False)):
-                setattr(owner, name, _tensor(one, old, new))
-            for name, one in list(owner.named_buffers(recurse=False)):
+            for name, one in [*owner.named_parameters(recurse=False), *owner.named_buffers(recurse=False)]:
                 setattr(owner, name, _tensor(one, old, new))
     elif isinstance(value, torch.Tensor) and value.dtype is old:
         value = _tensor(value, old, new)
@@ -142,18 +136,5 @@ def _tensor(value: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Te
     return made
 
 
-def _valid(case: Live, edits: list[str]) -> bool:
-    """Whether eager takes the case with the edits, and gives results of the same shapes."""
-    try:
-        changed = case
-        for edit in edits:
-            changed = apply(changed, edit)
-        return _shapes(case) == _shapes(changed)
-    except Exception:  # noqa: BLE001  whatever eager raises, the dtypes do not fit
-        return False
-
-
 def _shapes(case: Live) -> list[Any]:
-    with torch.no_grad():
-        found = fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
-    return [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in t.tree_leaves(found)]
+    return [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in t.tree_leaves(run(case))]

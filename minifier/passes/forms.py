@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -16,6 +18,9 @@ from ...toolkit import torch_private as t
 from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
 from ...toolkit.eager import GraphRunError, run_graph
+
+REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
+"""What an edit raises where it does not fit."""
 
 
 def forms(case: Live) -> dict[str, list[Any]] | None:
@@ -27,11 +32,50 @@ def forms(case: Live) -> dict[str, list[Any]] | None:
         return value
 
     try:
-        with torch.random.fork_rng(devices=[]):
-            found["output"] = [_form(one) for one in run_graph(case.gm, clone_inputs(case.inputs), hook=look)]
+        found["output"] = [_form(one) for one in watched(case, look)]
     except (GraphRunError, RuntimeError):
         return None
     return found
+
+
+def forms_after(case: Live, edit: str, apply: Callable[[Live, str], Live]) -> dict[str, list[Any]] | None:
+    """The same of the case with an edit; None, too, where that cannot be made."""
+    try:
+        return forms(apply(case, edit))
+    except REFUSALS:
+        return None
+
+
+def alike(found: dict[str, list[Any]] | None, known: dict[str, list[Any]]) -> bool:
+    """Whether every value that is left has the form that it had."""
+    return found is not None and all(known.get(name) == kind for name, kind in found.items())
+
+
+def run(case: Live) -> Any:
+    """What eager returns. Raises whatever it raises."""
+    with torch.no_grad():
+        return fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
+
+
+def fitting(
+    case: Live, rounds: list[list[str]], apply: Callable[[Live, str], Live], fine: Callable[[Live], bool]
+) -> list[list[str]]:
+    """Of each round all edits where the case with them is `fine`, else those that are so alone."""
+
+    def fits(edits: list[str]) -> bool:
+        try:
+            return fine(reduce(apply, edits, case))
+        except Exception:  # noqa: BLE001  whatever eager raises, they do not fit
+            return False
+
+    kept = [edits if fits(edits) else [edit for edit in edits if fits([edit])] for edits in rounds if edits]
+    return [edits for edits in kept if edits]
+
+
+def watched(case: Live, look: Callable[[fx.Node, Any], Any]) -> list[Any]:
+    """What eager returns; each node's value passes through `look`. Raises GraphRunError."""
+    with torch.random.fork_rng(devices=[]):
+        return run_graph(case.gm, clone_inputs(case.inputs), hook=look)
 
 
 def _form(value: Any) -> Any:

@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
-from ...toolkit.subgraph import candidate_spec
+from .symbolic import fewer
 
 if TYPE_CHECKING:
     from torch import fx
@@ -28,7 +28,7 @@ def propose(case: Live) -> list[list[str]]:
     first: dict[Hashable, str] = {}
     memory = [_memory(value) for value in case.inputs]
     edits: list[str] = []
-    for node, value, place in zip(_placeholders(case.gm), case.inputs, memory, strict=True):
+    for node, value, place in zip(case.gm.graph.find_nodes(op="placeholder"), case.inputs, memory, strict=True):
         kind = _kind(node, value) if place is not None and memory.count(place) == 1 else None
         if kind is None:
             continue
@@ -43,20 +43,14 @@ def apply(case: Live, edit: str) -> Live:
     """The case with one input fewer: its users take the other one."""
     _, gone, into = edit.split(" ")
     gm = copy_graph(case.gm)
-    nodes = _placeholders(gm)
+    nodes = gm.graph.find_nodes(op="placeholder")
     names = [node.name for node in nodes]
     at, to = names.index(gone), names.index(into)
     if to > at:
         raise ValueError(f"{into} comes after {gone}")
     nodes[at].replace_all_uses_with(nodes[to])
     gm.graph.erase_node(nodes[at])
-    gm.recompile()
-    inputs = [value for position, value in enumerate(case.inputs) if position != at]
-    return Live(gm, inputs, candidate_spec(case.spec, names, gm))
-
-
-def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
-    return [node for node in gm.graph.nodes if node.op == "placeholder"]
+    return fewer(case, gm, case.inputs, names)
 
 
 def _kind(node: fx.Node, value: torch.Tensor) -> Hashable:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterator
+from itertools import chain, count
 from typing import Any
 
 from torch import fx
@@ -32,7 +32,7 @@ _ORDERED = (*FULL_STAGES, "inference")
 def propose(case: Live) -> list[list[str]]:
     """One edit, unless all names and the order are canonical."""
     canonical = _canonical(case)
-    order = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
+    order = case.gm.graph.find_nodes(op="placeholder")
     same = _order(case) == order and all(node.name == name for node, name in canonical.items())
     return [] if same else [["names canonical"]]
 
@@ -44,7 +44,7 @@ def apply(case: Live, edit: str) -> Live:
     source = copy_graph(case.gm)
     same = Live(source, case.inputs, case.spec)
     canonical, order = _canonical(same), _order(same)
-    before = [node for node in source.graph.nodes if node.op == "placeholder"]
+    before = source.graph.find_nodes(op="placeholder")
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in [*order, *(node for node in source.graph.nodes if node.op != "placeholder")]:
@@ -64,7 +64,7 @@ def apply(case: Live, edit: str) -> Live:
 
 def _order(case: Live) -> list[fx.Node]:
     """Inputs in the order in which they are read, numbers first."""
-    nodes = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
+    nodes = case.gm.graph.find_nodes(op="placeholder")
     if case.spec.stage not in _ORDERED:
         return nodes
     read = dict.fromkeys(read for node in case.gm.graph.nodes for read in node.all_input_nodes)
@@ -78,7 +78,7 @@ def _canonical(case: Live) -> dict[fx.Node, str]:
     kept = [node for node in nodes if not _may_change(case, node)]
     used = {node.name for node in kept}
     found: dict[fx.Node, str] = {}
-    letters = _letters()
+    letters = chain(LETTERS, (f"x{number}" for number in count(len(LETTERS))))
     for node in [*_order(case), *(node for node in nodes if node.op != "placeholder")]:
         if node in kept:
             continue
@@ -109,11 +109,3 @@ def _plain(node: fx.Node) -> str:
 def _reserved(name: str) -> bool:
     """Names that FX gives to no node."""
     return keyword.iskeyword(name) or hasattr(builtins, name) or name in ("inf", "nan", "torch", "device", "output")
-
-
-def _letters() -> Iterator[str]:
-    yield from LETTERS
-    number = len(LETTERS)
-    while True:
-        yield f"x{number}"
-        number += 1

@@ -21,8 +21,8 @@ from torch import fx
 from ...toolkit.atoms import bound_by, fake_of, is_symbolic, target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import attribute, copy_graph
-from ...toolkit.subgraph import candidate_spec
 from .bodies import bounded_forms
+from .symbolic import fewer, sweep
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,9 @@ def apply(case: Live, edit: str) -> Live:
         owner = call.node.graph
         inner = owner is not gm.graph
         homes = owner.find_nodes(op="placeholder") if inner else _homes(gm) if case.spec.dynamic else []
-        _sweep(owner, given, set(homes))
+        sweep(owner, given, set(homes))
         owner.owning_module.recompile()  # type: ignore[union-attr]
-    gm.recompile()
-    left = {node.name for node in gm.graph.nodes}
-    inputs = [value for one, value in zip(names, case.inputs, strict=True) if one in left]
-    spec = candidate_spec(case.spec, names, gm) if len(inputs) < len(names) else case.spec
-    return Live(gm, inputs, spec)  # no value that stays has another form now
+    return fewer(case, gm, case.inputs, names)
 
 
 @dataclass
@@ -182,7 +178,7 @@ class _Call:
             returned, output = self.returned(number), graph.graph.output_node()
             output.args = (type(returned)(one for at, one in enumerate(returned) if at != place),)
             gone = [returned[place]] if isinstance(returned[place], fx.Node) else []
-            _sweep(graph.graph, gone, set(graph.graph.find_nodes(op="placeholder")))
+            sweep(graph.graph, gone, set(graph.graph.find_nodes(op="placeholder")))
             graph.recompile()
         for call in self.calls:
             for user in list(call.users):
@@ -235,12 +231,3 @@ def _graph(owner: fx.GraphModule, node: Any) -> fx.GraphModule | None:
 def _homes(gm: fx.GraphModule) -> list[fx.Node]:
     """Inputs that bind symbols."""
     return [node for node in gm.graph.find_nodes(op="placeholder") if bound_by(fake_of(node))]
-
-
-def _sweep(graph: fx.Graph, nodes: list[fx.Node], kept: set[fx.Node]) -> None:
-    """Erases those of the nodes that nothing reads any more, and what only they read; never those of `kept`."""
-    for node in nodes:
-        if not node.users and node not in kept and (node.op in ("placeholder", "get_attr") or not node.is_impure()):
-            before = node.all_input_nodes
-            graph.erase_node(node)
-            _sweep(graph, before, kept)

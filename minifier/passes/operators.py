@@ -20,8 +20,8 @@ from torch import fx
 from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
-from ...toolkit.subgraph import candidate_spec
-from .forms import forms
+from .forms import alike, forms, forms_after
+from .symbolic import fewer, sweep
 
 MOST_NODES = 10
 """Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
@@ -69,7 +69,7 @@ def propose(case: Live) -> list[list[str]]:
     rounds += [
         [f"operators {node.name} {name} {type(value)(plain)}" for node, name, value in found] for plain in NUMBERS
     ]
-    valid = [[edit for edit in edits if _alike(case, edit, known)] for edits in rounds]
+    valid = [[edit for edit in edits if alike(forms_after(case, edit, apply), known)] for edits in rounds]
     return [edits for edits in valid if edits]
 
 
@@ -87,13 +87,9 @@ def apply(case: Live, edit: str) -> Live:
         _without(node, text)
     else:
         _set(node, what, float(text) if not text.lstrip("-").isdecimal() else int(text))
-    names = [one.name for one in gm.graph.nodes if one.op == "placeholder"]
-    _drop(gm, read)
-    gm.recompile()
-    left = {one.name for one in gm.graph.nodes}
-    inputs = [value for one, value in zip(names, case.inputs, strict=True) if one in left]
-    spec = candidate_spec(case.spec, names, gm) if len(inputs) < len(names) else case.spec
-    return Live(gm, inputs, spec)  # every value has the form that it had
+    names = [one.name for one in gm.graph.find_nodes(op="placeholder")]
+    sweep(gm.graph, read)
+    return fewer(case, gm, case.inputs, names)
 
 
 def _name(node: fx.Node) -> str:
@@ -127,6 +123,11 @@ def _replace(node: fx.Node, name: str, places: tuple[int, ...]) -> None:
         node.op = "call_function"
         node.target = operator.add if name == "add" and len(args) == 2 else getattr(torch, name)
     node.args, node.kwargs = tuple(args), kwargs
+    forget_source(node)
+
+
+def forget_source(node: fx.Node) -> None:
+    """What a node remembers of the call that it was."""
     for key in ("original_aten", "torch_fn", "source_fn_stack", "fwd_source_fn_stack"):
         node.meta.pop(key, None)
 
@@ -200,21 +201,3 @@ def _declared(node: fx.Node, name: str) -> tuple[int, Any]:
         if argument.name == name and place < len(node.args):
             return place, argument
     raise ValueError(f"{node.name} is given no {name}")
-
-
-def _drop(gm: fx.GraphModule, nodes: list[fx.Node]) -> None:
-    """Erases those of the nodes that nothing reads any more, and what only they read."""
-    for node in nodes:
-        if not node.users and (node.op in ("placeholder", "get_attr") or not node.is_impure()):
-            before = node.all_input_nodes
-            gm.graph.erase_node(node)
-            _drop(gm, before)
-
-
-def _alike(case: Live, edit: str, known: dict[str, Any]) -> bool:
-    """Whether eager takes the edit, and every value keeps its form."""
-    try:
-        found = forms(apply(case, edit))
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
-        return False
-    return found is not None and all(known.get(name) == kind for name, kind in found.items())

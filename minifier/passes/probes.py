@@ -19,12 +19,13 @@ from torch.fx.node import map_aggregate
 
 from ...toolkit.case import Live
 from ...toolkit.copying import copy_graph
-from ...toolkit.eager import GraphRunError, run_graph
-from ...toolkit.subgraph import candidate_spec
-from .dims import _resize_arguments
-from .operators import _drop
+from ...toolkit.eager import GraphRunError
+from . import values
+from .dims import laid, resize_arguments, within
+from .forms import watched
+from .operators import forget_source
 from .probing import rows
-from .symbolic import renewed
+from .symbolic import fewer, renewed, sweep
 
 SMALL_NUMBER = 4
 """Up to this a number in the arguments of a plain function may be a dimension, or anything else."""
@@ -35,7 +36,7 @@ def propose(case: Live) -> list[list[str]]:
     ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in braces, value,
     value tried.
     """
-    return rows(case, apply)
+    return rows(case)
 
 
 def apply(case: Live, edit: str) -> Live:
@@ -62,7 +63,7 @@ def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
         for node in gm.graph.nodes:
             told = old > SMALL_NUMBER or hasattr(node.target, "_schema")
             if told and node.op in ("call_function", "call_method"):
-                _resize_arguments(node, lambda size: new if size == old else size, windows=False)
+                resize_arguments(node, lambda size: new if size == old else size, windows=False)
     gm.recompile()
     return renewed(case, gm, inputs)
 
@@ -73,20 +74,8 @@ def _resized(value: torch.Tensor, shape: Sequence[int], old: int, new: int) -> t
     for dim, size in enumerate(shape):
         if size != flat.shape[dim]:
             flat = flat.index_select(dim, torch.arange(size, device=flat.device) % max(1, flat.shape[dim]))
-    whole = not flat.is_floating_point() and not flat.is_complex() and flat.dtype is not torch.bool
-    outside = whole and flat.numel() > 0 and new <= int(flat.max()) < old
-    if outside:
-        flat = flat % new
-    return _laid(flat, value, shape) if outside or list(shape) != list(value.shape) else value
-
-
-def _laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    strides, step = [0] * like.dim(), 1
-    for dim in sorted(range(like.dim()), key=lambda dim: (like.stride(dim), -dim)):
-        strides[dim] = 0 if like.stride(dim) == 0 and like.shape[dim] > 1 else step
-        step *= shape[dim] if strides[dim] else 1
-    out = torch.empty_strided(tuple(shape), strides, dtype=like.dtype, device=like.device)
-    return out.copy_(flat).requires_grad_(like.requires_grad)
+    inside = within(flat, old, new)
+    return laid(inside, value, shape) if inside is not flat or list(shape) != list(value.shape) else value
 
 
 def _node(gm: fx.GraphModule, name: str) -> fx.Node:
@@ -128,8 +117,7 @@ def _operator(case: Live, name: str, other: str, *sources: str) -> Live:
         node.target = getattr(overloads, "Tensor" if len(sources) > 1 else "default") if aten else getattr(torch, other)
         node.args, node.kwargs = tuple(read[int(source)] for source in sources), {}
     node.op = "call_function"
-    for key in ("original_aten", "torch_fn", "source_fn_stack", "fwd_source_fn_stack"):
-        node.meta.pop(key, None)
+    forget_source(node)
     return _without_unread(case, gm, list(case.inputs), _inputs(gm), read)
 
 
@@ -170,8 +158,7 @@ def _value(case: Live, name: str) -> torch.Tensor:
         return value
 
     try:
-        with torch.random.fork_rng(devices=[]):
-            run_graph(case.gm, [one.clone() if isinstance(one, torch.Tensor) else one for one in case.inputs], hook=look)
+        watched(case, look)
     except GraphRunError as error:
         raise ValueError(str(error)) from error
     if not found:
@@ -180,36 +167,19 @@ def _value(case: Live, name: str) -> torch.Tensor:
 
 
 def _without_unread(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str], read: list[fx.Node]) -> Live:
-    """What was read and is not any more goes. Every value that is left has the form that it had."""
-    _drop(gm, read)
+    """What was read and is not any more goes."""
+    sweep(gm.graph, read)
     gm.graph.lint()
-    gm.recompile()
-    left = set(_inputs(gm))
-    spec = case.spec if left == set(_inputs(case.gm)) else candidate_spec(case.spec, names, gm)
-    return Live(gm, [value for name, value in zip(names, inputs, strict=True) if name in left], spec)
+    return fewer(case, gm, inputs, names)
 
 
 def _inputs(gm: fx.GraphModule) -> list[str]:
-    return [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    return [node.name for node in gm.graph.find_nodes(op="placeholder")]
 
 
 def _fill(case: Live, position: str, kind: str) -> Live:
     """Another value in the whole of one input; shape, strides, dtype and device stay."""
-    place = int(position)
-    old = case.inputs[place]
-    size, plain = tuple(old.shape), old.detach()
-    counted = torch.arange(plain.numel(), device=plain.device).reshape(size)
-    made = {
-        "zeros": lambda: torch.zeros_like(plain),
-        "arange": lambda: counted / max(1, plain.numel()),
-        "randn1": lambda: torch.randn(size, generator=torch.Generator().manual_seed(1 + place)),
-        "next": lambda: (plain + 1) % (plain.max() + 1) if plain.dtype is not torch.bool else ~plain,
-    }[kind]()
-    new = torch.empty_strided(size, old.stride(), dtype=old.dtype, device=old.device)
-    new.copy_(made.to(old.dtype))
-    inputs = list(case.inputs)
-    inputs[place] = new.requires_grad_(old.requires_grad)
-    return Live(case.gm, inputs, case.spec)
+    return values.apply(case, f"values {position} {kind}")
 
 
 def _transposed(case: Live, position: str) -> Live:

@@ -4,7 +4,7 @@
 Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times, so only
 for small cases.
 
->>> rows(case, apply)[1]
+>>> rows(case)[1]
 ['0', 'switches config inductor cpp.simdlen', 'setting', 'inductor.cpp.simdlen', '1', 'its default']
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,10 @@ from torch.fx.node import map_aggregate
 
 from ...toolkit.atoms import COMPUTE, fake_of, is_symbolic, target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import clone_inputs
 from ...toolkit.gpu_only import is_tied
 from ...toolkit.values import shares_memory
-from . import PASSES, dtypes, names, operators, strides, switches, symbols
-from .forms import forms
+from . import dtypes, names, operators, pass_of, strides, switches, symbols
+from .forms import alike, forms, forms_after, run
 from .values import KINDS as FILLS
 
 SOON, LATER, NEVER, TIED = "0", "1", "2", "-"
@@ -47,8 +46,6 @@ FOLDED = (-1, 0, 1, 2)
 LIKE = {"sum": "amax", "mean": "sum", "amax": "amin", "amin": "amax", "prod": "sum", "eq": "lt", "lt": "eq", "cumsum": "cumprod"}
 """An operator that takes the same arguments."""
 
-Apply = Callable[[Live, str], Live]
-
 
 @dataclass
 class _Part:
@@ -64,9 +61,9 @@ class _Part:
     """Whether it is only worth asking where a part that holds it is no answer."""
 
 
-def rows(case: Live, apply: Apply) -> list[list[str]]:
+def rows(case: Live) -> list[list[str]]:
     """See `probes.propose`."""
-    asked = _Asking(case, apply)
+    asked = _Asking(case)
     parts = [
         *asked.settings(), *asked.dims(), *asked.nodes(), *asked.dtypes(), *asked.constants(), *asked.values(), *asked.strides(),
     ]  # fmt: skip
@@ -94,18 +91,23 @@ def _renamed(case: Live) -> list[str]:
     return [name for pair in pairs.items() for name in pair]
 
 
+def apply(case: Live, edit: str) -> Live:
+    """The case with an edit of the probes or of a pass."""
+    return pass_of(edit.partition(" ")[0]).apply(case, edit)
+
+
 class _Asking:
     """What is known of one case."""
 
-    def __init__(self, case: Live, apply: Apply) -> None:
-        self.case, self.apply = case, apply
+    def __init__(self, case: Live) -> None:
+        self.case = case
         self.runs = True
         self.runs = self.takes("")
         self.nodes_ = [
             node for node in case.gm.graph.nodes
             if node.op in COMPUTE and node.target is not operator.getitem and not is_symbolic(fake_of(node))
         ]  # fmt: skip
-        places = [node for node in case.gm.graph.nodes if node.op == "placeholder"]
+        places = case.gm.graph.find_nodes(op="placeholder")
         self.inputs = [
             (position, node.name, value) for position, (node, value) in enumerate(zip(places, case.inputs, strict=True))
             if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
@@ -117,18 +119,13 @@ class _Asking:
     def takes(self, edit: str) -> bool:
         """Whether eager takes the case with an edit; that it can be made, where eager does not take the case itself."""
         try:
-            case = self.applied(edit) if edit else self.case
+            case = apply(self.case, edit) if edit else self.case
             if self.runs:
-                with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                    fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
+                with torch.random.fork_rng(devices=[]):
+                    run(case)
         except Exception:  # noqa: BLE001  whatever is raised, this cannot be asked
             return False
         return True
-
-    def applied(self, edit: str) -> Live:
-        """The case with an edit of ours or of another pass."""
-        name = edit.partition(" ")[0]
-        return self.apply(self.case, edit) if name == "probes" else PASSES[name].apply(self.case, edit)
 
     def taken(self, tries: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Those of the tries that eager takes."""
@@ -183,17 +180,9 @@ class _Asking:
         known = forms(self.case) if self.runs else None
         for node in self.nodes_:
             offered = [] if known is None else list(self._operators(node, known))
-            tries = [(edit, words) for edit, words in offered if self._alike(edit, known)][:2]
+            tries = [(edit, words) for edit, words in offered if alike(forms_after(self.case, edit, apply), known or {})][:2]
             cut = self.cut(node)
             yield _Part("node", f"{{{node.name}}}", _called(node), [*tries[:1], *cut, *tries[1:]], [])
-
-    def _alike(self, edit: str, known: Any) -> bool:
-        """Whether every value that is left has the form that it had."""
-        try:
-            found = forms(self.applied(edit))
-        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
-            return False
-        return found is not None and all(known.get(name) == kind for name, kind in found.items())
 
     def _operators(self, node: fx.Node, known: dict[str, Any]) -> Iterator[tuple[str, str]]:
         own, read = operators._name(node), node.all_input_nodes

@@ -18,13 +18,14 @@ import msgspec
 import torch
 from torch import fx
 
-from ...toolkit.atoms import bound_by, fake_of, symbols_in, target_name
+from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import clone_inputs, copy_graph
-from ...toolkit.eager import GraphRunError, run_graph
+from ...toolkit.copying import copy_graph
+from ...toolkit.eager import GraphRunError
 from ...toolkit.plain_calls import is_same, plain_of, rewrite
 from ...toolkit.spec import FULL_STAGES, ReplaySpec, in_force, is_opaque
-from .symbolic import renewed
+from .forms import watched
+from .symbolic import bound_symbols, renewed
 
 STAGE = "dynamo"
 MOST = 64
@@ -100,8 +101,7 @@ def _may_enter(case: Live) -> bool:
     kwargs = case.spec.compile_kwargs
     if is_opaque(kwargs) or (case.spec.training_joint and kwargs["num_fwd_outputs"]):
         return False
-    bound = {name for node in case.gm.graph.find_nodes(op="placeholder") for name in bound_by(fake_of(node))}
-    if any(symbols_in(fake_of(node)) - bound for node in case.gm.graph.nodes):
+    if bound_symbols(case.gm) is None:
         return False
     parts = [part for part in case.gm.modules() if isinstance(part, fx.GraphModule)]
     return not any(_name(node).startswith(BOUND) for part in parts for node in part.graph.nodes)
@@ -128,8 +128,7 @@ def _spelled(case: Live) -> list[str]:
         return value
 
     try:
-        with torch.random.fork_rng(devices=[]):
-            run_graph(case.gm, clone_inputs(case.inputs), hook=look)
+        watched(case, look)
     except (GraphRunError, RuntimeError):
         return []
     return found

@@ -18,7 +18,7 @@ import torch
 from ...toolkit.case import Live
 from ...toolkit.copying import clone_inputs
 from ...toolkit.gpu_only import is_tied
-from .forms import forms
+from .forms import forms, forms_after
 from .symbolic import renewed
 
 MOST = 3
@@ -30,7 +30,8 @@ def propose(case: Live) -> list[list[str]]:
     ranks = [rank for rank in range(1, MOST + 1) if any(_lower(value, rank) for value in case.inputs)]
     if case.spec.dynamic or not ranks or is_tied(case.gm) or (known := forms(case)) is None:
         return []
-    return [[f"ranks {rank}"] for rank in ranks if _valid(case, rank, known)]
+    found = {rank: forms_after(case, f"ranks {rank}", apply) for rank in ranks}
+    return [[f"ranks {rank}"] for rank, after in found.items() if after is not None and _amounts(after) == _amounts(known)]
 
 
 def apply(case: Live, edit: str) -> Live:
@@ -51,16 +52,8 @@ def _lower(value: Any, rank: int) -> int:
     return max(0, min(front, value.dim() - rank))
 
 
-def _valid(case: Live, rank: int, known: dict[str, Any]) -> bool:
-    """Whether eager gives as many elements of the same dtypes everywhere."""
-    try:
-        found = forms(apply(case, f"ranks {rank}"))
-    except (RuntimeError, ValueError, TypeError, IndexError):
-        return False
-    return found is not None and _amounts(found) == _amounts(known)
-
-
 def _amounts(known: dict[str, Any]) -> dict[str, Any]:
+    """How many elements of what dtype there are everywhere."""
     return {
         name: [(prod(kind[0]), *kind[2:]) if isinstance(kind, tuple) else kind for kind in kinds]
         for name, kinds in known.items()

@@ -23,7 +23,7 @@ from ...toolkit.copying import copy_graph
 from ...toolkit.inlining import inlinable, inlined
 from ...toolkit.spec import FULL_STAGES, in_force
 from . import symbols
-from .symbolic import renewed, without_fakes
+from .symbolic import put_number, renewed, without_fakes
 
 SLOW = ("max_autotune", "triton.cudagraphs", "coordinate_descent_tuning", "epilogue_fusion_first", "benchmark_")
 """Settings of Inductor that cost time in every query; names, or how they begin."""
@@ -111,24 +111,14 @@ def _trains(case: Live) -> bool:
 
 def _static(gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
     """Without symbols; inputs that were sizes become numbers in the graph."""
-    numbers = [
-        isinstance(value, int) and is_symbolic(fake_of(node))
-        for node, value in zip(_placeholders(gm), inputs, strict=True)
-    ]
-    known = any(symbols_in(fake_of(node)) for node in gm.graph.nodes)
-    out = without_fakes(gm) if known else gm
-    for node, value, number in zip(_placeholders(out), inputs, numbers, strict=True):
+    places = gm.graph.find_nodes(op="placeholder")
+    numbers = [isinstance(value, int) and is_symbolic(fake_of(node)) for node, value in zip(places, inputs, strict=True)]
+    out = without_fakes(gm) if any(symbols_in(fake_of(node)) for node in gm.graph.nodes) else gm
+    for node, value, number in zip(out.graph.find_nodes(op="placeholder"), inputs, numbers, strict=True):
         if number:
-            for user in list(node.users):
-                user.args = fx.map_arg(user.args, lambda one, node=node, value=value: value if one is node else one)
-                user.kwargs = fx.map_arg(user.kwargs, lambda one, node=node, value=value: value if one is node else one)
-            out.graph.erase_node(node)
+            put_number(out, node, value)
     out.recompile()
     return out, [value for value, number in zip(inputs, numbers, strict=True) if not number]
-
-
-def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
-    return [node for node in gm.graph.nodes if node.op == "placeholder"]
 
 
 def _under(case: Live, spec: Any, gm: fx.GraphModule) -> Live:

@@ -46,10 +46,13 @@ def symbols_of(case: Live) -> list[str]:
     """The symbols that the case's inputs bind; none where some number is known only as the graph runs."""
     if not case.spec.dynamic:
         return []
-    bound = {name for node in _placeholders(case.gm) for name in bound_by(fake_of(node))}
-    if any(symbols_in(fake_of(node)) - bound for node in case.gm.graph.nodes):
-        return []
-    return sorted(bound, key=lambda name: (len(name), name))
+    return sorted(bound_symbols(case.gm) or (), key=lambda name: (len(name), name))
+
+
+def bound_symbols(gm: fx.GraphModule) -> set[str] | None:
+    """The symbols that a graph's inputs bind; None where it has others."""
+    bound = {name for node in gm.graph.find_nodes(op="placeholder") for name in bound_by(fake_of(node))}
+    return None if any(symbols_in(fake_of(node)) - bound for node in gm.graph.nodes) else bound
 
 
 def fake_mode(shape_env: ShapeEnv, *, static: bool = False) -> Any:
@@ -73,15 +76,15 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
             if case.spec.dynamic:  # numbers that are known only as it runs
                 out.shape_env = env  # type: ignore[assignment]
         return Live(out, inputs, case.spec)
-    old = {node.name: fake_of(node) for node in _placeholders(case.gm)}
+    old = {node.name: fake_of(node) for node in case.gm.graph.find_nodes(op="placeholder")}
     out = without_fakes(gm)
-    nodes = _placeholders(out)
+    nodes = out.graph.find_nodes(op="placeholder")
     names = [node.name for node in nodes]
     again = _Again.of([old.get(name) for name in names], inputs, static)
     kept = [*zip(nodes, inputs, strict=True)]
     for node, value in list(kept):
         if is_symbolic(old.get(node.name)) and not again.text(old[node.name]).free_symbols:
-            _number(out, node, value)
+            put_number(out, node, value)
             kept.remove((node, value))
     _fold(out)
     out.recompile()
@@ -95,6 +98,24 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
         Renewing(out, _key(case), again.env).run(*fakes, enable_io_processing=False)
     out.shape_env = again.env  # type: ignore[assignment]
     return Live(out, left, spec)
+
+
+def fewer(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str]) -> Live:
+    """`gm` as a case that has what is left of `inputs`, which were called `names`. Every value has the form that it had."""
+    gm.recompile()
+    left = {node.name for node in gm.graph.find_nodes(op="placeholder")}
+    same = left == {node.name for node in case.gm.graph.find_nodes(op="placeholder")}
+    spec = case.spec if same else candidate_spec(case.spec, names, gm)
+    return Live(gm, [value for name, value in zip(names, inputs, strict=True) if name in left], spec)
+
+
+def sweep(graph: fx.Graph, nodes: list[fx.Node], kept: Collection[fx.Node] = ()) -> None:
+    """Erases those of the nodes that nothing reads any more, and what only they read; never those of `kept`."""
+    for node in nodes:
+        if not node.users and node not in kept and (node.op in ("placeholder", "get_attr") or not node.is_impure()):
+            before = node.all_input_nodes
+            graph.erase_node(node)
+            sweep(graph, before, kept)
 
 
 def bodies(gm: fx.GraphModule, prefix: str = "") -> list[str]:
@@ -233,7 +254,7 @@ def _key(case: Live) -> str:
     return "example_value" if case.spec.stage in FULL_STAGES else "val"
 
 
-def _number(gm: fx.GraphModule, node: fx.Node, value: Any) -> None:
+def put_number(gm: fx.GraphModule, node: fx.Node, value: Any) -> None:
     """Writes a number into the graph in place of a node."""
     for user in list(node.users):
         user.args = fx.map_arg(user.args, lambda one: value if one is node else one)
@@ -246,8 +267,4 @@ def _fold(gm: fx.GraphModule) -> None:
     for node in list(gm.graph.nodes):
         known = node.args and not node.kwargs and all(type(one) in (int, float, bool) for one in node.args)
         if known and node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator":
-            _number(gm, node, node.target(*node.args))
-
-
-def _placeholders(gm: fx.GraphModule) -> list[Any]:
-    return [node for node in gm.graph.nodes if node.op == "placeholder"]
+            put_number(gm, node, node.target(*node.args))

@@ -40,7 +40,11 @@ KINDS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "randn": lambda old, position: _randn(old.shape, position),
     "count": lambda old, position: _count(old),
     "top": lambda old, position: _top(old),
+    "arange": lambda old, position: torch.arange(old.numel()).reshape(old.shape) / max(1, old.numel()),
+    "randn1": lambda old, position: _randn(old.shape, position + 1),
+    "next": lambda old, position: ~old if old.dtype is torch.bool else (old.detach() + 1) % (old.detach().max() + 1),
 }
+"""What an input is filled with; the last three are asked about by `probes` alone."""
 FLOATS, WHOLE, BOOLEANS = ("ones", "randn", "top"), ("zeros", "count"), ("ones", "zeros")
 
 
@@ -70,13 +74,18 @@ def apply(case: Live, edit: str) -> Live:
     _, position, kind = edit.split(" ")
     index = int(position)
     old = case.inputs[index]
-    if any(shares_memory(old, other) for place, other in enumerate(case.inputs) if place != index):
-        inputs = clone_inputs(case.inputs)
-        with torch.no_grad():
-            inputs[index].copy_(KINDS[kind](old, index).to(old.dtype))
-        return Live(case.gm, inputs, case.spec)
+    new = KINDS[kind](old, index).to(old.dtype)
+    if not any(shares_memory(old, other) for place, other in enumerate(case.inputs) if place != index):
+        return filled(case, index, new)
+    inputs = clone_inputs(case.inputs)
+    with torch.no_grad():
+        inputs[index].copy_(new)
+    return Live(case.gm, inputs, case.spec)
+
+
+def filled(case: Live, place: int, values: torch.Tensor) -> Live:
+    """The case with other values in an input that has memory of its own."""
+    inputs, old = list(case.inputs), case.inputs[place]
     new = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
-    new.copy_(KINDS[kind](old, index).to(old.dtype))
-    inputs = list(case.inputs)
-    inputs[index] = new.requires_grad_(old.requires_grad)
+    inputs[place] = new.copy_(values).requires_grad_(old.requires_grad)
     return Live(case.gm, inputs, case.spec)

@@ -20,9 +20,8 @@ from typing import Any
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import Table, dims_text
 from ...dumps.tables import plain
-from ..atoms_file import read_atoms
 from ..problem import Candidate
-from ..results import edit_words
+from ..results import edit_words, read_atoms
 
 CONTEXT = 3
 """Nodes that are shown around a change."""

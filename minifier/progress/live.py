@@ -2,16 +2,17 @@
 
 Shows what the story says and decides nothing. `render` is plain data to renderable, so that a test can record it.
 
->>> with LiveView(console, Story()) as view: view.take(event)
+>>> view = LiveView(console, Story())
+>>> with view.live: view.take(event)
 """
 
 from __future__ import annotations
 
 import time
 from math import log
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
@@ -23,7 +24,7 @@ from ...dumps.wording import counted
 from ...toolkit.verdict_words import query_words
 from ..events import Happening, Steered
 from .story import Story
-from .telling import doing, queries_text, size
+from .telling import doing, left_text, queries_text, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,22 +35,15 @@ LABEL = 6
 
 
 class LiveView:
-    """Draws while the block runs; `say` prints a sentence above the panel."""
+    """Draws while `live` is entered; `say` prints a sentence above the panel."""
 
     def __init__(self, console: Console, story: Story) -> None:
         self.console, self.story = console, story
-        self._live = Live(console=console, get_renderable=self._draw, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> LiveView:
-        self._live.start(refresh=True)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._live.stop()
+        self.live = Live(console=console, get_renderable=self._draw, refresh_per_second=4, transient=True)
 
     def take(self, event: Happening) -> None:
         """Takes in one event; it shows with the next drawing."""
-        self.story.take({**event.to_json(), "time": time.time()})
+        self.story.hear(replace(event, time=time.time()))
         if isinstance(event, Steered):
             self.say(event.sentence)
 
@@ -81,7 +75,7 @@ def _time(story: Story, now: float) -> Text:
     text = clock_text(story.seconds(now)) + (f" of {clock_text(story.max_time_s)}" if story.max_time_s else "")
     if story.pace_s():
         text += f", {story.pace_s():.1f} s a query"
-        text += f", about {clock_text(max(1.0, story.left_s(now)))} left" if story.step != "sanity" else ""
+        text += f", {left}" if (left := left_text(story, now)) else ""
     if story.known:
         text += f"; {counted(story.known, 'answer was', 'answers were')} known from before"
     return Text(text)

@@ -1,6 +1,6 @@
 """What a minification came to, from its last event or, for an old one or one that was killed, from what lies in OUT. No torch.
 
-Says only what is there; judges nothing and changes nothing.
+The other way round, the last event and the last words of the process itself. Says only what is there; judges nothing.
 
 >>> outcome = outcome_of(Path("small"), story)
 >>> outcome.nodes, outcome.verified, outcome.repro
@@ -19,10 +19,12 @@ from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
 from ...toolkit.verdict_words import without
+from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case
-from ..results import ALSO, PASSES
-from .story import OtherSeen, Story
+from ..results import ALSO, PASSES, needed
+from .story import Story
+from .telling import queries_text
 
 NEAREST = "the nearest case that passes: "
 
@@ -79,9 +81,9 @@ def outcome_of(out: Path, story: Story) -> Outcome:
     return found
 
 
-def others_on_disk(out: Path) -> list[OtherSeen]:
+def others_on_disk(out: Path) -> list[Also]:
     """The other failures that an ended minification wrote as cases."""
-    found: list[OtherSeen] = []
+    found: list[Also] = []
     for folder in sorted((out / ALSO).iterdir()) if (out / ALSO).is_dir() else ():
         try:
             data = cast("dict[str, Any]", msgspec.json.decode((folder / "case.json").read_bytes()))
@@ -89,7 +91,7 @@ def others_on_disk(out: Path) -> list[OtherSeen]:
         except (GraphdbgError, OSError, msgspec.MsgspecError):
             continue
         text = case.signature.text() if case and case.signature else folder.name
-        found.append(OtherSeen(text, int(data.get("count") or 1), 0, "", str(folder)))
+        found.append(Also(text, int(data.get("count") or 1), 0, folder))
     return found
 
 
@@ -126,3 +128,51 @@ def _from_case(found: Outcome) -> None:
 
 def _file(path: Path) -> Path | None:
     return path if path.is_file() else None
+
+
+def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
+    """The `done` event."""
+    return {
+        "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
+        "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
+        "asked": result.asked, "history": result.history,
+        "signature": result.signature.text() if result.signature else None, "verified": list(result.verified),
+        "verdicts": result.verdicts, "stopped": result.stopped, "notes": result.notes,
+        "others": [
+            {"signature": other.signature, "count": other.count, "nodes": other.nodes,
+             "case": str(other.path) if other.path else None, "command": other.command or None}
+            for other in result.also
+        ],
+        "passes": str(result.passing) if result.passing else None, "difference": result.difference or None,
+        "parts": result.parts, "needs": result.needs, "unneeded": result.unneeded, "neighbour": result.neighbour or None,
+        "record": result.record.plain(),
+        **report,
+    }  # fmt: skip
+
+
+def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
+    """What is said at the end."""
+    (nodes, size), (shown, times) = result.original, result.verified
+    lines = [
+        f"{counted(nodes, 'node')}, {size_text(size)} of inputs -> "
+        f"{counted(result.nodes, 'node')}, {size_text(result.input_bytes)} of inputs",
+        queries_text(result.asked, result.verdicts),
+    ]
+    if times:
+        lines.append(f"verified: the saved case fails the same way in {shown} of {counted(times, 'fresh process')}")
+    if result.stopped:
+        lines.append(f"stopped early: {result.stopped}")
+    lines += needs_sentences(result.needs) or needed(result.parts)
+    if result.passing:
+        lines.append(f"nearest case that passes: {result.passing} ({result.difference})")
+    for other in result.also:
+        lines.append(f"another failure, seen {_times(other.count)}, not followed: {other.signature}")
+        if other.path:
+            lines.append(f"  {counted(other.nodes, 'node')} in {other.path}; to minify it: {other.command}")
+    lines += result.notes
+    lines += [f"{name}: {path}" for name, path in report.items() if name in ("repro", "issue") and path]
+    return lines
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else counted(count, "time")

@@ -1,5 +1,7 @@
 """Progress as lines, where nobody watches a terminal: first words at once, improvements, and a sign of life every ten seconds.
 
+`following` chooses the display: JSON lines where they are asked for, a live view on a terminal, else these lines.
+
 >>> with PlainLines(say, Story()) as lines: lines.take(event)
 query 4: 40 of 53 nodes, 4896 bytes of 6048 bytes of inputs (looking for the place)
 """
@@ -8,14 +10,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from ...dumps.amounts import clock_text, size_text
+from ...dumps.output import emit, say, terminal
 from ...dumps.wording import counted
-from ..events import Asked, Happening, Started, Steered
+from ..events import Asked, Follow, Happening, Started, Steered
 from .story import Story
-from .telling import doing, queries_text, size
+from .telling import doing, left_text, queries_text, size
 
 QUIET_S = 9.5
 """After so long without a line there is one."""
@@ -48,7 +54,7 @@ class PlainLines:
 
     def take(self, event: Happening) -> None:
         """Takes in one event; says it where it is worth a line."""
-        self.story.take({**event.to_json(), "time": time.time()})
+        self.story.hear(replace(event, time=time.time()))
         if isinstance(event, Started):
             known = f"; {counted(event.known, 'answer is', 'answers are')} known from before" if event.known else ""
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
@@ -56,8 +62,8 @@ class PlainLines:
             self.say(event.sentence)
         elif isinstance(event, Asked) and event.improved:
             self.say(
-                f"query {event.queries}: {event.answer.nodes} of {counted(self.story.original[0], 'node')}, "
-                f"{size_text(event.answer.input_bytes)} of inputs ({doing(self.story)})"
+                f"query {event.queries}: {event.nodes} of {counted(self.story.original[0], 'node')}, "
+                f"{size_text(event.input_bytes)} of inputs ({doing(self.story)})"
             )
 
     def _live_on(self) -> None:
@@ -66,8 +72,29 @@ class PlainLines:
                 self._said.clear()
                 continue
             story, now = self.story, time.time()
-            known = story.pace_s() and story.step != "sanity"
-            left = f", about {clock_text(max(1.0, story.left_s(now)))} left" if known else ""
+            left = f", {left}" if (left := left_text(story, now)) else ""
             asked = queries_text(story.asked, story.verdicts)
             with self._lock:
                 self._say(f"after {clock_text(story.seconds(now))}: {doing(story)}; {asked}; best: {size(story)}{left}")
+
+
+@contextmanager
+def following(as_json: bool) -> Generator[tuple[Follow, Callable[[str], None]]]:
+    """Yields who takes events and who takes sentences. Under JSON the events are stdout's lines and stderr has the sentences."""
+    if as_json:
+
+        def line(event: Happening) -> None:
+            emit(event.to_json(), as_json=True)
+
+        yield line, say
+        return
+    console = terminal()
+    if console is None:
+        with PlainLines(say, Story()) as lines:
+            yield lines.take, lines.say
+        return
+    from .live import LiveView
+
+    view = LiveView(console, Story())
+    with view.live:
+        yield view.take, view.say

@@ -1,7 +1,7 @@
 """A minification as screens show it, from the lines of its events.jsonl: points, steps, history, other failures, the query now.
 
-Takes plain data (docs/minify-events.md), so that a process that never imports torch can follow one in another process, and leaves
-out what it does not know. The process that minifies follows itself in the same way. Must not read files or decide anything.
+Takes the lines (docs/minify-events.md) of another process, and leaves out what it does not know; the process that minifies tells
+it its own events. Must not read files, decide anything or import torch.
 
 >>> story = Story()
 >>> story.take({"event": "query", "queries": 1, "purpose": "sanity", "verdict": "same", "nodes": 53})
@@ -13,11 +13,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import log2
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
+from msgspec.structs import replace
+
+from ..events import Asked, Asking, Best, Ended, Happening, Restarted, Said, Started, Steered, Stepped, from_json
 from ..events import words as step_words
+from ..minified import Also
 from ..passes import NAMES as PASS_NAMES
 from ..search.tiers import TIERS
 
@@ -29,25 +35,10 @@ RECENT = 8
 """Queries that the pace is taken from."""
 AXES, VERIFY = 8, 3
 """Queries that the other axes and the verification usually take, for the guess of what is left."""
+MARKS = {"disable": "disabled", "enable": "", "raise": "raised", "skip": "skipped"}
+"""An order -> what becomes of its step."""
 SAID = 500
 """Sentences that are kept."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """One answered query. `number`: how many were answered with it."""
-
-    number: int
-    purpose: str
-    step: str
-    case: str
-    verdict: str
-    signature: str
-    nodes: int
-    input_bytes: int
-    seconds: float
-    improved: bool
-    recalled: bool
 
 
 @dataclass
@@ -81,38 +72,6 @@ class Improvement:
 
 
 @dataclass
-class OtherSeen:
-    """Another failure that was met and not followed; `path` is a folder once it was written."""
-
-    signature: str
-    count: int
-    nodes: int
-    case: str = ""
-    path: str = ""
-    command: str = ""
-
-
-@dataclass(frozen=True)
-class InFlight:
-    """The query that runs now, since `since` (seconds since the epoch; 0: unknown)."""
-
-    number: int
-    case: str
-    step: str
-    since: float
-
-
-@dataclass
-class Steered:
-    """A wish of the user's: `asked` until the search says what became of it."""
-
-    id: str
-    what: str
-    state: str = "asked"
-    why: str = ""
-
-
-@dataclass
 class Story:
     """All that is known. `points`: per query the nodes and input bytes of the best case so far."""
 
@@ -128,7 +87,8 @@ class Story:
     best: tuple[int, int] | None = None
     best_case: str = ""
     signature: str = ""
-    queries: list[Query] = field(default_factory=list[Query])
+    queries: list[Asked] = field(default_factory=list[Asked])
+    """Those that were answered, each numbered by its place."""
     points: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     turns: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """After how many queries another step asked."""
@@ -138,8 +98,9 @@ class Story:
     asked: Counter[str] = field(default_factory=Counter[str])
     verdicts: Counter[str] = field(default_factory=Counter[str])
     history: list[Improvement] = field(default_factory=list[Improvement])
-    others: dict[str, OtherSeen] = field(default_factory=dict[str, OtherSeen])
-    flying: dict[int, InFlight] = field(default_factory=dict[int, InFlight])
+    others: dict[str, Also] = field(default_factory=dict[str, Also])
+    flying: dict[int, Asking] = field(default_factory=dict[int, Asking])
+    """The queries that have no answer yet."""
     steers: dict[str, Steered] = field(default_factory=dict[str, Steered])
     said: list[str] = field(default_factory=list[str])
     paused: bool = False
@@ -156,49 +117,57 @@ class Story:
 
     def take(self, line: Mapping[str, Any]) -> None:
         """Takes in one line; one that it does not know, or that has other types than promised, is left out."""
-        taker = getattr(self, "_take_" + str(line.get("event", "")), None)
-        if taker is None:
-            return
-        try:
-            taker(line)
-        except (KeyError, TypeError, ValueError):
-            return
-        self.last = _number(line.get("time")) or self.last
+        if line.get("event") == "done":
+            with suppress(KeyError, TypeError, ValueError):
+                self._conclude(line)
+        elif (event := from_json(line)) is not None:
+            self.hear(event)
 
-    def _take_start(self, line: Mapping[str, Any]) -> None:
+    def hear(self, event: Happening) -> None:
+        """Takes in one event."""
+        match event:
+            case Started():
+                self._begin(event)
+            case Stepped():
+                self.step = event.step
+                self._step(self.step).begun = True
+                self.begun.append(self.step)
+            case Asking():
+                self.flying[event.number] = event
+            case Asked():
+                self._answered(event)
+            case Best():
+                self._better(event)
+            case Said():
+                self.said.append(event.text)
+                del self.said[:-SAID]
+            case Steered():
+                self.steers[event.id] = event
+                if event.state == "applied":
+                    self.flying = {}
+                    self._steer(event.what, event.step)
+            case Restarted():
+                self._parent, self.best, self.best_case = event.number, (event.nodes, event.input_bytes), event.case
+            case Ended():
+                told = f"{event.verdict}: {event.why}" if event.why and event.why != event.verdict else event.verdict
+                self.ended, self.flying, self.paused = told, {}, False
+            case _:
+                pass
+        self.last = event.time or self.last
+
+    def _begin(self, event: Started) -> None:
         """A process begins or goes on: the search is a replay, so that all that it tells comes again."""
         steers = self.steers
-        self.__init__()
+        self.__init__(event.graph, event.out, event.options, event.known, event.life, event.time, step="sanity")
         self.steers = steers
-        self.graph, self.out = str(line.get("graph", "")), str(line.get("out", ""))
-        options = line.get("options")
-        self.options = dict(cast("dict[str, Any]", options)) if isinstance(options, dict) else {}
-        self.known, self.life = int(line.get("known") or 0), int(line.get("life") or 0)
-        self.began = _number(line.get("time"))
-        self.step = "sanity"
 
-    def _take_step(self, line: Mapping[str, Any]) -> None:
-        self.step = str(line["step"])
-        self._step(self.step).begun = True
-        self.begun.append(self.step)
-
-    def _take_asking(self, line: Mapping[str, Any]) -> None:
-        number = int(line.get("number") or line.get("queries") or len(self.queries) + 1)
-        step = str(line.get("step") or self.step)
-        self.flying[number] = InFlight(number, str(line.get("case", "")), step, _number(line.get("time")))
-
-    def _take_query(self, line: Mapping[str, Any]) -> None:
-        text = {name: str(line.get(name, "")) for name in ("purpose", "step", "case", "verdict", "signature")}
-        query = Query(
-            len(self.queries) + 1, **text, nodes=int(line.get("nodes") or 0), input_bytes=int(line.get("input_bytes") or 0),
-            seconds=float(line.get("seconds") or 0), improved=bool(line.get("improved")), recalled=bool(line.get("recalled")),
-        )  # fmt: skip
+    def _answered(self, event: Asked) -> None:
+        query = replace(event, queries=len(self.queries) + 1, detail="", failure=None, record=None)
         if not self.queries or self.queries[-1].step != query.step:
             self.turns.append((len(self.queries), query.step))
         self.queries.append(query)
         self.asked[query.purpose] += 1
-        answered = min((number for number, flight in self.flying.items() if flight.case == query.case), default=0)
-        self.flying.pop(answered, None)
+        self.flying.pop(min((number for number, one in self.flying.items() if one.case == query.case), default=0), None)
         step = self._step(query.step or self.step)
         step.asked, step.seconds, step.begun = step.asked + 1, step.seconds + query.seconds, True
         step.accepted += query.verdict == "same"
@@ -207,86 +176,48 @@ class Story:
         if query.purpose == "search":
             self.verdicts[query.verdict] += 1
             if query.verdict == "other":
-                self._meet(query)
+                seen = self.others.setdefault(query.signature, Also(query.signature, 0, query.nodes))
+                seen.count, seen.nodes = seen.count + 1, min(seen.nodes, query.nodes)
         elif query.purpose == "sanity" and query.verdict == "same" and not self.original[0]:
             self.original, self.signature = (query.nodes, query.input_bytes), query.signature
-            self.history.append(Improvement(0, query.number, query.case, *self.original, query.step))
+            self.history.append(Improvement(0, query.queries, query.case, *self.original, query.step))
         if query.improved:
             self.best, self.best_case = (query.nodes, query.input_bytes), query.case
         self.points.append(self.best or self.original)
 
-    def _take_best(self, line: Mapping[str, Any]) -> None:
+    def _better(self, event: Best) -> None:
         """After a restart also for what was known to fail already, without a query."""
-        size = int(line["nodes"]), int(line["input_bytes"])
-        self.best, self.best_case = size, str(line["case"])
-        number = int(line.get("number") or 0) or len(self.history)
+        self.best, self.best_case = (event.nodes, event.input_bytes), event.case
+        number = event.number or len(self.history)
         after = self._parent if self._parent is not None else number - 1 if number else None
         self._parent = None
         if number >= len(self.history):
-            self.history.append(Improvement(number, len(self.queries), self.best_case, *size, self.step, after))
+            self.history.append(Improvement(number, len(self.queries), self.best_case, *self.best, self.step, after))
         if self.points:
-            self.points[-1] = size
+            self.points[-1] = self.best
 
-    def _take_say(self, line: Mapping[str, Any]) -> None:
-        self.said.append(str(line.get("text") or line.get("words") or ""))
-        del self.said[:-SAID]
-
-    def _take_steered(self, line: Mapping[str, Any]) -> None:
-        name, what = str(line.get("id", "")), line.get("what", "")
-        state = str(line.get("state") or ("refused" if line.get("refused") else "applied"))
-        known = self.steers.get(name) or Steered(name, what if isinstance(what, str) else "")
-        known.state, known.why = state, str(line.get("why") or "")
-        self.steers[name] = known
-        if state == "applied":
-            self.flying = {}
-            self._steer(known.what, str(line.get("step") or ""))
-
-    def _take_restarted(self, line: Mapping[str, Any]) -> None:
-        self._parent = int(line.get("number") or 0)
-        self.best, self.best_case = (int(line["nodes"]), int(line["input_bytes"])), str(line["case"])
-
-    def _take_paused(self, line: Mapping[str, Any]) -> None:
-        self.paused = True
-
-    def _take_resumed(self, line: Mapping[str, Any]) -> None:
-        self.paused = False
-
-    def _take_done(self, line: Mapping[str, Any]) -> None:
+    def _conclude(self, line: Mapping[str, Any]) -> None:
         self.done, self.flying, self.paused = dict(line), {}, False
         self.best = int(line["nodes"]), int(line["input_bytes"])
-        for other in cast("list[dict[str, Any]]", line.get("others") or []):
-            text = str(other["signature"])
-            seen = self.others.setdefault(text, OtherSeen(text, 0, 0))
-            seen.count, seen.nodes = int(other.get("count") or 0), int(other.get("nodes") or 0)
-            seen.path, seen.command = str(other.get("case") or ""), str(other.get("command") or "")
-
-    def _take_end(self, line: Mapping[str, Any]) -> None:
-        verdict = str(line.get("verdict") or "ended")
-        why = str(line.get("why") or "")
-        self.ended, self.flying, self.paused = f"{verdict}: {why}" if why and why != verdict else verdict, {}, False
+        for other in line.get("others") or ():
+            path = Path(other["case"]) if other.get("case") else None
+            self.others[other["signature"]] = Also(
+                other["signature"], int(other["count"]), int(other["nodes"]), path, other.get("command") or ""
+            )
+        self.last = line.get("time") or self.last
 
     def _step(self, name: str) -> StepCount:
         return self.steps.setdefault(name, StepCount(name))
 
-    def _meet(self, query: Query) -> None:
-        seen = self.others.setdefault(query.signature, OtherSeen(query.signature, 0, query.nodes, query.case))
-        seen.count += 1
-        if query.nodes < seen.nodes:
-            seen.nodes, seen.case = query.nodes, query.case
-
     def _steer(self, what: str, step: str) -> None:
-        verb, _, rest = what.partition(" ")
-        step = step or rest
-        if verb in ("pause", "resume", "cancel"):
-            self.paused = verb == "pause"
-        elif verb in ("disable", "enable", "raise") and step in self.steps:
-            self.steps[step].mark = {"disable": "disabled", "enable": "", "raise": "raised"}[verb]
-        elif verb == "skip" and (step or self.step) in self.steps:
-            self.steps[step or self.step].mark = "skipped"
+        if what in ("pause", "resume", "cancel"):
+            self.paused = what == "pause"
+        elif what in MARKS and (step or self.step) in self.steps:
+            self.steps[step or self.step].mark = MARKS[what]
 
     # -- saying
 
-    def flight(self) -> InFlight | None:
+    def flight(self) -> Asking | None:
         """The oldest query that has no answer yet."""
         return self.flying[min(self.flying)] if self.flying else None
 
@@ -326,6 +257,3 @@ class Story:
         most = self.options.get("max_time")
         return most if isinstance(most, (int, float)) else None
 
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0

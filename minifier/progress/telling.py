@@ -14,7 +14,8 @@ from ...toolkit.verdict_words import QUERIES
 from ..control import STEPS
 from ..events import PURPOSES
 from ..events import words as step_words
-from .story import UNTOLD, Improvement, OtherSeen, StepCount, Story
+from ..minified import Also
+from .story import UNTOLD, Improvement, StepCount, Story
 from .watched import Watched
 
 QUIET = 5
@@ -56,7 +57,7 @@ def facts(watched: Watched, now: float) -> list[str]:
     going: list[str] = []
     if running and flight is not None and not story.paused:
         more = f", {len(story.flying) - 1} more beside it" if len(story.flying) > 1 else ""
-        since = f" for {clock_text(max(0.0, now - flight.since))}" if flight.since else ""
+        since = f" for {clock_text(max(0.0, now - flight.time))}" if flight.time else ""
         going.append(f"query {flight.number} runs{since}{more}")
     if running and (idle := story.idle()) >= QUIET:
         going.append(f"nothing smaller for {counted(idle, 'query')}")
@@ -106,6 +107,11 @@ def queries_text(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
     return counted(total, "query") + (f": {', '.join(parts)}" if parts else "")
 
 
+def left_text(story: Story, now: float) -> str:
+    """"about 0:30 left"; empty where nothing is known of that yet."""
+    return f"about {clock_text(max(1.0, story.left_s(now)))} left" if story.pace_s() and story.step != "sanity" else ""
+
+
 def _time(watched: Watched, now: float) -> str:
     story = watched.story
     running = watched.state == "running"
@@ -114,8 +120,8 @@ def _time(watched: Watched, now: float) -> str:
     parts = [f"{clock_text(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
     if story.pace_s():
         parts.append(f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end")
-    if running and story.pace_s() and story.step != "sanity":
-        parts.append(f"about {clock_text(max(1.0, story.left_s(now)))} left")
+    if running and (left := left_text(story, now)):
+        parts.append(left)
     if story.known:
         parts.append(counted(story.known, "answer was", "answers were") + " known from before")
     return ", ".join(parts) if story.queries or story.began else ""
@@ -166,7 +172,7 @@ def history_line(item: Improvement, story: Story) -> str:
     return f"{item.number:>3}  query {item.queries:<5} {size}  {name}{turned}{best}"
 
 
-def other_line(other: OtherSeen) -> str:
+def other_line(other: Also) -> str:
     """`2 times, from 14 nodes on: CppCompileError in compile: ...`."""
     size = f", from {counted(other.nodes, 'node')} on" if other.nodes else ""
     return f"{counted(other.count, 'time')}{size}: {other.signature}" + (f"  {other.path}" if other.path else "")

@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ...dumps.errors import GraphdbgError, UsageError
-from ...dumps.lines import BITE_BYTES, Tail, objects
-from ...dumps.process import FILE as PROCESS_FILE
-from ...dumps.process import Liveness, ProcessRecord, liveness
-from ...dumps.reading import read_record
-from ..events import EXPLAINING
-from .story import UNTOLD, Story
+from msgspec.structs import replace
 
-EVENTS_FILE, JOURNAL_FILE, CONTROL_FILE = "events.jsonl", "journal.jsonl", "control.jsonl"
+from ...dumps.errors import UsageError
+from ...dumps.lines import BITE_BYTES, Tail, objects
+from ...dumps.process import Liveness, ProcessRecord
+from ..control import CONTROL_FILE
+from ..events import EVENTS_FILE, EXPLAINING, Asked, Best, Happening, Stepped, from_json
+from ..journal import JOURNAL_FILE
+from ..life import at_work
+from .story import UNTOLD, Story
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]
 """dead: its process is gone and did not say how it ended; elsewhere: on another host, to be watched only; unknown: an old OUT
@@ -79,7 +80,7 @@ class Watched:
         old = not path.exists() and (self.out / JOURNAL_FILE).exists()
         self._events.path = self.out / JOURNAL_FILE if old else path
         (lines, damage), (wishes, _) = _read(self._events), _read(self._control)
-        process, alive = _process(self.out)
+        alive, process = at_work(self.out)
         return Bite(
             True, old, self._events.fresh, self._events.more, tuple(lines), damage, tuple(wishes), process, alive,
             (self.out / "case").is_dir(),
@@ -96,8 +97,11 @@ class Watched:
         self.old = bite.old
         self.damage += bite.damage
         for line in bite.lines:
-            for event in _from_journal(line, self.story) if bite.old else (line,):
-                self.story.take(event)
+            if bite.old:
+                for event in _from_journal(line, self.story):
+                    self.story.hear(event)
+            else:
+                self.story.take(line)
         self.wishes.update({str(wish.get("id", "")): _wish_words(wish) for wish in bite.wishes})
         for name in [name for name in self.wishes if name in self.story.steers]:
             del self.wishes[name]
@@ -129,14 +133,6 @@ def _read(tail: Tail) -> tuple[list[dict[str, Any]], int]:
     return found, len(whole) - len(found)
 
 
-def _process(out: Path) -> tuple[ProcessRecord | None, Liveness]:
-    try:
-        record = read_record(out / PROCESS_FILE, ProcessRecord)
-    except GraphdbgError:
-        return None, "dead"
-    return record, liveness(record, ended=False)
-
-
 def _wish_words(wish: dict[str, Any]) -> str:
     words = (wish.get("what"), wish.get("step"), wish.get("number"))
     return " ".join(str(word) for word in words if word not in (None, ""))
@@ -153,27 +149,26 @@ def watched(out: str | Path) -> Watched:
     return found
 
 
-def _from_journal(line: dict[str, Any], story: Story) -> Iterator[dict[str, Any]]:
+def _from_journal(line: dict[str, Any], story: Story) -> Iterator[Happening]:
     """What a line of a journal says, as events. It does not say which step asked; that is told by what changed."""
-    if "header" in line:
-        about = line.get("about")
-        known = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
-        yield {"event": "start", "graph": known.get("graph", ""), "out": story.out, "options": known.get("options", {})}
-    elif "verdict" in line and "case" in line:
-        text = str(line["case"])
+    known = cast("dict[str, Any]", line["about"]) if isinstance(line.get("about"), dict) else {}
+    if "header" in line and (start := from_json({**known, "event": "start", "out": story.out})):
+        yield start
+    asked = from_json({**line, "event": "query"}) if "verdict" in line and "case" in line else None
+    if isinstance(asked, Asked):
+        text = asked.case
         purpose = "sanity" if text == "original" else "verification" if text.startswith("verify ") else "search"
         purpose = "explanation" if '"probes ' in text else purpose
         # What the original did is judged once its runs are compared; the journal has it from before that.
-        judged = "same" if purpose == "sanity" and line["verdict"] == "other" else line["verdict"]
-        size = line.get("nodes"), line.get("input_bytes")
-        best = story.best or story.original
+        judged = "same" if purpose == "sanity" and asked.verdict == "other" else asked.verdict
+        best, size = story.best or story.original, (asked.nodes, asked.input_bytes)
         improved = purpose == "search" and judged == "same" and (not best[0] or size < best)
         step = EXPLAINING if purpose == "explanation" else purpose if purpose != "search" else _step_of(text)
         if step != story.step:
-            yield {"event": "step", "step": step}
-        yield {**line, "event": "query", "purpose": purpose, "step": step, "verdict": judged, "improved": improved}
+            yield Stepped(step)
+        yield replace(asked, purpose=purpose, step=step, verdict=judged, improved=improved)
         if improved:
-            yield {"event": "best", "case": text, "nodes": size[0], "input_bytes": size[1]}
+            yield Best(0, text, *size)
 
 
 def _step_of(case: str) -> str:

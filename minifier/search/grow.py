@@ -4,7 +4,8 @@ What is left is ordered by distance to the atoms known to be needed; the smalles
 needed atom, and everything after it is dropped. The search for it asks first where the next one is likely: that none is needed
 is likeliest, then near ones (an atom at place k with a chance of about 1 / k), and all alike once the failure is known not to be
 local. An atom of chance p costs about log2(1 / p) queries, so m scattered atoms of n cost about m * log2(n), those of a chain
-few after the first. Two needed atoms that are not neighbours are joined by the cheapest dependence path first.
+few after the first. Two needed atoms that are not neighbours are joined by the cheapest dependence path first; atoms on it that
+can be bypassed (an input has the same shape) cost nothing and are bypassed at once.
 """
 
 from __future__ import annotations
@@ -12,10 +13,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..problem import Candidate
-from .connect import connect, join
 from .dense import dense
 from .neighbourhood import nearest
 from .windows import windows
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .neighbourhood import cheapest_path, components
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -94,3 +105,34 @@ def _needed(engine: Engine, state: Candidate, core: list[int], rest: list[int]) 
         return (1 - enough) * (near / count / harmonic + (1 - near) / len(rest))
 
     return engine.smallest(-1, len(rest), make, chance)
+
+
+def connect(engine: Engine, state: Candidate, within: Collection[int], core: Collection[int]) -> Candidate | None:
+    """`core` joined by cheapest paths inside `within`, bypassed if that fails, else whole; None where neither fails."""
+    joined = join(engine, within, core, state.bypass)
+    if joined is None:
+        return None
+    path = joined - set(core) - state.bypass
+    free = frozenset(atom for atom in path if not joined.isdisjoint(engine.problem.bypasses(atom)))
+    bypassed = replace(state, keep=frozenset(joined - free - state.bypass), bypass=state.bypass | free)
+    whole = state.keeping(joined - state.bypass)
+    tries = [bypassed, whole] if free else [whole]
+    found = engine.first(tries)
+    return None if found is None else tries[found]
+
+
+def join(engine: Engine, within: Collection[int], core: Collection[int], gone: Collection[int]) -> set[int] | None:
+    """`core` and the atoms on cheapest dependence paths between its members; None where it is connected already.
+
+    `gone` are atoms that are bypassed already.
+    """
+    first, *others = components(engine.neighbours, core)
+    inside = {*within, *core}
+    price = {atom: 0 if atom in gone else 1 if engine.problem.bypasses(atom) else 4 for atom in inside}
+    joined = first
+    added = False
+    for part in others:
+        path = cheapest_path(engine.neighbours, joined, part, inside, price.__getitem__)
+        added = added or bool(path)
+        joined = {*joined, *part, *(path or ())}
+    return joined if added else None

@@ -12,13 +12,11 @@ from .scattered import scattered
 from .switches import switches
 from .windows import windows
 
-LOCATE: list[tuple[str, Step]] = [("hint", hint), ("windows", windows)]
-REDUCE: list[tuple[str, Step]] = [("chunks", scattered), ("atoms", reduce_atoms)]
 FINISH: list[tuple[str, Step]] = [("polish", polish)]
 
-FIRST: list[tuple[str, Step]] = [("switches", switches)]
-
-TIERS = [*FIRST, *LOCATE, *REDUCE, *FINISH]
+TIERS: list[tuple[str, Step]] = [
+    ("switches", switches), ("hint", hint), ("windows", windows), ("chunks", scattered), ("atoms", reduce_atoms), *FINISH,
+]  # fmt: skip
 
 
 def gentle(largest: int) -> list[tuple[str, Step]]:

@@ -24,7 +24,7 @@ from graphdbg.minifier.events import Follow
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.problem import Aborted, Answer, Candidate, DoesNotFailError, Verdict
+from graphdbg.minifier.problem import Aborted, Answer, Candidate, DoesNotFailError, Ruling
 from graphdbg.minifier.session import Session
 from graphdbg.minifier.steering import Steering
 from graphdbg.toolkit.signature import Signature
@@ -100,7 +100,7 @@ class Abstract(Generated):
         return self._logged("original", Candidate.of(range(self.size)))
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
-        if any(answer.verdict is Verdict.SAME for answer in answers):
+        if any(answer.verdict is Ruling.SAME for answer in answers):
             self.signature = THE_BUG
         return list(answers)
 

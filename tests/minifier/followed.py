@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from graphdbg.minifier.events import Ended, Happening, Said, Started
-from graphdbg.minifier.events_file import EventsFile
+from graphdbg.minifier.events import Ended, EventsFile, Happening, Said, Started
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.life import Life
 from graphdbg.minifier.minified import Minified

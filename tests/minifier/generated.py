@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from graphdbg.minifier.problem import Answer, Candidate, Verdict
+from graphdbg.minifier.problem import Answer, Candidate, Ruling
 
 Failure = Callable[["Shape", Candidate], bool]
 
@@ -168,7 +168,7 @@ class Generated:
         self.asked.add(text)
         nodes = len(candidate.keep)
         if self.failure(self.shape, candidate) and self.random.random() < self.chance:
-            return Answer(Verdict.SAME, "the bug", nodes)
+            return Answer(Ruling.SAME, "the bug", nodes)
         if self.other is not None and self.other(self.shape, candidate):
-            return Answer(Verdict.OTHER, "another bug", nodes)
-        return Answer(Verdict.PASS, nodes=nodes)
+            return Answer(Ruling.OTHER, "another bug", nodes)
+        return Answer(Ruling.PASS, nodes=nodes)

@@ -11,11 +11,9 @@ import msgspec
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.minifier.asking import Asking
-from graphdbg.minifier.commands.amounts import SECONDS, SIZE
-from graphdbg.minifier.gate import Gate
+from graphdbg.minifier.asking import Asking, Gate, Pace, seconds_in
+from graphdbg.minifier.commands.minify import SECONDS, SIZE
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.pace import Pace, seconds_in
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.signature import Signature
 

@@ -23,7 +23,7 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.command import TASK, CommandOracle
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.problem import Answer, Verdict
+from graphdbg.minifier.problem import Answer, Ruling
 from graphdbg.toolkit.isolation import ForkServer
 
 CHECK = """
@@ -143,21 +143,21 @@ def ask(server: ForkServer, folder: Path, place: Path, command: str, limit_s: fl
 @pytest.mark.parametrize(
     ("command", "verdict", "says"),
     [
-        ("test -f {case}/graph.py -a -d {case}/tensors", Verdict.PASS, ""),
-        ("echo found it; exit 1; {case}", Verdict.OTHER, "the command: exit code 1"),
-        ("exit 2; {case}", Verdict.INVALID, ""),
-        ("exit 77; {case}", Verdict.OTHER, "the command: exit code 77"),
-        ("kill -SEGV $$; {case}", Verdict.OTHER, "the command: signal SIGSEGV"),
-        ("sh -c 'kill -SEGV $$'; exit $?; {case}", Verdict.OTHER, "the command: signal SIGSEGV"),
-        ("./check.py {case}", Verdict.INFRA, ""),
+        ("test -f {case}/graph.py -a -d {case}/tensors", Ruling.PASS, ""),
+        ("echo found it; exit 1; {case}", Ruling.OTHER, "the command: exit code 1"),
+        ("exit 2; {case}", Ruling.INVALID, ""),
+        ("exit 77; {case}", Ruling.OTHER, "the command: exit code 77"),
+        ("kill -SEGV $$; {case}", Ruling.OTHER, "the command: signal SIGSEGV"),
+        ("sh -c 'kill -SEGV $$'; exit $?; {case}", Ruling.OTHER, "the command: signal SIGSEGV"),
+        ("./check.py {case}", Ruling.INFRA, ""),
     ],
 )
 def test_what_an_ending_means(
-    server: ForkServer, folder: Path, tmp_path: Path, command: str, verdict: Verdict, says: str
+    server: ForkServer, folder: Path, tmp_path: Path, command: str, verdict: Ruling, says: str
 ) -> None:
     answer = ask(server, folder, tmp_path, command)
     assert (answer.verdict, answer.signature) == (verdict, says)
-    if verdict is Verdict.INFRA:
+    if verdict is Ruling.INFRA:
         assert "126, it cannot be executed" in answer.detail
     if "found it" in command:
         assert answer.detail == "found it"
@@ -166,7 +166,7 @@ def test_what_an_ending_means(
 def test_a_hang_ends_at_the_limit_with_all_that_it_started(server: ForkServer, folder: Path, tmp_path: Path) -> None:
     mark = f"{4000 + os.getpid() % 999}.125"
     answer = ask(server, folder, tmp_path, f"sleep {mark} & sleep {mark}; {{case}}", limit_s=3.0)
-    assert answer.verdict is Verdict.TIMEOUT
+    assert answer.verdict is Ruling.TIMEOUT
     assert answer.signature == "the command: hang"
     deadline = time.monotonic() + 5
     while mark in (found := subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout):
@@ -176,7 +176,7 @@ def test_a_hang_ends_at_the_limit_with_all_that_it_started(server: ForkServer, f
 def test_the_command_sees_the_users_environment(server: ForkServer, folder: Path, tmp_path: Path) -> None:
     told = "test \"$TORCHINDUCTOR_CACHE_DIR\" = %s && test ! -e /proc/self/fd/5 && exit 0; {case}"
     answer = ask(server, folder, tmp_path, told % shlex.quote(os.environ["TORCHINDUCTOR_CACHE_DIR"]))
-    assert answer.verdict is Verdict.PASS, answer.detail
+    assert answer.verdict is Ruling.PASS, answer.detail
 
 
 def test_options_refuse_what_makes_no_sense() -> None:

@@ -11,9 +11,9 @@ import pytest
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.minifier.budget import Budget
 from graphdbg.minifier.engine import Engine
-from graphdbg.minifier.found import Interrupted
 from graphdbg.minifier.journal import Journal
-from graphdbg.minifier.problem import Answer, Candidate, Verdict, ranges
+from graphdbg.minifier.minified import Interrupted
+from graphdbg.minifier.problem import Answer, Candidate, Ruling, ranges
 from graphdbg.minifier.search.tiers import TIERS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -70,7 +70,7 @@ def test_broken_infrastructure_stops_with_the_best() -> None:
     plain = asked.test
 
     def test(candidate: Candidate) -> Answer:
-        return plain(candidate) if asked.queries < 14 else Answer(Verdict.INFRA, detail="the server is gone")
+        return plain(candidate) if asked.queries < 14 else Answer(Ruling.INFRA, detail="the server is gone")
 
     asked.test = test  # type: ignore[method-assign]
     result = Engine(asked).run(TIERS, WHOLE)
@@ -96,14 +96,13 @@ def test_resume_equals_uninterrupted_and_asks_nothing_twice(tmp_path: Path) -> N
 def test_torn_last_line_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, {})
-    journal.write("0-2", 0, Answer(Verdict.SAME, nodes=5))
+    journal.write("0-2", 0, Answer(Ruling.SAME, nodes=5))
     journal.close()
     with path.open("a") as file:
         file.write('{"case": "0-1", "ru')
     journal = Journal(path, {}, resume=True)
-    assert journal.torn
-    assert journal.recall("0-2", 0) == Answer(Verdict.SAME, nodes=5)
-    journal.write("7", 0, Answer(Verdict.PASS))
+    assert journal.recall("0-2", 0) == Answer(Ruling.SAME, nodes=5)
+    journal.write("7", 0, Answer(Ruling.PASS))
     journal.close()
     assert [json.loads(line).get("case") for line in path.read_text().splitlines()] == [None, "0-2", "7"]
 
@@ -124,8 +123,8 @@ def test_an_answer_is_recalled_with_the_judges_record_where_there_is_one(tmp_pat
     path = tmp_path / "journal.jsonl"
     record = {"verdict": "fails", "kind": "crash", "reason": "no such thing"}
     journal = Journal(path, {})
-    journal.write("0-2", 0, Answer(Verdict.SAME, nodes=5, record=record))
-    journal.write("0-1", 0, Answer(Verdict.PASS, nodes=4))
+    journal.write("0-2", 0, Answer(Ruling.SAME, nodes=5, record=record))
+    journal.write("0-1", 0, Answer(Ruling.PASS, nodes=4))
     journal.close()
     assert "record" not in path.read_text().splitlines()[-1], "as in a journal from before there were any"
     again = Journal(path, {}, resume=True)

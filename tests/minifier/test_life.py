@@ -14,13 +14,11 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.process import FILE, describe
-from graphdbg.minifier.atoms_file import read_atoms
 from graphdbg.minifier.commands.steer import steer
-from graphdbg.minifier.control import append
-from graphdbg.minifier.events import Ended, Said, Started, Steered, Stepped
-from graphdbg.minifier.events_file import EVENTS_FILE, EventsFile
+from graphdbg.minifier.control import NobodyThereError, append, give, outcome
+from graphdbg.minifier.events import EVENTS_FILE, Ended, EventsFile, Said, Started, Steered, Stepped
 from graphdbg.minifier.life import Life, at_work
-from graphdbg.minifier.ordering import NobodyThereError, give, outcome
+from graphdbg.minifier.results import read_atoms
 
 sys.path.insert(0, str(Path(__file__).parent))
 

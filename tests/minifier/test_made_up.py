@@ -13,7 +13,7 @@ from torch import fx
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier.isolated import minify_saved
+from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.report.bundle import emit_report
 

@@ -13,10 +13,9 @@ import pytest
 
 from graphdbg.dumps.redact import Redactor
 from graphdbg.minifier.events import Asked, Best, Happening
-from graphdbg.minifier.explain import certify
 from graphdbg.minifier.minified import Minified
-from graphdbg.minifier.needs import MOST, MOST_FLAKY, sentences, unneeded
-from graphdbg.minifier.problem import Answer, Candidate, Verdict
+from graphdbg.minifier.needs import MOST, MOST_FLAKY, certify, sentences, unneeded
+from graphdbg.minifier.problem import Answer, Candidate, Ruling
 from graphdbg.minifier.report.issue import Facts, render
 from graphdbg.toolkit import verdict
 from graphdbg.toolkit.signature import Signature
@@ -66,7 +65,7 @@ class Explained(Abstract):
     def test(self, candidate: Candidate) -> Answer:
         answer = super().test(candidate)
         if "switches config a b" in candidate.edits:
-            return Answer(Verdict.OTHER, "crash: another", answer.nodes, failure={"kind": "crash", "message": "another"})
+            return Answer(Ruling.OTHER, "crash: another", answer.nodes, failure={"kind": "crash", "message": "another"})
         return answer
 
 

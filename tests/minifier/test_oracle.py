@@ -12,7 +12,7 @@ import pytest
 from graphdbg.dumps.errors import EnvironmentLackError, RefusedError
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.oracle import Oracle
-from graphdbg.minifier.problem import Candidate, Verdict
+from graphdbg.minifier.problem import Candidate, Ruling
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import Failure
 from graphdbg.toolkit.signature import Signature
@@ -67,40 +67,45 @@ CRASH = Signature("crash", "compile", "ValueError", "no such thing", raw="no suc
 @pytest.mark.parametrize(
     ("answer", "verdict"),
     [
-        (done(WRONG), Verdict.SAME),
-        (done(None), Verdict.PASS),
-        (done(CRASH), Verdict.OTHER),
-        (done(Signature("nondeterministic", "eager")), Verdict.INVALID),
-        (done(Signature("error", "eager", "RuntimeError")), Verdict.INVALID),
-        (Answer(0, "done", value={"invalid": "does not build"}), Verdict.INVALID),
-        (Answer(0, "signal", signal="SIGSEGV", stage="run"), Verdict.OTHER),
-        (Answer(0, "signal", signal="SIGSEGV", stage="eager"), Verdict.INVALID),
-        (Answer(0, "timeout", stage="compile"), Verdict.TIMEOUT),
-        (Answer(0, "memory", stage="compile"), Verdict.OTHER),
-        (Answer(0, "exception", stage="build", error=Failure("KeyError", "x")), Verdict.INVALID),
-        (Answer(0, "lost"), Verdict.INFRA),
+        (done(WRONG), Ruling.SAME),
+        (done(None), Ruling.PASS),
+        (done(CRASH), Ruling.OTHER),
+        (done(Signature("nondeterministic", "eager")), Ruling.INVALID),
+        (done(Signature("error", "eager", "RuntimeError")), Ruling.INVALID),
+        (Answer(0, "done", value={"invalid": "does not build"}), Ruling.INVALID),
+        (Answer(0, "signal", signal="SIGSEGV", stage="run"), Ruling.OTHER),
+        (Answer(0, "signal", signal="SIGSEGV", stage="eager"), Ruling.INVALID),
+        (Answer(0, "timeout", stage="compile"), Ruling.TIMEOUT),
+        (Answer(0, "memory", stage="compile"), Ruling.OTHER),
+        (Answer(0, "exception", stage="build", error=Failure("KeyError", "x")), Ruling.INVALID),
+        (Answer(0, "lost"), Ruling.INFRA),
     ],
 )
-def test_verdicts(answer: Answer, verdict: Verdict) -> None:
+def test_verdicts(answer: Answer, verdict: Ruling) -> None:
     assert oracle(answer).test(Candidate.of([0])).verdict is verdict
+
+
+def original(seen: Oracle) -> Any:
+    """One judgement of the whole case."""
+    return seen.settle([seen.whole()])[0]
 
 
 def test_segfaults_and_hangs_are_reproduced_by_their_like() -> None:
     segfault = Answer(0, "signal", signal="SIGSEGV", stage="run")
     seen = oracle(segfault, segfault, signature=None)
-    assert seen.original().verdict is Verdict.SAME
+    assert original(seen).verdict is Ruling.SAME
     assert seen.test(Candidate.of([1])).size == (4, 0)
     hang = Answer(0, "timeout", stage="compile")
     seen = oracle(hang, hang, done(None), signature=None)
-    assert seen.original().verdict is Verdict.SAME
-    assert seen.test(Candidate.of([1])).verdict is Verdict.SAME
-    assert seen.test(Candidate.of([0])).verdict is Verdict.PASS
+    assert original(seen).verdict is Ruling.SAME
+    assert seen.test(Candidate.of([1])).verdict is Ruling.SAME
+    assert seen.test(Candidate.of([0])).verdict is Ruling.PASS
 
 
 def test_the_first_run_sets_the_time_limit_and_the_failure_names_hints() -> None:
     crash = Signature("crash", "compile", "LoweringError", "target: aten.relu.default", raw="target: aten.relu.default")
     seen = oracle(done(crash), done(crash), signature=None)
-    seen.original()
+    original(seen)
     seen.find_hints()
     assert list(seen.hints) == [0]
     seen.test(Candidate.of([0]))
@@ -109,14 +114,14 @@ def test_the_first_run_sets_the_time_limit_and_the_failure_names_hints() -> None
 
 def test_match_pins_the_text_in_place_of_the_signature() -> None:
     other = Signature("crash", "run", "KeyError", "thing 7 is odd", raw="thing 7 is odd")
-    assert oracle(done(other), signature=CRASH).test(Candidate.of([0])).verdict is Verdict.OTHER
-    assert oracle(done(other), signature=CRASH, match="thing").test(Candidate.of([0])).verdict is Verdict.SAME
+    assert oracle(done(other), signature=CRASH).test(Candidate.of([0])).verdict is Ruling.OTHER
+    assert oracle(done(other), signature=CRASH, match="thing").test(Candidate.of([0])).verdict is Ruling.SAME
 
 
 def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
     refused = Answer(0, "exception", error=Failure("graphdbg.dumps.errors.RefusedError", "graph.json: os.system"))
     with pytest.raises(RefusedError, match=r"os\.system"):
-        oracle(refused).original()
+        original(oracle(refused))
     with pytest.raises(RefusedError):
         oracle(refused).prepare()
 
@@ -124,8 +129,8 @@ def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
 def test_a_rung_that_cannot_run_here_is_told_as_what_is_missing() -> None:
     record = skipped("Triton is not installed").plain()
     seen = oracle(Answer(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, "record": record}), signature=None)
-    answer = seen.original()
-    assert (answer.verdict, answer.detail, answer.record) == (Verdict.INVALID, "skipped, because Triton is not installed", record)
+    answer = original(seen)
+    assert (answer.verdict, answer.detail, answer.record) == (Ruling.INVALID, "skipped, because Triton is not installed", record)
     refusal = seen.refusal([answer])
     assert isinstance(refusal, EnvironmentLackError)
     assert "inductor is skipped, because Triton is not installed" in str(refusal)

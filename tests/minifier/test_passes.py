@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.passes import NAMES, PASSES
+from graphdbg.minifier.passes import NAMES, pass_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
@@ -23,39 +23,39 @@ def shapes(case: Live) -> list[tuple[int, ...]]:
 
 def applied(name: str, case: Live, edits: list[str]) -> Live:
     for edit in edits:
-        case = PASSES[name].apply(case, edit)
+        case = pass_of(name).apply(case, edit)
     case.gm(*case.inputs)
     return case
 
 
 def test_every_pass_is_listed_and_starts_its_edits_with_its_name() -> None:
-    assert tuple(PASSES) == NAMES
+    assert [pass_of(name).__name__.rpartition(".")[2] for name in NAMES] == list(NAMES)
     given = case(lambda x: x.relu(), torch.randn(4, 3).t())
     for name in NAMES:
-        assert all(edit.split()[0] == name for edits in PASSES[name].propose(given) for edit in edits)
+        assert all(edit.split()[0] == name for edits in pass_of(name).propose(given) for edit in edits)
 
 
 def test_dims_follow_products_into_size_arguments() -> None:
     given = case(lambda x, w: (x.reshape(24, 16) @ w).view(2, 12, 5), torch.randn(2, 12, 16), torch.randn(16, 5))
-    rounds = PASSES["dims"].propose(given)
+    rounds = pass_of("dims").propose(given)
     assert rounds[0] == ["dims 16 2", "dims 12 2", "dims 5 2"]
     small = applied("dims", given, rounds[0])
     assert shapes(small) == [(2, 2, 2), (2, 2)]
     assert "[4, 2]" in small.gm.code
-    tiny = applied("dims", small, PASSES["dims"].propose(small)[0])
+    tiny = applied("dims", small, pass_of("dims").propose(small)[0])
     assert shapes(tiny) == [(1, 1, 1), (1, 1)]
     assert shapes(given) == [(2, 12, 16), (16, 5)]
 
 
 def test_dims_that_eager_refuses_are_not_proposed() -> None:
     given = case(lambda x: x[:, 6:7] + x.sum(), torch.randn(5, 8))
-    for edits in PASSES["dims"].propose(given):
+    for edits in pass_of("dims").propose(given):
         applied("dims", given, edits)
 
 
 def test_dims_take_the_windows_along_that_keep_an_image_large() -> None:
     given = case(lambda x: torch.ops.aten.max_pool2d_with_indices(x, [16, 8])[1], torch.randn(1, 1, 16, 16))
-    rounds = PASSES["dims"].propose(given)
+    rounds = pass_of("dims").propose(given)
     assert rounds == [
         ["dims 8 2 windows", "dims 16 2 windows"], ["dims 8 1 windows", "dims 16 1 windows"],
         ["dims 8 4 windows", "dims 16 8 windows"],
@@ -64,7 +64,7 @@ def test_dims_take_the_windows_along_that_keep_an_image_large() -> None:
     half = applied("dims", given, rounds[-1])
     assert shapes(half) == [(1, 1, 8, 8)]
     assert "[8, 4]" in half.gm.code
-    assert PASSES["dims"].propose(case(lambda x: x.relu(), torch.ones(1))) == []
+    assert pass_of("dims").propose(case(lambda x: x.relu(), torch.ones(1))) == []
 
 
 def test_dims_keep_indices_in_range_and_stride_order() -> None:
@@ -78,7 +78,7 @@ def test_dims_keep_indices_in_range_and_stride_order() -> None:
 
 def test_values_give_way_to_ones_or_seeded_numbers() -> None:
     given = case(lambda x, n: x * n, torch.randn(4, 3).t(), torch.tensor([1, 2, 3, 4]))
-    rounds = PASSES["values"].propose(given)
+    rounds = pass_of("values").propose(given)
     assert rounds == [["values 0 ones", "values 1 zeros"], ["values 0 randn", "values 1 count"], ["values 0 top"]]
     plain = applied("values", given, rounds[0])
     assert plain.inputs[1].tolist() == [0, 0, 0, 0]
@@ -87,19 +87,19 @@ def test_values_give_way_to_ones_or_seeded_numbers() -> None:
     assert torch.equal(largest.abs(), given.inputs[0].abs().max().expand(3, 4))
     assert torch.equal(plain.inputs[0], torch.ones(3, 4))
     assert plain.inputs[0].stride() == given.inputs[0].stride()
-    assert PASSES["values"].propose(plain) == []
+    assert pass_of("values").propose(plain) == []
     first, second = (applied("values", given, rounds[1]).inputs[0] for _ in range(2))
     assert torch.equal(first, second)
     flags = case(lambda x: ~x, torch.tensor([True, False]))
-    assert PASSES["values"].propose(flags) == [["values 0 ones"], ["values 0 zeros"]]
+    assert pass_of("values").propose(flags) == [["values 0 ones"], ["values 0 zeros"]]
     assert applied("values", flags, ["values 0 ones"]).inputs[0].all()
-    assert PASSES["values"].propose(case(lambda x: x + 1, torch.zeros(3, dtype=torch.int64))) == []
+    assert pass_of("values").propose(case(lambda x: x + 1, torch.zeros(3, dtype=torch.int64))) == []
 
 
 def test_values_of_one_memory_stay_in_it() -> None:
     base = torch.arange(6.0)
     shared = Live(case(lambda a, b: a + b, base, base).gm, [base, base[2:5]])
-    edits, *_ = PASSES["values"].propose(shared)
+    edits, *_ = pass_of("values").propose(shared)
     made = applied("values", shared, edits)
     assert torch.equal(made.inputs[1], torch.ones(3))
     made.inputs[0][2] = 7.0
@@ -110,7 +110,7 @@ def test_values_of_one_memory_stay_in_it() -> None:
 def test_strides_part_inputs_of_one_memory() -> None:
     x = torch.randn(4, 4)
     given = case(lambda a, b: a + b, x, x)
-    assert PASSES["strides"].propose(given) == [["strides 1"]]
+    assert pass_of("strides").propose(given) == [["strides 1"]]
     parted = applied("strides", given, ["strides 1"])
     assert parted.inputs[0].data_ptr() != parted.inputs[1].data_ptr()
 
@@ -143,7 +143,7 @@ def dynamo_case(**spec: Any) -> Live:
 def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
     settings = {"inductor": {"max_autotune": True, "cpp.simdlen": 256}}
     given = dynamo_case(config=settings, ambient=Ambient(autocast={"cpu": "bfloat16"}))
-    off = PASSES["switches"]
+    off = pass_of("switches")
     assert off.early(given) == ["switches static", "switches grad", "switches config inductor max_autotune"]
     first, everything, singly = off.propose(given)
     regions = ["switches regions autocast", "switches regions grad"]
@@ -167,15 +167,15 @@ def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
 
 def test_strides_become_contiguous() -> None:
     given = case(lambda x: x.relu(), torch.randn(5, 4)[1:].t())
-    assert PASSES["strides"].propose(given) == [["strides 0"]]
+    assert pass_of("strides").propose(given) == [["strides 0"]]
     plain = applied("strides", given, ["strides 0"])
     assert (plain.inputs[0].is_contiguous(), plain.inputs[0].storage_offset()) == (True, 0)
     assert torch.equal(plain.inputs[0], given.inputs[0])
-    assert PASSES["strides"].propose(plain) == []
+    assert pass_of("strides").propose(plain) == []
 
 
 def test_several_axes_at_once_leave_nothing_to_propose() -> None:
-    from graphdbg.minifier.passes.together import together
+    from graphdbg.minifier.tasks import plainest as together
 
     def f(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
         return [torch.relu(x @ w)]
@@ -186,19 +186,19 @@ def test_several_axes_at_once_leave_nothing_to_propose() -> None:
     assert [edit.split()[0] for edit in edits] == ["dims"] * 3 + ["values"] * 2
     assert left == ["operators", "inputs", "program", "names"]  # both are one number now
     for edit in edits:
-        given = PASSES[edit.split()[0]].apply(given, edit)
+        given = pass_of(edit.split()[0]).apply(given, edit)
     assert [one.shape for one in given.inputs] == [(1, 1), (1, 1)]
     assert all(bool((one == 1).all()) and one.is_contiguous() for one in given.inputs)
     assert [one.shape for one in inputs] == [(4, 8), (8, 6)]
 
 
 def test_what_is_plain_already_has_no_edits() -> None:
-    from graphdbg.minifier.passes.together import together
+    from graphdbg.minifier.tasks import plainest as together
 
     inputs = [torch.ones(1)]
     given = Live(make_fx(lambda x: [x + 1])(*inputs), inputs)
     assert together(given) == ([], ["program", "names"]), "it is entered behind Dynamo, and make_fx says x_1"
-    given = PASSES["program"].apply(given, PASSES["program"].propose(given)[0][0])
+    given = pass_of("program").apply(given, pass_of("program").propose(given)[0][0])
     assert together(given) == ([], ["names"])
 
 
@@ -207,7 +207,7 @@ def test_one_input_stands_in_for_those_that_are_alike() -> None:
     given = case(lambda x, y, other, z: (x + y) * other - z, x, y, other, z)
     given.spec.compile_kwargs["static_input_idxs"] = [0, 2, 3]
     first, second = (node.name for node in list(given.gm.graph.nodes)[:2])
-    (edits,) = PASSES["inputs"].propose(given)
+    (edits,) = pass_of("inputs").propose(given)
     assert [edit.split()[2] for edit in edits] == [first, first]
     small = applied("inputs", given, edits)
     assert (len(small.inputs), small.inputs[0] is x, small.inputs[1] is other) == (2, True, True)
@@ -215,9 +215,9 @@ def test_one_input_stands_in_for_those_that_are_alike() -> None:
     assert torch.equal(small.gm(*small.inputs), (x + x) * other - x)
     assert len(given.inputs) == 4
     assert f"inputs {second} {first}" in edits
-    assert PASSES["inputs"].propose(small) == []
+    assert pass_of("inputs").propose(small) == []
 
 
 def test_inputs_that_share_memory_are_left_alone() -> None:
     x = torch.randn(4, 4)
-    assert PASSES["inputs"].propose(case(lambda a, b: a + b, x, x.view(4, 4))) == []
+    assert pass_of("inputs").propose(case(lambda a, b: a + b, x, x.view(4, 4))) == []

@@ -22,19 +22,19 @@ from graphdbg.minifier.events import (
     Stepped,
     from_json,
 )
-from graphdbg.minifier.problem import Answer, Verdict
+from graphdbg.minifier.problem import Answer, Ruling
 from graphdbg.minifier.progress.live import render
 from graphdbg.minifier.progress.plain import PlainLines
 from graphdbg.minifier.progress.story import Story
 from graphdbg.minifier.progress.telling import doing, queries_text
 
-SAME, PASS, OTHER = Verdict.SAME, Verdict.PASS, Verdict.OTHER
+SAME, PASS, OTHER = Ruling.SAME, Ruling.PASS, Ruling.OTHER
 
 
 def events() -> list[Happening]:
-    def asked(number: int, purpose: str, step: str, nodes: int, verdict: Verdict, improved: bool = False) -> Asked:
+    def asked(number: int, purpose: str, step: str, nodes: int, verdict: Ruling, improved: bool = False) -> Asked:
         answer = Answer(verdict, "accuracy in compare: output 0" if verdict is SAME else "", nodes, 100 * nodes, seconds=2.0)
-        return Asked(number, purpose, step, "0-3", answer, improved)
+        return Asked.of(number, purpose, step, "0-3", answer, improved)
 
     return [
         Started("myrun/0_0/forward", "small", {"max_time": 600.0, "jobs": 1}, known=2),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from graphdbg.minifier.engine import Engine
-from graphdbg.minifier.found import Event, Result
-from graphdbg.minifier.problem import Candidate, Verdict
+from graphdbg.minifier.minified import Event, Result
+from graphdbg.minifier.problem import Candidate, Ruling
 from graphdbg.minifier.search.tiers import TIERS, gentle
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -119,7 +119,7 @@ def test_parts_of_what_passed_are_not_asked() -> None:
     passed: list[frozenset[int]] = []
 
     def note(event: Event) -> None:
-        if event.answer.verdict is Verdict.PASS:
+        if event.answer.verdict is Ruling.PASS:
             assert not any(event.candidate.keep <= other for other in passed if not event.candidate.bypass)
             passed.append(event.candidate.keep)
 
@@ -195,7 +195,7 @@ def test_other_failures_are_counted_and_never_followed() -> None:
     assert result.best is not None
     assert result.best.keep == {200}
     assert [other.signature for other in result.others] == ["another bug"]
-    assert result.others[0].count == result.verdicts[Verdict.OTHER] > 0
+    assert result.others[0].count == result.verdicts[Ruling.OTHER] > 0
     assert 5 in result.others[0].candidate.keep
 
 
@@ -227,7 +227,7 @@ def test_gentle_search_drops_no_more_than_asked() -> None:
         nonlocal last
         answer = event.answer  # type: ignore[attr-defined]
         sizes.append(last - answer.nodes)
-        if answer.verdict is Verdict.SAME:
+        if answer.verdict is Ruling.SAME:
             last = answer.nodes
 
     result = Engine(problem, on_event=note).run(gentle(4), Candidate.of(range(60)))

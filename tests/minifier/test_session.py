@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.minifier.problem import Answer, Candidate, DoesNotFailError, Verdict
+from graphdbg.minifier.problem import Answer, Candidate, DoesNotFailError, Ruling
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -121,14 +121,14 @@ class Unlucky(Abstract):
 
     def test(self, candidate: Candidate) -> Answer:
         if len(candidate.keep) == 1 and candidate.edits:
-            return Answer(Verdict.INVALID, detail="there is no such input")
+            return Answer(Ruling.INVALID, detail="there is no such input")
         answer = super().test(candidate)
-        return replace(answer, verdict=Verdict.PASS) if len(candidate.keep) == 1 and self.unlucky else answer
+        return replace(answer, verdict=Ruling.PASS) if len(candidate.keep) == 1 and self.unlucky else answer
 
     def saved(self, path: Path) -> Answer:
         answer, unlucky = super().saved(path), self.unlucky
         self.unlucky = False
-        return replace(answer, verdict=Verdict.PASS) if unlucky else answer
+        return replace(answer, verdict=Ruling.PASS) if unlucky else answer
 
 
 def test_an_edit_does_not_keep_atoms_that_a_flaky_failure_left(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
         assert kept == {"n7", "n30"}
         await to_view(app, "Queries")
         assert len(lines(app)) == len(known.queries)
-        first = next(query.number for query in known.queries if query.verdict == "pass")
+        first = next(query.queries for query in known.queries if query.verdict == "pass")
         room.query_one("#minify-lines", Lines).move_to(first - 1)
         await pilot.press("enter")
         assert f"query {first}; beside the original:" in lines(app)[0] and any(row.startswith("- n") for row in lines(app))

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from ...dumps.errors import UsageError
 from ...dumps.wording import counted
+from ...minifier.events import Asked
+from ...minifier.minified import Also
 from ...minifier.progress import telling
-from ...minifier.progress.story import Improvement, OtherSeen, Query, StepCount
+from ...minifier.progress.story import Improvement, StepCount
 from ...minifier.progress.watched import Watched
 from ..here import Here
 from ..jobs import Job
@@ -44,13 +46,12 @@ class MinifyRoom(FollowingRoom):
                 self._look_at(item.case, f"state {at}, after query {item.queries}")
             case "Queries" if 0 <= at < len(story.queries):
                 query = story.queries[at]
-                self._look_at(query.case, f"query {query.number}", against=self._best_before(query))
+                self._look_at(query.case, f"query {query.queries}", against=self._best_before(query))
             case "Candidate":
                 self.looked.shown = None
                 self.show(keep=False)
             case "Others":
-                other = self._other()
-                self._to_graph(other.path or self._unwritten(other))
+                self._to_graph(self._case())
             case "Result":
                 self.do_minify_graph()
             case _:
@@ -68,19 +69,22 @@ class MinifyRoom(FollowingRoom):
         self.looked.shown, self.looked.title, self.looked.against = case, title, against
         self.to_view(self.views.index("Candidate"))
 
-    def _best_before(self, query: Query) -> str:
+    def _best_before(self, query: Asked) -> str:
         story = self._following().story
-        earlier = [item.case for item in story.history if item.queries < query.number]
+        earlier = [item.case for item in story.history if item.queries < query.queries]
         return earlier[-1] if earlier else "original"
 
-    def _other(self) -> OtherSeen:
+    def _other(self) -> Also:
         found = others(self._following(), self.looked)
         at = self._lines.cursor
         if self.views[self.view] != "Others" or not 0 <= at < len(found):
             raise UsageError("no other failure is chosen", "", "go to the view Others and put the cursor on one")
         return found[at]
 
-    def _unwritten(self, other: OtherSeen) -> str:
+    def _case(self) -> str:
+        """The case of the other failure that is chosen."""
+        if path := self._other().path:
+            return str(path)
         why = "cases are written when the search ends" if self._following().state == "running" else "it was not written"
         raise UsageError("there is no case of this failure yet", why, "wait for the end, or c: cancel keeps what there is")
 
@@ -100,8 +104,7 @@ class MinifyRoom(FollowingRoom):
 
     def do_minify_shrink(self) -> None:
         """The form for the other failure under the cursor."""
-        other = self._other()
-        self.workbench.go("minify", Here(graph=other.path or self._unwritten(other)))
+        self.workbench.go("minify", Here(graph=self._case()))
 
     def do_minify_new(self) -> None:
         """The form again; what runs goes on, and 1 lists it."""

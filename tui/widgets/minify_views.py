@@ -14,10 +14,12 @@ from rich.text import Text
 from ...dumps.amounts import size_text
 from ...dumps.tables import plain
 from ...dumps.wording import counted
+from ...minifier.events import Asked
+from ...minifier.minified import Also
 from ...minifier.progress import telling
 from ...minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
 from ...minifier.progress.outcome import Outcome, others_on_disk, outcome_of
-from ...minifier.progress.story import OtherSeen, Query, Story
+from ...minifier.progress.story import Story
 from ...minifier.progress.watched import Watched
 from ...toolkit.verdict_words import query_words
 from .lines import Made
@@ -41,7 +43,7 @@ class Looked:
     against: str = ""
     """What it is compared with; empty: it is shown whole."""
     outcome: Outcome | None = None
-    others: list[OtherSeen] = field(default_factory=list[OtherSeen])
+    others: list[Also] = field(default_factory=list[Also])
 
     def look_at_disk(self, watched: Watched) -> None:
         """Reads what the result is; in a thread."""
@@ -83,7 +85,7 @@ def candidate_now(story: Story) -> tuple[str, str]:
         return flight.case, f"query {flight.number}, which runs"
     if story.queries:
         query = story.queries[-1]
-        return query.case, f"query {query.number}: {query_words(query.verdict).was}"
+        return query.case, f"query {query.queries}: {query_words(query.verdict).was}"
     return "", ""
 
 
@@ -124,16 +126,16 @@ def _queries(watched: Watched, looked: Looked) -> Sequence[Text]:
     return Made(len(queries), lambda index: _query(queries[index], ascii_only), QUERY_WIDTH)
 
 
-def _mark(query: Query, ascii_only: bool) -> tuple[str, str]:
+def _mark(query: Asked, ascii_only: bool) -> tuple[str, str]:
     said = query_words(query.verdict)
     return (said.letter if ascii_only else said.mark), said.style
 
 
-def _query(query: Query, ascii_only: bool) -> Text:
+def _query(query: Asked, ascii_only: bool) -> Text:
     said = query_words(query.verdict)
     numbers = f"{counted(query.nodes, 'node', form='>7'):<13} {size_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
-    text = Text(f"{query.number:>4} ")
+    text = Text(f"{query.queries:>4} ")
     text.append(*_mark(query, ascii_only))
     text.append(f" {numbers}  {query.step:<12} {said.was}{known}", "bold" if query.improved else "")
     if query.verdict not in ("same", "pass") and query.signature:
@@ -141,7 +143,7 @@ def _query(query: Query, ascii_only: bool) -> Text:
     return text
 
 
-def others(watched: Watched, looked: Looked) -> list[OtherSeen]:
+def others(watched: Watched, looked: Looked) -> list[Also]:
     """The other failures, those of an ended search with their cases."""
     seen = sorted(watched.story.others.values(), key=lambda other: -other.count)
     return seen if any(other.path for other in seen) or not looked.others else looked.others

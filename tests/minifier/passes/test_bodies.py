@@ -11,11 +11,11 @@ import torch._inductor.config as inductor_config
 from torch._higher_order_ops import while_loop
 
 from graphdbg.minifier.minify import minify
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
-inside = PASSES["bodies"]
+inside = pass_of("bodies")
 
 
 def captured(f: Any, *inputs: torch.Tensor) -> Live:

@@ -11,10 +11,10 @@ import torch._inductor.config as inductor_config
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.minifier.minify import minify
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.toolkit.case import Live
 
-dtypes = PASSES["dtypes"]
+dtypes = pass_of("dtypes")
 
 
 def case(f: Any, *inputs: Any) -> Live:

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.names import RENAMED
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
-names = PASSES["names"]
+names = pass_of("names")
 
 
 def case(f: Any, *inputs: Any, **spec: Any) -> Live:

@@ -11,11 +11,11 @@ from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 from torch.utils.checkpoint import checkpoint
 
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
-operands, bodies = PASSES["operands"], PASSES["bodies"]
+operands, bodies = pass_of("operands"), pass_of("bodies")
 X, Y, W = torch.randn(3), torch.randn(3), torch.randn(3)
 
 

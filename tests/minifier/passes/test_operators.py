@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.minifier.minify import minify
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.operators import MOST_NODES, SIMPLEST
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
-operators = PASSES["operators"]
+operators = pass_of("operators")
 
 
 def case(f: Any, *inputs: Any) -> Live:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.minifier.passes import NAMES, PASSES, pass_of
+from graphdbg.minifier.passes import NAMES, pass_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
@@ -52,7 +52,7 @@ def offered(case: Live, what: str) -> dict[str, list[str]]:
 
 
 def test_probes_are_no_pass_of_the_search() -> None:
-    assert "probes" not in NAMES and "probes" not in PASSES
+    assert "probes" not in NAMES
 
 
 def test_every_probe_can_be_made_is_run_by_eager_and_leaves_the_case_alone() -> None:
@@ -74,7 +74,7 @@ def test_names_are_those_that_the_names_pass_will_give() -> None:
     given = mixed()
     first = probes.propose(given)[0]
     pairs = dict(zip(first[1::2], first[2::2], strict=True))
-    canonical = PASSES["names"].apply(given, "names canonical").gm
+    canonical = pass_of("names").apply(given, "names canonical").gm
     assert set(pairs.values()) == {node.name for node in canonical.graph.nodes}
     assert (pairs["x_1"], pairs["w_1"], pairs["mm"]) == ("x", "y", "mm")
 

@@ -14,14 +14,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier.isolated import minify_saved
+from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.spec import ReplaySpec
 
-program = PASSES["program"]
+program = pass_of("program")
 
 
 def case(f: Any, *inputs: Any, **spec: Any) -> Live:

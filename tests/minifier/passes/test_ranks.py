@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.toolkit.case import Live
 
-ranks = PASSES["ranks"]
+ranks = pass_of("ranks")
 
 
 def case(f: Any, *inputs: Any) -> Live:

@@ -9,13 +9,13 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.switches import REGIONS
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.copying import clone_inputs
 from graphdbg.toolkit.spec import ReplaySpec
 
-switches = PASSES["switches"]
+switches = pass_of("switches")
 
 
 def captured(f: Any, *inputs: torch.Tensor, **ambient: Any) -> Live:

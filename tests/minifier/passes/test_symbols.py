@@ -11,16 +11,16 @@ import torch
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient, TensorValue
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier.isolated import minify_saved
+from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import Options
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import symbols_of
 from graphdbg.toolkit.atoms import fake_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
 PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
-symbols, dims = PASSES["symbols"], PASSES["dims"]
+symbols, dims = pass_of("symbols"), pass_of("dims")
 
 
 def dynamic(f: Any, *tensors: torch.Tensor) -> Live:

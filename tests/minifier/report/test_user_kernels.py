@@ -14,7 +14,7 @@ import torch
 from graphdbg.dumps import live, trust
 from graphdbg.dumps.program.case import Case as ReportedCase
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.minifier.passes import PASSES
+from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.report.candidates import candidates
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.signature import Signature
@@ -62,9 +62,9 @@ def test_sizes_and_strides_stay_as_long_as_a_kernel_is_called(record: GraphRecor
     with trust.granted():
         gm = live.fake_module(record, None)[0]
         held = Live(gm, [torch.randn(9, 5).t()])
-        assert [PASSES[name].propose(held) for name in ("dims", "ranks", "strides")] == [[], [], []]
+        assert [pass_of(name).propose(held) for name in ("dims", "ranks", "strides")] == [[], [], []]
         plain = torch.fx.symbolic_trace(torch.nn.ReLU())
-        assert PASSES["strides"].propose(Live(plain, [torch.randn(9, 5).t()]))
+        assert pass_of("strides").propose(Live(plain, [torch.randn(9, 5).t()]))
 
 
 def test_minify_without_trust_says_where_to_read_it(tmp_path: Path, record: GraphRecord) -> None:

@@ -1,18 +1,18 @@
-"""What need not be asked: a part of what passed passes, too, while the failure is monotone.
+"""Whether a failure is monotone, and what then need not be asked: a part of what passed passes, too.
 
 Most failures are: what needs atoms a and b fails wherever both are. So every part of a candidate that passed is known to pass,
 and a search may propose it at no cost. One failing part of a candidate that passed ends the belief. Only PASS counts: another
 failure, an invalid candidate or a time limit may hide this one. Must not ask or count anything.
 
 >>> passed = Passed()
->>> passed.learn(Candidate.of([1, 2, 3]), Verdict.PASS)
+>>> passed.learn(Candidate.of([1, 2, 3]), Ruling.PASS)
 >>> passed.implies(Candidate.of([1, 3])), passed.implies(Candidate.of([1, 4]))
 (True, False)
 """
 
 from __future__ import annotations
 
-from .problem import Candidate, Verdict
+from .problem import Candidate, Ruling
 
 
 class Passed:
@@ -26,12 +26,12 @@ class Passed:
         """Whether the candidate must pass."""
         return self.believed and any(candidate.keep <= passed for passed in self._alike(candidate))
 
-    def learn(self, candidate: Candidate, verdict: Verdict) -> None:
+    def learn(self, candidate: Candidate, verdict: Ruling) -> None:
         """Takes in one answer."""
         alike = self._alike(candidate)
         if verdict.accepted:
             self.believed = self.believed and not any(candidate.keep <= passed for passed in alike)
-        elif verdict is Verdict.PASS:
+        elif verdict is Ruling.PASS:
             alike[:] = [*(passed for passed in alike if not passed <= candidate.keep), candidate.keep]
 
     def forget(self) -> None:
@@ -40,3 +40,27 @@ class Passed:
 
     def _alike(self, candidate: Candidate) -> list[frozenset[int]]:
         return self._largest.setdefault((candidate.bypass, candidate.returned, candidate.edits), [])
+
+
+class Contradictions:
+    """The sets of atoms that failed and that did not, as far as they were asked without other edits."""
+
+    def __init__(self) -> None:
+        self._failing: list[frozenset[int]] = []
+        self._passing: list[frozenset[int]] = []
+
+    def learn(self, candidate: Candidate, verdict: Ruling) -> Candidate | None:
+        """Takes in one answer; returns the candidate that did not fail although a part of it does, or None."""
+        if candidate.bypass or candidate.edits or candidate.returned is not None:
+            return None
+        if verdict.accepted:
+            self._failing.append(candidate.keep)
+            contradicting = next((passing for passing in self._passing if candidate.keep < passing), None)
+        else:
+            self._passing.append(candidate.keep)
+            contradicting = candidate.keep if any(failing < candidate.keep for failing in self._failing) else None
+        return None if contradicting is None else candidate.keeping(contradicting)
+
+    def forget_passes(self) -> None:
+        """What passed is not believed any more."""
+        self._passing.clear()
