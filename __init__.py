@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "record": "toolkit.recorder.session",
+    "record": "toolkit.recorder.starting",
     "open_run": "dumps.store",
     "load_graph": "dumps.store",
     "save_graph": "dumps.live",
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .dumps.store import Run, SavedGraph, load_graph, open_run
     from .minifier.minify import Minified, minify
     from .toolkit.outcome import Outcome
-    from .toolkit.recorder.session import record
+    from .toolkit.recorder.starting import record
     from .toolkit.replay import replay
     from .toolkit.triage.ladder import triage
     from .toolkit.triage.records import Triage

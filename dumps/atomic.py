@@ -34,18 +34,23 @@ def temporary_beside(path: Path) -> Path:
     return path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(4).hex()}-{next(_counter)}"
 
 
+def sync(path: Path) -> None:
+    """Waits until a file is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _sync_files(folder: Path) -> None:
     """Syncs every file below a folder that has no other name; after all were written, so that the first sync carries most of
     the others' data. (A file with a second name was synced before it got that.)"""
     for parent, _, names in os.walk(folder):
         for name in names:
-            if (Path(parent) / name).stat().st_nlink > 1:
-                continue
-            descriptor = os.open(Path(parent) / name, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            path = Path(parent) / name
+            if path.stat().st_nlink == 1:
+                sync(path)
 
 
 def _write_and_sync(path: Path, parts: Iterable[bytes | memoryview]) -> None:

@@ -3,9 +3,9 @@
 Only recorded runs are compressed; a case folder stays plain. Compression is a function of the bytes alone (no time, no name), so
 that equal texts give equal files. Must not unpack without bound: a small file may claim to hold terabytes.
 
->>> data, suffix = packed(b"x" * 100_000)
->>> suffix, len(data) < 1000
-('.gz', True)
+>>> name, data = packed("graph.json", b"x" * 100_000)
+>>> name, len(data) < 1000
+('graph.json.gz', True)
 >>> read(Path("myrun/pid1/graphs/0_0/forward/graph.json"))[:1]      # graph.json or graph.json.gz, whichever is there
 b'{'
 """
@@ -30,11 +30,11 @@ MOST_BYTES = 4 << 30
 _LEVEL = 6
 
 
-def packed(data: bytes, *, group_bytes: int | None = None) -> tuple[bytes, str]:
-    """The bytes to write and what to append to the file's name; `group_bytes` is the size of all files that belong together."""
+def packed(name: str, data: bytes, group_bytes: int | None = None) -> tuple[str, bytes]:
+    """A text of a run as it is stored: its file name and its bytes. `group_bytes`: the size of all files that belong together."""
     if (len(data) if group_bytes is None else group_bytes) < LARGE_BYTES:
-        return data, ""
-    return gzip.compress(data, _LEVEL, mtime=0), SUFFIX
+        return name, data
+    return name + SUFFIX, gzip.compress(data, _LEVEL, mtime=0)
 
 
 def stored(path: Path) -> Path | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from . import sidecar
 from .atomic import new_folder
-from .compressed import packed, stored
+from .compressed import stored
 from .errors import GraphdbgError, UsageError
 from .output import say
 from .reading import read_record
@@ -52,8 +52,8 @@ def stored_names(record: GraphRecord | None, inputs: InputsRecord | None = None)
         yield from (stored.storage for _, stored in tensors(record.graph))
 
 
-def copy_storages(names: Iterator[str], source: TensorSink | None, target: TensorStore) -> None:
-    if source is not None and source is not target:
+def copy_storages(names: Iterator[str], source: TensorSink, target: TensorStore) -> None:
+    if source is not target:
         for name in sorted(set(names)):
             if name and not target.has(name):
                 target.put(source.get(name))
@@ -66,7 +66,7 @@ def graph_texts(record: GraphRecord, *, table: bool = True) -> Iterator[tuple[st
     yield GRAPH_FILE, encode(record)
 
 
-def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], None]) -> bytes:
+def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]) -> bytes:
     """The bytes of graph.py; empty when the graph has no runnable program (an argument without a saved form), which is told."""
     from .program.module import program  # late: a process that records needs it when it ends
 
@@ -79,21 +79,16 @@ def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], None]) 
 
 def write_programs(
     process: Path, write: Callable[[Path, bytes], None], room: Callable[[int], bool] | None = None,
-    on_failure: Callable[[str, Exception], None] | None = None,
+    on_failure: Callable[[str, Exception], object] = lambda _local, _error: None,
 ) -> None:  # fmt: skip
     """graph.py beside each graph.json of a process that has none yet: it is derived, so nothing waits for it and nothing goes for
     it. `room` says whether there is some for so many bytes, `on_failure` is told of a graph without a program."""
-
-    def told(local: str, error: Exception) -> None:
-        if on_failure is not None:
-            on_failure(local, error)
-
     for path in sorted((process / GRAPHS_FOLDER).glob("*/*")):
         if (path / PROGRAM_FILE).exists() or stored(path / GRAPH_FILE) is None:
             continue
         with suppress(GraphdbgError, OSError):  # damaged, or removed meanwhile
             record = read_record(path / GRAPH_FILE, GraphRecord)
-            data = program_bytes(record, partial(told, f"{path.parent.name}/{path.name}"))
+            data = program_bytes(record, partial(on_failure, f"{path.parent.name}/{path.name}"))
             if data and (room is None or room(len(data))):
                 write(path / PROGRAM_FILE, data)
 
@@ -101,12 +96,6 @@ def write_programs(
 def folder_bytes(contents: Mapping[str, bytes]) -> int:
     """What files take on disk with their folder."""
     return 2 * BLOCK_BYTES + sum(in_blocks(len(data)) for data in contents.values())
-
-
-def stored_form(name: str, data: bytes, group_bytes: int | None = None) -> tuple[str, bytes]:
-    """A text of a run as it is stored: its file name and its bytes."""
-    content, suffix = packed(data, group_bytes=group_bytes)
-    return name + suffix, content
 
 
 def _say_no_program(error: Exception) -> None:

@@ -9,11 +9,11 @@ PosixPath('case')
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .schema import Ambient, GraphRecord, InputsRecord
+from .schema import Ambient, GraphRecord, InputRecord, InputsRecord
 from .tensors import TensorSink
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def fake_module(
 
     Symbols keep their names, hints, ranges and guards; `gm.shape_env` and the mode's shape_env are the rebuilt ShapeEnv.
     """
-    from .torchside.fake import fake_module as build
+    from .torchside.decode import fake_module as build
 
     return build(record, tensors, where or f"graph {record.id}")
 
@@ -48,7 +48,7 @@ def fake_module(
 def inputs(
     record: GraphRecord, inputs_record: InputsRecord | None, tensors: TensorSink | None, seed: int = 0, *, where: str = ""
 ) -> list[Any]:
-    """Real inputs in placeholder order: stored ones as they were, the others made up from `seed` (see torchside.synth)."""
+    """Real inputs in placeholder order: stored ones as they were, the others made up from `seed` (see torchside.make_inputs)."""
     from .torchside.make_inputs import make
 
     return make(record, inputs_record, tensors, seed, where)
@@ -57,15 +57,15 @@ def inputs(
 def encode(
     gm: GraphModule, *, id: str, stage: str, compile_id: str | None = None,
     compile_kwargs: Mapping[str, Any] | None = None, ambient: Ambient | None = None,
-    config: Mapping[str, Mapping[str, Any]] | None = None, input_roles: Mapping[str, Any] | None = None,
+    config: Mapping[str, Mapping[str, Any]] | None = None, roles: Iterable[InputRecord] = (),
     sink: TensorSink | None = None,
 ) -> GraphRecord:  # fmt: skip
-    """The record of a live graph, which is left untouched; adds no guard. `input_roles`: name -> role or (role, source)."""
+    """The record of a live graph, which is left untouched; adds no guard. Of `roles`, role and source count."""
     from .torchside.encode import encode as build
 
     return build(
         gm, id=id, stage=stage, compile_id=compile_id, compile_kwargs=compile_kwargs, ambient=ambient, config=config,
-        input_roles=input_roles, sink=sink,
+        roles=roles, sink=sink,
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def observe(
     graph: GraphModule | GraphRecord, real_inputs: Sequence[Any], policy: str, sink: TensorSink | None
 ) -> InputsRecord:
     """What is kept of the inputs of one execution under a policy of `--inputs`; call it before the graph runs."""
-    from .torchside.make_inputs import observe as build
+    from .torchside.observed import observe as build
 
     return build(graph, real_inputs, policy, sink)
 

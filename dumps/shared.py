@@ -15,6 +15,7 @@ import os
 import threading
 from pathlib import Path
 
+from . import atomic
 from .atomic import temporary_beside
 from .lines import Tail, append
 from .tensors import hash_bytes
@@ -70,7 +71,7 @@ class SharedFiles:
         try:
             name = self.place(temporary, data)
             if sync:
-                _sync(temporary)
+                atomic.sync(temporary)
             self._count(-_own_bytes(path))
             temporary.replace(path)
         finally:
@@ -156,11 +157,3 @@ def _own_bytes(path: Path) -> int:
     except FileNotFoundError:
         return 0
     return in_blocks(found.st_size) if found.st_nlink == 1 else 0
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

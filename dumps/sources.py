@@ -61,10 +61,10 @@ class SourceWriter:
         why = self._refusal(len(data))
         record = SourceRecord(file, "" if why else hashlib.sha1(data, usedforsecurity=False).hexdigest(), why)
         if record.sha and record.sha not in self._texts:
-            content, suffix = packed(data)
+            name, content = packed(f"{record.sha}.py", data)
             folder = self.process / FOLDER
             folder.mkdir(exist_ok=True)
-            write_file(folder / f"{record.sha}.py{suffix}", content)
+            write_file(folder / name, content)
             self._texts.add(record.sha)
             self._bytes += len(data)
             self.disk_bytes += in_blocks(len(content))

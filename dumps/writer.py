@@ -19,14 +19,14 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from . import ids, kernels, process, sidecar
 from .atomic import cannot_write, new_folder, temporary_beside, write_file
-from .compressed import LARGE_BYTES, stored
+from .compressed import LARGE_BYTES, packed, stored
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
 from .graph_folder import (
     CODE_FOLDER,
@@ -40,7 +40,6 @@ from .graph_folder import (
     encode,
     folder_bytes,
     graph_texts,
-    stored_form,
     stored_names,
     write_programs,
 )
@@ -214,10 +213,11 @@ class ProcessWriter:
         Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
-        contents = dict(stored_form(name, data) for name, data in self._texts(record))
+        contents = dict(packed(name, data) for name, data in self._texts(record))
         if self.gate is not None and not self.gate.admit(record.id, folder_bytes(contents)):
             raise LeftOutError(record.id)
-        copy_storages(stored_names(record), tensors, self.tensors)
+        if tensors is not None:
+            copy_storages(stored_names(record), tensors, self.tensors)
         self._write_folder(path, contents)
         with self._lock:
             self._taken.add(record.id)
@@ -225,10 +225,9 @@ class ProcessWriter:
         self.journal.event("captured", graph=record.id, nodes=len(record.graph.nodes), stage=record.stage)
         return path
 
-    def amend(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
+    def amend(self, record: GraphRecord) -> Path:
         """Replaces what was saved of a graph by a fuller record, file by file, each whole."""
         path = self._existing(record.id)
-        copy_storages(stored_names(record), tensors, self.tensors)
         for name, data in self._texts(record):
             self._replace(path / name, data)
         self.shared.remove(path / PROGRAM_FILE)
@@ -243,11 +242,12 @@ class ProcessWriter:
         write_programs(self.path, partial(self.shared.replace, sync=False), room, self._note)
 
     def save_inputs(
-        self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, name: str = INPUTS_FILE
+        self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, number: int = 0
     ) -> Path:
-        """Writes inputs.json (or the file of that name) beside the graph; a later call replaces it."""
-        copy_storages(stored_names(None, inputs), tensors, self.tensors)
-        path = self._existing(local) / ids.check_file_name(name, "file name")
+        """Writes inputs.json (or inputs.<number>.json) beside the graph; a later call replaces it."""
+        if tensors is not None:
+            copy_storages(stored_names(None, inputs), tensors, self.tensors)
+        path = self._existing(local) / (f"inputs.{number}.json" if number else INPUTS_FILE)
         data = encode(inputs)
         self._ask(local, len(data))
         return self._replace(path, data)
@@ -263,11 +263,12 @@ class ProcessWriter:
         if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
             found = kernels.split(files[kernels.WHOLE])
             texts = {name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)}
-        contents = dict(stored_form(name, data, size) for name, data in texts.items())
-        self._ask(local, folder_bytes(contents))
+        contents = dict(packed(name, data, size) for name, data in texts.items())
+        if self.gate is not None:
+            self._ask(local, folder_bytes(contents))
         if folder.exists():
             for name, data in contents.items():
-                self._placed(self.shared.replace, folder / name, data)
+                self._write(folder / name, data)
         else:
             self._write_folder(folder, contents)
         return [folder / name for name in contents]
@@ -308,15 +309,15 @@ class ProcessWriter:
         """Writes one text in the form, plain or compressed, that it has already, so that there is one file of it."""
         present = stored(path)
         size = None if present is None else 0 if present == path else LARGE_BYTES
-        name, content = stored_form(path.name, data, size)
-        self._placed(self.shared.replace, path.with_name(name), content)
-        return path.with_name(name)
+        name, content = packed(path.name, data, size)
+        return self._write(path.with_name(name), content)
 
-    def _placed(self, write: Callable[[Path, bytes], None], path: Path, data: bytes) -> None:
+    def _write(self, path: Path, data: bytes) -> Path:
         try:
-            write(path, data)
+            self.shared.replace(path, data)
         except OSError as error:
             raise cannot_write(path, error) from error
+        return path
 
     def close(self) -> None:
         """Says in the journal that this process ended by itself; does nothing in a forked child."""

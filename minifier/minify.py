@@ -131,10 +131,10 @@ def _with_settings(path: Path) -> Path:
     from ..dumps.atomic import write_file
     from ..dumps.graph_folder import GRAPH_FILE, encode
     from ..dumps.store import load_graph
-    from ..toolkit.recorder.configs import changed, encoded
+    from ..toolkit.recorder.live_torch import encoded_settings
 
     record = load_graph(path).record
-    now = {room: {name: encoded(value) for name, value in values.items()} for room, values in changed().items()}
+    now = encoded_settings()
     record.config = {room: {**now.get(room, {}), **record.config.get(room, {})} for room in {*now, *record.config}}
     write_file(path / GRAPH_FILE, encode(record))
     return path

@@ -33,7 +33,7 @@ MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "toolkit/deb
 """Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just now."""
 PRELOAD = (
     "graphdbg.toolkit.judge", "graphdbg.toolkit.case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
-    "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
+    "graphdbg.dumps.torchside.decode", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
     "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
     "graphdbg.toolkit.spec", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",

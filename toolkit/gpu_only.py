@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..dumps.torchside.allowlist import TRITON_HIGHER_ORDER
+from ..dumps.torchside.allowlist import TRITON_CALLS
 from ..dumps.torchside.triton_kernels import name_of_kernel
 from . import torch_private as t
 from .copying import nodes_in
@@ -210,7 +210,7 @@ def is_tied(gm: fx.GraphModule) -> bool:
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[fx.Node]:
-    return (node for node in nodes_in(gm) if getattr(node.target, "__name__", "") in TRITON_HIGHER_ORDER)
+    return (node for node in nodes_in(gm) if f"higher_order.{getattr(node.target, '__name__', '')}" in TRITON_CALLS)
 
 
 def on_cpu(gm: fx.GraphModule) -> list[str]:

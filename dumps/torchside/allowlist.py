@@ -51,81 +51,33 @@ DENIED_METHODS = words(
     """
 )
 
-EXTRA_FUNCTIONS = (
-    "torch._C._set_grad_enabled",
-    "torch._C._set_fwd_grad_enabled",
-    "torch._C._enter_dual_level",
-    "torch._C._exit_dual_level",
-    "torch._C._autograd._saved_tensors_hooks_disable",
-    "torch._C._autograd._saved_tensors_hooks_enable",
-    "torch.amp.autocast_mode._enter_autocast",
-    "torch.amp.autocast_mode._exit_autocast",
-    "torch.autograd.grad_mode._enter_inference_mode",
-    "torch.autograd.grad_mode._exit_inference_mode",
-    "torch._C._functorch.current_level",
-    "torch._C._functorch.maybe_current_level",
-    "torch._C._functorch.set_inplace_requires_grad_allowed",
-    "torch._C._functorch.get_inplace_requires_grad_allowed",
-    "torch._C._functorch.set_single_level_autograd_function_allowed",
-    "torch._C._functorch.unwrap_if_dead",
-    "torch._C._functorch._grad_increment_nesting",
-    "torch._C._functorch._grad_decrement_nesting",
-    "torch._C._functorch._jvp_increment_nesting",
-    "torch._C._functorch._jvp_decrement_nesting",
-    "torch._C._functorch._vmap_increment_nesting",
-    "torch._C._functorch._vmap_decrement_nesting",
-    "torch._C._functorch._add_batch_dim",
-    "torch._C._functorch._remove_batch_dim",
-    "torch._C._functorch._wrap_for_grad",
-    "torch._C._functorch._unwrap_for_grad",
-    "torch._C._functorch._unwrap_batched",
-    "torch._C._functorch.is_batchedtensor",
-    "torch._C._functorch.get_unwrapped",
-    "torch._functorch.predispatch._enter_dual_level",
-    "torch._functorch.predispatch._exit_dual_level",
-    "torch._functorch.predispatch._jvp_increment_nesting",
-    "torch._functorch.predispatch._jvp_decrement_nesting",
-    "torch._functorch.predispatch._make_dual",
-    "torch._functorch.predispatch._unpack_dual",
-    "torch._functorch.predispatch._unwrap_for_grad",
-    "torch._functorch.predispatch._add_batch_dim",
-    "torch._functorch.predispatch._remove_batch_dim",
-    "torch._functorch.predispatch._vmap_increment_nesting",
-    "torch._functorch.predispatch._vmap_decrement_nesting",
-    "torch._functorch.vmap.lazy_load_decompositions",
-    "torch._functorch.eager_transforms._set_tensor_requires_grad",
-    "torch._functorch.eager_transforms._autograd_grad",
-    "torch.autograd.grad",
-    "torch.autograd.forward_ad._maybe_load_decompositions",
-    "torch.autograd.forward_ad.make_dual",
-    "torch.autograd.forward_ad.unpack_dual",
-    "torch._dynamo.variables.torch.untyped_storage_size",
-    "torch._dynamo.create_parameter_op.tracable_create_parameter",
-    "torch._check",
-    "torch._check_is_size",
-    "torch._check_index",
-    "torch._check_tensor_all",
-    "torch._check_type",
-    "torch._check_value",
-    "torch._assert",
-    "torch.Size",
-    "torch.as_tensor",
-    "torch.tensor",
-    "torch.get_default_dtype",
-    "torch.is_grad_enabled",
-    "torch.is_inference_mode_enabled",
-    "torch.nn.functional.sigmoid",
-    "torch.nn.functional.tanh",
-    "torch.nn.functional.hardsigmoid",
-    "torch.nn.functional.hardswish",
-    "torch.nn.functional.upsample",
-    "torch.nn.functional.upsample_nearest",
-    "torch.nn.functional.upsample_bilinear",
-    "torch.nn.functional.grouped_mm",
-    "torch.nn.functional.scaled_mm",
-    "torch.nn.functional.scaled_grouped_mm",
-    "torch.utils._sympy.functions.FloorDiv",
-)
+EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in (
+    ("torch._C", "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level"),
+    ("torch._C._autograd", "_saved_tensors_hooks_disable _saved_tensors_hooks_enable"),
+    ("torch.amp.autocast_mode", "_enter_autocast _exit_autocast"),
+    ("torch.autograd.grad_mode", "_enter_inference_mode _exit_inference_mode"),
+    ("torch._C._functorch",
+     "current_level maybe_current_level set_inplace_requires_grad_allowed get_inplace_requires_grad_allowed "
+     "set_single_level_autograd_function_allowed unwrap_if_dead _grad_increment_nesting _grad_decrement_nesting "
+     "_jvp_increment_nesting _jvp_decrement_nesting _vmap_increment_nesting _vmap_decrement_nesting _add_batch_dim "
+     "_remove_batch_dim _wrap_for_grad _unwrap_for_grad _unwrap_batched is_batchedtensor get_unwrapped"),
+    ("torch._functorch.predispatch",
+     "_enter_dual_level _exit_dual_level _jvp_increment_nesting _jvp_decrement_nesting _make_dual _unpack_dual "
+     "_unwrap_for_grad _add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting"),
+    ("torch._functorch.vmap", "lazy_load_decompositions"),
+    ("torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"),
+    ("torch.autograd", "grad"),
+    ("torch.autograd.forward_ad", "_maybe_load_decompositions make_dual unpack_dual"),
+    ("torch._dynamo.variables.torch", "untyped_storage_size"),
+    ("torch._dynamo.create_parameter_op", "tracable_create_parameter"),
+    ("torch",
+     "_check _check_is_size _check_index _check_tensor_all _check_type _check_value _assert Size as_tensor tensor "
+     "get_default_dtype is_grad_enabled is_inference_mode_enabled"),
+    ("torch.nn.functional",
+     "sigmoid tanh hardsigmoid hardswish upsample upsample_nearest upsample_bilinear grouped_mm scaled_mm "
+     "scaled_grouped_mm"),
+    ("torch.utils._sympy.functions", "FloorDiv"),
+) for name in names.split())  # fmt: skip
 """Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; one a torch lacks is skipped."""
 
 BUILTIN_HOMES = (
@@ -188,5 +140,5 @@ DENIED_HIGHER_ORDER = words(
     """
 )
 
-TRITON_HIGHER_ORDER = frozenset(["triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional"])
+TRITON_CALLS = frozenset(["higher_order.triton_kernel_wrapper_mutation", "higher_order.triton_kernel_wrapper_functional"])
 """Calls of the user's own Triton kernels: shown, but their source would have to be executed to run them."""

@@ -18,11 +18,11 @@ import msgspec
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
-from ..errors import EnvironmentLackError, RefusedError, UnreadableError
+from ..errors import RefusedError, UnreadableError
 from ..schema import ARGUMENT_TAGS, Arg, Value
 from . import targets
 from .symbols import is_symbolic
-from .values import ValueReader, ValueWriter, device_of, dtype_name, dtype_of, layout_of
+from .values import ValueReader, ValueWriter, device_of, named
 
 MAX_DEPTH = 60
 _OPAQUE_TEXT = 200
@@ -68,13 +68,8 @@ class ArgumentWriter:
         return self._torch_value(value)
 
     def _torch_value(self, value: Any) -> Arg:
-        if isinstance(value, torch.dtype):
-            return {"dtype": dtype_name(value)}
-        if isinstance(value, torch.device):
-            return {"device": str(value)}
-        if isinstance(value, (torch.layout, torch.memory_format, torch.qscheme)):
-            name = type(value).__name__
-            return {name: str(value).removeprefix("torch.")}
+        if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)):
+            return {type(value).__name__: str(value).removeprefix("torch.")}
         if isinstance(value, CheckpointPolicy):
             return {"policy": value.name}
         if isinstance(value, torch.Tensor):
@@ -162,19 +157,9 @@ class ArgumentReader:
         return self._torch_value(tag, body, where)
 
     def _torch_value(self, tag: str, body: str, where: str) -> Any:
-        if tag == "dtype":
-            return dtype_of(body, where)
         if tag == "device":
             return device_of(body, where)
-        if tag == "layout":
-            return layout_of(body, where)
-        kind = {"memory_format": torch.memory_format, "qscheme": torch.qscheme}.get(tag)
-        if kind is not None:
-            found = getattr(torch, body, None) if body.isidentifier() else None
-            if not isinstance(found, kind):
-                raise EnvironmentLackError(where, f"this torch has no {tag} {body!r}")
-            return found
-        return CheckpointPolicy[body]
+        return CheckpointPolicy[body] if tag == "policy" else named(getattr(torch, tag), body, where)
 
 
 def printable(text: str) -> str:

@@ -1,7 +1,12 @@
 # pyright: basic
-"""Case folders: a graph with its inputs, outside any run.
+"""Case folders: a graph with its inputs, outside any run; and `torch.export` programs as graphs with inputs.
+
+What a program's signature says becomes descriptions of inputs and outputs. Runs nothing of the program. Its parameters,
+buffers and constants are the first inputs, as its signature orders them.
 
 >>> save(gm, inputs, Path("case"))
+>>> module, values, roles = parts(torch.export.export(model, (x,)))
+>>> save_graph(program, (), "case")      # with the program's own example inputs
 """
 
 from __future__ import annotations
@@ -10,16 +15,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch.fx import GraphModule
+import torch
+from torch import fx
 
 from ..atomic import new_folder
+from ..errors import UsageError
 from ..graph_folder import TENSORS_FOLDER, write_graph_folder
-from ..schema import Ambient, ConstValue, GraphRecord
+from ..schema import Ambient, ConstValue, GraphRecord, InputRecord
 from ..tensors import TensorStore
+from ..wording import counted
 from . import torch_private as t
 from .encode import CARRY, encode
-from .exported import is_program, parts
-from .make_inputs import observe
+from .observed import observe
+
+_ROLES = {
+    "PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant", "CUSTOM_OBJ": "constant", "TOKEN": "token",
+    "USER_INPUT": "user",
+}  # fmt: skip
+
+_MUTATIONS = {"BUFFER_MUTATION": "BufferAOTInput", "PARAMETER_MUTATION": "ParamAOTInput", "USER_INPUT_MUTATION": ""}
 
 
 def save(
@@ -27,7 +41,7 @@ def save(
     compile_kwargs: Mapping[str, Any] | None, ambient: Ambient | None,
 ) -> Path:  # fmt: skip
     """Writes the folder; it appears whole or not at all. `gm` may be an exported program."""
-    if is_program(gm):
+    if isinstance(gm, torch.export.ExportedProgram):
         gm, inputs, roles = parts(gm, inputs)
         gm.meta[CARRY] = {"inputs": roles}
         stage = stage or "inference"
@@ -45,7 +59,7 @@ def save(
 
 
 def describe(
-    gm: GraphModule, *, like: GraphRecord | None, stage: str | None, compile_kwargs: Mapping[str, Any] | None,
+    gm: fx.GraphModule, *, like: GraphRecord | None, stage: str | None, compile_kwargs: Mapping[str, Any] | None,
     ambient: Ambient | None, sink: Any,
 ) -> GraphRecord:  # fmt: skip
     """The record of a case: what is not said comes from `like`, then from the record that the module was loaded from."""
@@ -54,10 +68,9 @@ def describe(
         names = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "inputs")
         carry = {name: getattr(like, name) for name in names}
     stage = str(stage or carry.get("stage") or guess_stage(gm))
-    roles = {item.name: (item.role, item.source) for item in carry.get("inputs", ())}
     record = encode(
         gm, id=carry.get("id", f"case/{stage}"), stage=stage, compile_id=carry.get("compile_id"),
-        compile_kwargs=compile_kwargs, ambient=ambient or carry.get("ambient"), input_roles=roles, sink=sink,
+        compile_kwargs=compile_kwargs, ambient=ambient or carry.get("ambient"), roles=carry.get("inputs", ()), sink=sink,
     )  # fmt: skip
     if compile_kwargs is None:
         record.compile_kwargs = dict(carry.get("compile_kwargs", {}))
@@ -65,7 +78,7 @@ def describe(
     return record
 
 
-def guess_stage(gm: GraphModule) -> str:
+def guess_stage(gm: fx.GraphModule) -> str:
     """`inference` for a graph of registered ops alone, else `dynamo`."""
     for node in gm.graph.nodes:
         low_level = isinstance(node.target, (t.OpOverload, t.HigherOrderOperator))
@@ -73,3 +86,79 @@ def guess_stage(gm: GraphModule) -> str:
         if node.op in ("call_method", "call_module") or (node.op == "call_function" and not low_level):
             return "dynamo"
     return "inference"
+
+
+def parts(
+    program: torch.export.ExportedProgram, inputs: Sequence[Any] | None = None, named: Mapping[str, Any] | None = None
+) -> tuple[fx.GraphModule, list[Any], list[InputRecord]]:
+    """(the graph, a value for each of its inputs, their roles). `inputs` and `named` are what the program would be called with;
+    where neither is given, its example inputs. Raises UsageError where it has none, or where they do not fit.
+    """
+    given, words = (tuple(inputs or ()), dict(named or {}))
+    if not given and not words and program.example_inputs is not None:
+        given, words = program.example_inputs
+    leaves = t.pytree.tree_leaves((tuple(given), dict(words)))
+    wanted = [spec for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    if len(leaves) != len(wanted):
+        why = f"it takes {counted(len(wanted), 'value')} and {len(leaves)} are known"
+        raise UsageError(
+            "the exported program has no inputs to be saved with", why, "give them, or export it with example inputs"
+        )
+    state = {**program.state_dict, **program.constants}
+    module = _renamed(program.graph_module)
+    values: list[Any] = []
+    roles: list[InputRecord] = []
+    rest = iter(enumerate(leaves))
+    for node, spec in zip(module.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True):
+        kind = spec.kind.name
+        index, value = next(rest) if kind == "USER_INPUT" else (0, state.get(spec.target or ""))
+        values.append(value.detach() if isinstance(value, torch.Tensor) else value)
+        source = spec.target or getattr(spec.arg, "name", "")
+        roles.append(InputRecord(node.name, _ROLES.get(kind, "unknown"), source))  # type: ignore[arg-type]
+        node.meta["desc"] = _input(kind, spec.target, index)
+    module.graph.output_node().meta["desc"] = _outputs(program.graph_signature)
+    return module, values, roles
+
+
+def _input(kind: str, target: str | None, index: int) -> Any:
+    home = t.optional("descriptors", object)
+    if kind in ("PARAMETER", "BUFFER"):
+        return _made(home, "ParamAOTInput" if kind == "PARAMETER" else "BufferAOTInput", target)
+    return _made(home, "PlainAOTInput", index) if kind == "USER_INPUT" else None
+
+
+def _outputs(signature: Any) -> list[Any]:
+    """What each output is. Gradients of a training program and tokens are not described."""
+    home = t.optional("descriptors", object)
+    users = [
+        spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT" and hasattr(spec.arg, "name")
+    ]
+    made: list[Any] = []
+    count = 0
+    for spec in signature.output_specs:
+        kind = spec.kind.name
+        if kind in _MUTATIONS:
+            name = _MUTATIONS[kind]
+            written = _made(home, name, spec.target) if name else _made(home, "PlainAOTInput", users.index(spec.target))
+            made.append(_made(home, "InputMutationAOTOutput", written))
+        elif kind in ("USER_OUTPUT", "LOSS_OUTPUT"):
+            made.append(_made(home, "PlainAOTOutput", count))
+            count += 1
+        else:
+            made.append(None)
+    return made
+
+
+def _made(home: Any, name: str, value: Any) -> Any:
+    kind = getattr(home, name, None)
+    return None if kind is None or value is None else kind(value)
+
+
+def _renamed(module: fx.GraphModule) -> fx.GraphModule:
+    """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change on
+    loading."""
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+    return fx.GraphModule(module, graph)

@@ -4,6 +4,7 @@
 Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every node.
 
 >>> gm = Decoder(record, tensors, "case/graph.json").build(fake=False)
+>>> gm, fake_inputs, mode = fake_module(record, tensors, "case/graph.json")
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from torch.fx import Graph, GraphModule
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
-from . import groups, leaf_modules, opaque, targets
+from . import leaf_modules, opaque, targets
+from .allowlist import TRITON_CALLS
 from .arguments import ArgumentReader
-from .encode import CARRIED_VALUE, CARRY
+from .encode import CARRIED_VALUE, CARRY, GROUPS
+from .make_inputs import stand_in
 from .node_meta import MetaReader
 from .storages import StorageReader
 from .symbols import Symbols
-from .synth import stand_in
-from .triton_kernels import KernelReader, is_call
+from .triton_kernels import KernelReader
 from .values import ValueReader
 
 MAX_SUBGRAPH_DEPTH = 20
@@ -84,7 +86,7 @@ class Decoder:
                 self._value(node, record, body, meta, fake, f"{where}: node {record.name}")
         gm = _module(root, graph, where)
         meta.module(gm, body.meta, where)
-        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta", groups.KEY) if key in body.meta}
+        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta", GROUPS) if key in body.meta}
         return gm
 
     def _node(
@@ -99,7 +101,7 @@ class Decoder:
                 raise RefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
         args = tuple(arguments.decode(argument, where) for argument in record.args)
         kwargs = {name: arguments.decode(argument, where) for name, argument in record.kwargs.items()}
-        if record.op == "call_function" and is_call(record.target):
+        if record.op == "call_function" and record.target in TRITON_CALLS:
             kwargs = self.kernels.kwargs(record, kwargs, where)
         target = self._target(root, record, args, kwargs, where)
         node = graph.create_node(record.op, target, args, kwargs, name=record.name)
@@ -112,7 +114,7 @@ class Decoder:
     ) -> Any:
         name = record.target
         if record.op == "call_function":
-            if is_call(name):
+            if name in TRITON_CALLS:
                 return self.kernels.target(name)
             function = targets.resolve(name, where)
             if function is getattr:
@@ -156,6 +158,31 @@ class Decoder:
             return
         if key == "val" and body.meta.get("tensor_meta"):
             meta.tensor_meta(node)
+
+
+def fake_module(record: GraphRecord, tensors: TensorSink | None, where: str) -> tuple[GraphModule, list[Any], Any]:
+    """The module, the values of its placeholders (None where none was recorded), and the mode that they live in."""
+    decoder = Decoder(record, tensors, where)
+    gm = decoder.build(fake=True)
+    gm.shape_env = decoder.symbols.env  # pyright: ignore
+    inputs: list[Any] = []
+    for node in gm.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        for key in ("val", "example_value"):
+            if key in node.meta:
+                inputs.append(_as_number(node.meta[key]))
+                break
+        else:
+            inputs.append(None)
+    return gm, inputs, decoder.values.mode
+
+
+def _as_number(value: Any) -> Any:
+    """A constant SymInt as the int that it is; anything else as it is."""
+    if isinstance(value, torch.SymInt) and value.node.is_constant():
+        return int(value)
+    return value
 
 
 def _is_opaque(value: Value | None) -> bool:

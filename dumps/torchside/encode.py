@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -16,6 +19,7 @@ from torch.fx import GraphModule
 from ..schema import (
     FORMAT,
     Ambient,
+    Arg,
     GraphBody,
     GraphRecord,
     InputRecord,
@@ -28,11 +32,11 @@ from ..schema import (
     Value,
 )
 from ..tensors import TensorSink
-from . import groups, targets
+from . import leaf_modules, targets
 from . import torch_private as t
+from .allowlist import TRITON_CALLS
 from .arguments import ArgumentWriter
-from .leaf_modules import LeafWriter
-from .node_meta import MetaWriter, Strings
+from .node_meta import MetaWriter
 from .storages import StorageWriter
 from .symbols import SymbolWriter
 from .triton_kernels import KernelWriter
@@ -43,23 +47,39 @@ CARRY = "graphdbg"
 CARRIED_VALUE = "graphdbg_value"
 """Key in node.meta of a recorded value, on modules that were loaded without fake values."""
 VALUE_KEYS = ("val", "example_value")
+GROUPS = "process_groups"
+"""Key in GraphBody.meta of the process groups that collectives name, so that a replay can make them."""
 
 
 def encode(
     gm: GraphModule, *, id: str, stage: str, compile_id: str | None = None,
     compile_kwargs: Mapping[str, Any] | None = None, ambient: Ambient | None = None,
-    config: Mapping[str, Mapping[str, Any]] | None = None, input_roles: Mapping[str, Any] | None = None,
+    config: Mapping[str, Mapping[str, Any]] | None = None, roles: Iterable[InputRecord] = (),
     sink: TensorSink | None = None,
 ) -> GraphRecord:  # fmt: skip
     """The record of a graph.
 
-    `input_roles` maps placeholder names to a role of InputRecord or to (role, source). Tensors that the graph holds go to `sink`;
-    without one, and for those it declines, only their metadata is written.
+    `roles` are what is known of inputs: role and source count. Tensors that the graph holds go to `sink`; without one, and for
+    those it declines, only their metadata is written.
     """
+    known = {item.name: item for item in roles}
     with torch.no_grad(), t.modes_off():
-        return _Encoder(gm, sink).record(
-            id, stage, compile_id, compile_kwargs or {}, ambient, config or {}, input_roles or {}
-        )
+        encoder = _Encoder(gm, sink)
+        body = encoder.whole()
+        plain = encoder.plain.encode
+        kwargs = {key: plain(_unboxed(value)) for key, value in (compile_kwargs or {}).items()}
+        settings = {room: {key: plain(value) for key, value in values.items()} for room, values in (config or {}).items()}
+        symbols, guards, shape_env = encoder.symbols.finish()
+        kernels = encoder.kernels.finish() if "kernels" in vars(encoder) else []
+    inputs = [
+        InputRecord(name, known[name].role, known[name].source) if name in known else InputRecord(name)
+        for name in (node.name for node in body.nodes if node.op == "placeholder")
+    ]
+    return GraphRecord(
+        format=FORMAT, id=id, stage=stage, compile_id=compile_id, versions={"torch": str(torch.__version__)}, graph=body,
+        inputs=inputs, symbols=symbols, guards=guards, shape_env=shape_env, strings=list(encoder.meta.strings),
+        kernels=kernels, compile_kwargs=kwargs, ambient=ambient or Ambient(), config=settings,
+    )  # fmt: skip
 
 
 class _Encoder:
@@ -69,36 +89,26 @@ class _Encoder:
         self.symbols = SymbolWriter()
         self.values = ValueWriter(self.symbols)
         self.storages = StorageWriter(self.values, sink)
-        self.strings = Strings()
-        self.kernels = KernelWriter()
-        self.originals: dict[str, str] = self.carry.get("originals", {})
-        self.lost: Counter[str] = Counter(self.carry.get("not_saved", {}))
+        self.plain = ArgumentWriter(self.values)
+        self.meta = MetaWriter(self.plain, self.carry.get("originals", {}), self.carry.get("not_saved", {}))
 
-    def record(
-        self, id: str, stage: str, compile_id: str | None, compile_kwargs: Mapping[str, Any], ambient: Ambient | None,
-        config: Mapping[str, Mapping[str, Any]], roles: Mapping[str, Any],
-    ) -> GraphRecord:  # fmt: skip
+    @cached_property
+    def kernels(self) -> KernelWriter:
+        """The user's own Triton kernels that the graph calls."""
+        return KernelWriter()
+
+    def whole(self) -> GraphBody:
+        """The graph with its subgraphs."""
         self._count(self.gm)
         if self.carry.get("has_shape_env"):
             self.symbols.adopt(self.carry["symbols"].env)
         body = self.body(self.gm)
-        plain = ArgumentWriter(self.values)
-        inputs = [self._input(node, roles) for node in body.nodes if node.op == "placeholder"]
-        encoded_kwargs = {key: plain.encode(_unboxed(value)) for key, value in compile_kwargs.items()}
-        encoded_config = {
-            module: {key: plain.encode(value) for key, value in settings.items()} for module, settings in config.items()
-        }
-        symbols, guards, shape_env = self.symbols.finish()
-        told = groups.of_graph(self.gm) or self.carry.get(groups.KEY)
-        if told:
-            body.meta[groups.KEY] = told
-        if self.lost:
-            body.meta["not_saved"] = {"dict": [[key, count] for key, count in sorted(self.lost.items())]}
-        return GraphRecord(
-            format=FORMAT, id=id, stage=stage, compile_id=compile_id, versions={"torch": str(torch.__version__)}, graph=body,
-            inputs=inputs, symbols=symbols, guards=guards, shape_env=shape_env, strings=self.strings.texts,
-            kernels=self.kernels.finish(), compile_kwargs=encoded_kwargs, ambient=ambient or Ambient(), config=encoded_config,
-        )  # fmt: skip
+        groups = _process_groups(self.gm) or self.carry.get(GROUPS)
+        if groups:
+            body.meta[GROUPS] = groups
+        if self.meta.lost:
+            body.meta["not_saved"] = {"dict": [[key, count] for key, count in sorted(self.meta.lost.items())]}
+        return body
 
     def body(self, gm: GraphModule) -> GraphBody:
         """One graph with what it refers to; subgraphs are bodies of their own."""
@@ -114,11 +124,10 @@ class _Encoder:
             return held[id(tensor)]
 
         arguments = ArgumentWriter(self.values, keep)
-        meta = MetaWriter(ArgumentWriter(self.values), self.strings, self.originals)
-        body.meta = meta.module(gm, self.lost)
+        body.meta = self.meta.module(gm)
         keys: Counter[str] = Counter()
         for node in gm.graph.nodes:
-            body.nodes.append(self._node(gm, body, node, arguments, meta, keys))
+            body.nodes.append(self._node(gm, body, node, arguments, keys))
         if keys["example_value"] > keys["val"] or graph_carry.get("value_key") == "example_value":
             body.meta["value_key"] = "example_value"
         if keys["tensor_meta"] or graph_carry.get("tensor_meta"):
@@ -126,80 +135,60 @@ class _Encoder:
         return body
 
     def _node(
-        self, gm: GraphModule, body: GraphBody, node: torch.fx.Node, arguments: ArgumentWriter, meta: MetaWriter,
-        keys: Counter[str],
-    ) -> NodeRecord:  # fmt: skip
-        record = NodeRecord(name=node.name, op=cast(Any, node.op), target=self._target(node))
+        self, gm: GraphModule, body: GraphBody, node: torch.fx.Node, arguments: ArgumentWriter, keys: Counter[str]
+    ) -> NodeRecord:
+        target = targets.name_of(node.target) if node.op == "call_function" else str(node.target)
+        record = NodeRecord(name=node.name, op=cast(Any, node.op), target=target)
         record.args = [arguments.encode(argument) for argument in node.args]
         record.kwargs = {name: arguments.encode(argument) for name, argument in node.kwargs.items()}
-        if node.op == "get_attr":
-            self._attribute(gm, body, str(node.target))
-        elif node.op == "call_module":
-            self._submodule(gm, body, str(node.target), arguments)
-        for key in VALUE_KEYS:
-            if key in node.meta:
-                keys[key] += 1
-                record.value = self.values.value(node.meta[key], whole_storage=node.op == "placeholder")
-                break
+        if node.op in ("get_attr", "call_module"):
+            self._refer(gm, body, node, arguments)
+        key = _value_key(node)
+        if key is not None:
+            keys[key] += 1
+            record.value = self.values.value(node.meta[key], whole_storage=node.op == "placeholder")
         else:
             record.value = node.meta.get(CARRIED_VALUE)
             if record.value is not None:
                 self._use_carried(record.value)
         keys["tensor_meta"] += "tensor_meta" in node.meta
-        meta.node(node, record, self.lost)
-        self.kernels.node(node, record)
+        self.meta.node(node, record)
+        if target in TRITON_CALLS:
+            self.kernels.node(node, record)
         return record
 
-    def _target(self, node: torch.fx.Node) -> str:
-        return targets.name_of(node.target) if node.op == "call_function" else str(node.target)
-
-    def _attribute(self, gm: GraphModule, body: GraphBody, path: str) -> None:
+    def _refer(self, gm: GraphModule, body: GraphBody, node: torch.fx.Node, arguments: ArgumentWriter) -> None:
+        """Writes what a node refers to by its path, once."""
+        path = str(node.target)
         if path in body.attrs or path in body.subgraphs or path in body.modules:
             return
-        found: Any = gm
-        for part in path.split("."):
-            found = getattr(found, part)
+        found = attrgetter(path)(gm)
         if isinstance(found, GraphModule):
             body.subgraphs[path] = self.body(found)
+        elif node.op == "call_module":
+            body.modules[path] = leaf_modules.encode(found, arguments, self.storages.store)
         elif is_plain_tensor(found):
             body.attrs[path] = self.storages.store(found)
         else:
             kind = type(found)
             body.modules[path] = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", repr=repr(found)[:200])
 
-    def _submodule(self, gm: GraphModule, body: GraphBody, path: str, arguments: ArgumentWriter) -> None:
-        if path in body.modules or path in body.subgraphs:
-            return
-        module = gm.get_submodule(path)
-        if isinstance(module, GraphModule):
-            body.subgraphs[path] = self.body(module)
-        else:
-            body.modules[path] = LeafWriter(arguments, self.storages.store).encode(module)
-
     def _count(self, gm: GraphModule) -> None:
         """Finds storages that several values or tensors share, before any of them is written."""
+        paths: dict[str, None] = {}
         for node in gm.graph.nodes:
-            for key in VALUE_KEYS:
-                if key in node.meta:
-                    self.values.count(node.meta[key])
-                    break
-        seen: set[str] = set()
-        for node in gm.graph.nodes:
-            if node.op in ("get_attr", "call_module") and node.target not in seen:
-                seen.add(node.target)
-                self._count_attribute(gm, node.target)
-
-    def _count_attribute(self, gm: GraphModule, path: str) -> None:
-        found: Any = gm
-        for part in path.split("."):
-            found = getattr(found, part)
-        if isinstance(found, GraphModule):
-            self._count(found)
-        elif isinstance(found, torch.nn.Module):
-            for tensor in (*found.parameters(), *found.buffers()):
-                self.values.count(tensor)
-        else:
-            self.values.count(found)
+            key = _value_key(node)
+            if key is not None:
+                self.values.count(node.meta[key])
+            if node.op in ("get_attr", "call_module"):
+                paths[node.target] = None
+        for path in paths:
+            found = attrgetter(path)(gm)
+            if isinstance(found, GraphModule):
+                self._count(found)
+            else:
+                is_module = isinstance(found, torch.nn.Module)
+                self.values.count([*found.parameters(), *found.buffers()] if is_module else found)
 
     def _use_carried(self, value: Value) -> None:
         symbols = self.carry.get("symbols")
@@ -215,10 +204,9 @@ class _Encoder:
             for item in value.items:
                 self._use_carried(item)
 
-    def _input(self, node: NodeRecord, roles: Mapping[str, Any]) -> InputRecord:
-        role = roles.get(node.name, "unknown")
-        role, source = (role, "") if isinstance(role, str) else (role[0], role[1])
-        return InputRecord(name=node.name, role=cast(Any, role), source=source or "")
+
+def _value_key(node: torch.fx.Node) -> str | None:
+    return next((key for key in VALUE_KEYS if key in node.meta), None)
 
 
 def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:
@@ -231,3 +219,42 @@ def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:
 def _unboxed(value: Any) -> Any:
     """What Inductor's BoxedBool and BoxedDeviceIndex hold."""
     return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
+
+
+def _process_groups(gm: GraphModule) -> Arg:
+    """The groups by name, found in the arguments of functional collectives; None for a graph without, or where none of its names
+    is known to this process. Does not communicate."""
+    found: dict[str, Arg] = {}
+    for name in sorted(set(_group_names(gm))):
+        group = _group(name)
+        if group is not None:
+            found[name] = _facts_of(group)
+    return {"dict": [[name, told] for name, told in found.items()]} if found else None
+
+
+def _group_names(gm: GraphModule) -> Iterator[str]:
+    for part in gm.modules():
+        if isinstance(part, GraphModule):
+            for node in part.graph.nodes:
+                if node.op == "call_function" and "c10d" in str(node.target):
+                    yield from (value for value in (*node.args, *node.kwargs.values()) if isinstance(value, str))
+
+
+def _group(name: str) -> Any:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    try:
+        return t.resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        return None
+
+
+def _facts_of(group: Any) -> Arg:
+    distributed = sys.modules["torch.distributed"]
+    ranks = [int(rank) for rank in distributed.get_process_group_ranks(group)]
+    facts = [
+        ["backend", str(distributed.get_backend(group))], ["ranks", ranks], ["rank", int(distributed.get_rank())],
+        ["world_size", int(distributed.get_world_size())],
+    ]  # fmt: skip
+    return {"dict": facts}

@@ -4,7 +4,7 @@
 A module is encoded only if building its class from the found arguments gives the same representation and the same state names;
 any other is written with its type and text only, is shown, and is refused when a live graph is asked for.
 
->>> writer.encode(torch.nn.Linear(2, 3)).arguments
+>>> encode(torch.nn.Linear(2, 3), arguments, storages.store).arguments
 {'in_features': 2, 'out_features': 3, 'bias': True}
 """
 
@@ -46,26 +46,20 @@ _FLAGS = {"bias": "bias", "add_bias_kv": "bias_k", "elementwise_affine": "weight
           "track_running_stats": "running_mean"}  # fmt: skip
 
 
-class LeafWriter:
-    """Encodes leaf modules; `store` writes a tensor and returns its record."""
-
-    def __init__(self, arguments: ArgumentWriter, store: Callable[[torch.Tensor], StoredTensor]) -> None:
-        self.arguments = arguments
-        self.store = store
-
-    def encode(self, module: torch.nn.Module) -> ModuleRecord:
-        """The record of a module; one without arguments and state if it cannot be rebuilt."""
-        kind = type(module)
-        record = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", training=module.training, repr=repr(module)[:500])
-        if CLASSES.isdisjoint({kind.__name__}) or getattr(torch.nn, kind.__name__, None) is not kind:
-            return record
-        arguments = _constructor_arguments(module)
-        if arguments is None:
-            return record
-        record.type = f"torch.nn.{kind.__name__}"
-        record.arguments = {name: self.arguments.encode(value) for name, value in arguments.items()}
-        record.state = {name: self.store(tensor) for name, tensor in _state(module).items()}
+def encode(
+    module: torch.nn.Module, arguments: ArgumentWriter, store: Callable[[torch.Tensor], StoredTensor]
+) -> ModuleRecord:
+    """The record of a module; one without arguments and state if it cannot be rebuilt. `store` writes a tensor."""
+    kind = type(module)
+    record = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", training=module.training, repr=repr(module)[:500])
+    if kind.__name__ not in CLASSES or getattr(torch.nn, kind.__name__, None) is not kind:
         return record
+    found = _constructor_arguments(module)
+    if found is not None:
+        record.type = f"torch.nn.{kind.__name__}"
+        record.arguments = {name: arguments.encode(value) for name, value in found.items()}
+        record.state = {name: store(tensor) for name, tensor in _state(module).items()}
+    return record
 
 
 def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:

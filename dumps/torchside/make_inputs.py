@@ -1,31 +1,35 @@
 # pyright: basic
-"""The inputs of a saved graph: stored ones as they were, the others made up; and what is seen of real inputs, for inputs.json.
+"""The inputs of a saved graph: stored ones as they were, the others made up from metadata and a seed.
+
+Of what is made up the whole storage is filled, then viewed: stride, offset, overlap, aliasing are true. The same seed gives the
+same values on every device and in every process; each input has a stream of its own, so dropping one input does not change the
+others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
 >>> inputs = make(record, inputs_record, tensors, seed=0)
->>> seen = observe(gm, real_inputs, "index", sink)
+>>> tensor("x", TensorValue(dtype="float32", shape=[2, 3], stride=[0, 1]), seed=0).stride()
+(0, 1)
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import torch
-from torch.fx import GraphModule
 
-from ..errors import RefusedError, UnreadableError, UsageError
+from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..hints import Numbers, concrete, numbers, scalar, spanned, value_of_input
-from ..index_bounds import bounds
+from ..index_bounds import bounds as index_bounds
 from ..schema import (
-    FORMAT,
     ConstValue,
     GraphRecord,
     InputRecord,
     InputsRecord,
     NodeRecord,
     SequenceValue,
-    StoredTensor,
     SymValue,
     TensorValue,
     Value,
@@ -33,19 +37,17 @@ from ..schema import (
 from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted
-from . import opaque, sparse, synth
-from . import torch_private as t
-from .storages import StorageReader, StorageWriter
-from .symbols import SymbolWriter, is_symbolic
-from .values import ValueWriter, dtype_of, is_plain_tensor
+from . import opaque
+from .storages import INTEGER_OF, StorageReader, view
+from .values import device_of, dtype_of, named
 
-POLICIES = ("none", "meta", "index", "first", "last", "all")
+Statistics = Mapping[str, float | int | None]
+
 _MODULE_STAGES = ("dynamo", "pre_grad")
 """Stages whose parameters are nn.Parameters still."""
-WHOLE = frozenset({"first", "last", "all"})
-"""Policies that keep whole storages."""
-_PIECE = 1 << 22
-"""Elements that statistics look at in one go."""
+_SMALL_INTEGERS = (0, 2)
+_INTEGERS = frozenset(getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
+_MAX_BYTES = 1 << 40
 
 
 def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = "") -> list[Any]:
@@ -55,7 +57,7 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     known = {item.name: item for item in seen.inputs} if seen is not None else {}
     found = numbers(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
-    maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
+    maker = _Maker(index_bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
     return [
         opaque.real(known.get(node.name)) if opaque.is_handed_through(record.graph, node)
         else maker.input(node, known.get(node.name))
@@ -114,7 +116,7 @@ class _Maker:
         storage = self.made.get(group) if group is not None else None
         if storage is not None and spanned(wanted, where) * dtype_of(wanted.dtype, where).itemsize > storage.nbytes():
             storage = None
-        made = synth.tensor(
+        made = tensor(
             name, wanted, self.seed, statistics=statistics, bounds=(0, limit) if limit else None, storage=storage, where=where
         )
         if group is not None and made.layout is torch.strided:
@@ -122,119 +124,130 @@ class _Maker:
         return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else made
 
 
-def observe(
-    graph: GraphModule | GraphRecord, inputs: Sequence[Any], policy: str, sink: TensorSink | None
-) -> InputsRecord:
-    """What is kept of the inputs of one execution; call it before the graph runs, since it may change them.
-
-    `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors; `first`,
-    `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is waited for.
-    """
-    if policy not in POLICIES:
-        raise UsageError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")
-    roles = {item.name: item for item in graph.inputs} if isinstance(graph, GraphRecord) else {}
-    names = placeholder_names(graph)
-    if len(names) != len(inputs):
-        why = f"the graph has {counted(len(names), 'placeholder')}, {counted(len(inputs), 'value')} came"
-        raise UsageError("cannot observe the inputs", why)
-    values = ValueWriter(SymbolWriter())
-    storages = StorageWriter(values, sink)
-    with torch.no_grad(), t.modes_off():
-        for value in inputs:
-            values.count(value)
-        items = [_observe_one(name, value, policy, values, storages) for name, value in zip(names, inputs, strict=True)]
-    for item in items:
-        if item.name in roles:
-            item.role, item.source = roles[item.name].role, roles[item.name].source
-    return InputsRecord(format=FORMAT, policy=policy, inputs=items)
+def generator(name: str, seed: int) -> torch.Generator:
+    """A CPU generator for one input."""
+    digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 
 
-def placeholder_names(graph: GraphModule | GraphRecord) -> list[str]:
-    """The names of the inputs of a live or recorded graph."""
-    nodes = graph.graph.nodes
-    return [node.name for node in nodes if node.op == "placeholder"]
-
-
-def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storages: StorageWriter) -> InputRecord:
-    item = InputRecord(name=name)
-    if is_symbolic(value):
-        number_seen = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
-        if number_seen is None and isinstance(value, torch.SymInt):
-            number_seen = value.node.nested_int()  # the ragged size of a nested tensor: a number that stands for its offsets
-        item.scalar = number_seen if number_seen is not None else values.symbols.hint(values.symbols.expr(value))
-        return item
-    if isinstance(value, (bool, int, float)):
-        item.scalar = value
-        return item if math.isfinite(value) else InputRecord(name=name, value=values.value(value))
-    if not is_plain_tensor(value) or policy == "none":
-        item.value = values.value(value, whole_storage=True)
-        return item
-    item.value = values.tensor(value, whole_storage=value.layout is torch.strided)
-    is_parameter = isinstance(value, torch.nn.Parameter)
-    readable = not isinstance(value, t.FakeTensor) and not value.is_meta and value.layout is torch.strided
-    if policy != "meta" and readable:
-        item.statistics = statistics(value)
-        if policy in WHOLE or not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_quantized):
-            item.stored = storages.store(value)
-            return item
-    if policy in WHOLE and value.layout is not torch.strided and sparse.packable(value):
-        item.stored = storages.store(value)
-    elif is_parameter:
-        item.stored = StoredTensor(storage="", value=item.value, parameter=True)
-    return item
-
-
-def statistics(value: torch.Tensor) -> dict[str, float | int | None] | None:
-    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without arithmetic.
-
-    Reads the tensor piece by piece, so that a step that barely fits its device still fits.
-    """
-    if value.numel() == 0:
-        return None
+def tensor(
+    name: str, value: TensorValue, seed: int, *, statistics: Statistics | None = None, bounds: tuple[int, int] | None = None,
+    storage: torch.UntypedStorage | None = None, where: str = "",
+) -> torch.Tensor:  # fmt: skip
+    """A tensor as `value` says. `bounds` is the half-open range of integers; `storage` is that of an input it aliases."""
+    where = where or f"input {name}"
+    dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
     try:
-        if value.dtype is torch.bool:
-            share = sum(float(part.sum()) for part in _pieces(value)) / value.numel()
-            return {"min": int(share == 1.0), "max": int(share > 0.0), "mean": share}
-        if value.is_quantized:
-            value = value.dequantize()
-        if value.dtype.is_complex:
-            value = torch.view_as_real(value.resolve_conj())
-        if not value.dtype.is_floating_point:
-            spans = [torch.aminmax(part.to(torch.int64)) for part in _pieces(value)]
-            return {"min": min(int(low) for low, _ in spans), "max": max(int(high) for _, high in spans)}
-        return _float_statistics(value)
-    except (RuntimeError, NotImplementedError):
-        return None
+        if value.layout != "strided":
+            return _sparse(name, value, dtype, seed, where).to(device)
+        if storage is None:
+            known = _of_integers(statistics or {}, value)
+            filled = fill(dtype, elements(value, dtype, where), generator(name, seed), known, bounds, value.dtype)
+            storage = filled.to(device).untyped_storage()
+        made = view(storage, _with_quantizer(value), dtype, where)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise EnvironmentLackError(where, f"this machine cannot make it ({first})", "try --device cpu") from error
+    if value.requires_grad and (made.dtype.is_floating_point or made.dtype.is_complex):
+        made.requires_grad_(True)
+    return made
 
 
-def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
-    low, high, total, squares, count, nan = math.inf, -math.inf, 0.0, 0.0, 0, 0
-    for part in _pieces(value):
-        wide = part if part.dtype is torch.float64 else part.to(torch.float32)
-        nan += int(torch.isnan(wide).sum())
-        finite = torch.isfinite(wide)
-        if not bool(finite.all()):
-            wide = wide[finite]
-        if not wide.numel():
-            continue
-        least, most = torch.aminmax(wide)
-        low, high = min(low, float(least)), max(high, float(most))
-        mean, spread, size = float(wide.mean()), float(wide.var(correction=0)), wide.numel()
-        gap, count = mean - (total / count if count else mean), count + size
-        squares += spread * size + gap * gap * (count - size) * size / count  # Chan et al., updating formulae for variances
-        total += mean * size
-    inf = value.numel() - count - nan
-    if not count:
-        return {"nan": nan, "inf": inf}
-    found = {"min": low, "max": high, "mean": total / count, "std": math.sqrt(max(squares, 0.0) / count)}
-    return {**{key: number for key, number in found.items() if math.isfinite(number)}, "nan": nan, "inf": inf}
+def stand_in(value: TensorValue, name: str) -> torch.Tensor:
+    """A constant whose bytes were not recorded: as an input would be made, from seed 0."""
+    return tensor(name, value, 0)
 
 
-def _pieces(value: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Parts of at most about `_PIECE` elements, split along the longest dimension."""
-    if value.numel() <= _PIECE or value.dim() == 0:
-        yield value
-        return
-    longest = max(range(value.dim()), key=lambda dim: value.shape[dim])
-    parts = min(value.shape[longest], -(-value.numel() // _PIECE))
-    yield from value.chunk(parts, longest)
+def elements(value: TensorValue, dtype: torch.dtype, where: str) -> int:
+    """How many elements the storage must hold."""
+    needed = spanned(value, where)
+    held = -(-value.storage_bytes // dtype.itemsize) if isinstance(value.storage_bytes, int) else 0
+    count = max(needed, held)
+    if count * dtype.itemsize > _MAX_BYTES:
+        raise UnreadableError(where, f"its storage would have {counted(count, 'element')}")
+    return count
+
+
+def fill(
+    dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics, bounds: tuple[int, int] | None,
+    name: str = "",
+) -> torch.Tensor:  # fmt: skip
+    """A 1-D tensor of that many elements of a dtype."""
+    if dtype is torch.bool:
+        share = statistics.get("mean")
+        threshold = 0.5 if share is None else float(share)
+        return torch.rand(count, generator=source) < threshold
+    if name in INTEGER_OF:
+        return _integers(INTEGER_OF[name], count, source, statistics, bounds)
+    if dtype.is_complex:
+        part = {torch.complex32: torch.float16, torch.complex128: torch.float64}.get(dtype, torch.float32)
+        return torch.view_as_complex(_floats(part, 2 * count, source, {}).reshape(count, 2))
+    if dtype.is_floating_point:
+        return _floats(dtype, count, source, statistics)
+    if dtype in _INTEGERS:
+        return _integers(dtype, count, source, statistics, bounds)
+    return torch.randint(0, 256, (count * dtype.itemsize,), generator=source, dtype=torch.uint8).view(dtype)
+
+
+def _integers(
+    dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics, bounds: tuple[int, int] | None
+) -> torch.Tensor:
+    limits = torch.iinfo(dtype)
+    low, high = bounds or _SMALL_INTEGERS
+    if statistics.get("min") is not None and statistics.get("max") is not None:
+        low, high = int(statistics["min"]), int(statistics["max"]) + 1  # pyright: ignore
+    low, high = max(low, limits.min, -(1 << 63)), min(high, limits.max + 1, (1 << 63) - 1)
+    made = torch.randint(low, max(high, low + 1), (count,), generator=source, dtype=torch.int64)
+    return made.to(dtype)
+
+
+def _floats(dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics) -> torch.Tensor:
+    if dtype.itemsize == 1 and "e2m1" in str(dtype):  # two values in a byte: no arithmetic, any bits are numbers
+        return torch.randint(0, 256, (count,), generator=source, dtype=torch.uint8).view(dtype)
+    work = torch.float64 if dtype is torch.float64 else torch.float32
+    made = torch.randn(count, generator=source, dtype=work)
+    mean, std = _finite(statistics.get("mean"), 0.0), _finite(statistics.get("std"), 1.0)
+    made = made.mul_(std).add_(mean)
+    low, high = statistics.get("min"), statistics.get("max")
+    if low is not None and high is not None and math.isfinite(low) and math.isfinite(high):
+        made.clamp_(low, high)
+    if "e8m0" in str(dtype):  # powers of two only, no sign
+        return made.abs_().clamp_min_(2.0**-20).to(dtype)
+    for kind, number in (("inf", math.inf), ("nan", math.nan)):
+        wanted = int(statistics.get(kind) or 0)
+        if wanted and count:
+            places = torch.randint(0, count, (min(wanted, count),), generator=source)
+            made[places] = number
+    return made.to(dtype)
+
+
+def _finite(value: float | int | None, default: float) -> float:
+    return float(value) if value is not None and math.isfinite(value) else default
+
+
+def _of_integers(statistics: Statistics, value: TensorValue) -> Statistics:
+    """Statistics of a quantised tensor are of the numbers it stands for; its storage is filled with the integers behind them."""
+    scale, zero = value.quantizer.get("scale"), value.quantizer.get("zero_point")
+    if value.dtype not in INTEGER_OF:
+        return statistics
+    low, high = statistics.get("min"), statistics.get("max")
+    if low is None or high is None or not isinstance(scale, float) or not isinstance(zero, int):
+        return {}
+    return {"min": round(low / scale) + zero, "max": round(high / scale) + zero}
+
+
+def _with_quantizer(value: TensorValue) -> TensorValue:
+    if value.dtype in INTEGER_OF and not value.quantizer:
+        plain_quantizer = {"qscheme": "per_tensor_affine", "scale": 0.1, "zero_point": 0}
+        return msgspec.structs.replace(value, quantizer=plain_quantizer)
+    return value
+
+
+def _sparse(name: str, value: TensorValue, dtype: torch.dtype, seed: int, where: str) -> torch.Tensor:
+    """A sparse tensor with about half of its elements set."""
+    layout = named(torch.layout, value.layout, where)
+    shape = [int(size) for size in value.shape]
+    count = math.prod(shape)
+    dense = fill(dtype, count, generator(name, seed), {}, None).reshape(shape)
+    dense = dense * (torch.rand(shape, generator=generator(name, seed + 1)) < 0.5).to(dtype)
+    return dense.to_sparse() if layout is torch.sparse_coo else dense.to_sparse(layout=layout)

@@ -10,6 +10,9 @@ so is an unknown key.
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import functools
 from collections import Counter
 from typing import Any
 
@@ -19,7 +22,7 @@ from torch.fx.node import map_aggregate
 from ..errors import GraphdbgError, RefusedError, UnreadableError
 from ..schema import Arg, NodeRecord
 from ..walk import contents
-from . import descriptors, targets
+from . import targets
 from . import torch_private as t
 from .allowlist import words
 from .arguments import ArgumentReader, ArgumentWriter
@@ -69,34 +72,21 @@ CARRIED_META = "graphdbg_meta"
 
 STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
-
-class Strings:
-    """Interned texts: each is written once, in GraphRecord.strings."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._index: dict[str, int] = {}
-
-    def add(self, text: str | None) -> int:
-        """The index of a text, -1 for none."""
-        if not text:
-            return -1
-        if text not in self._index:
-            self._index[text] = len(self.texts)
-            self.texts.append(text)
-        return self._index[text]
+_MAX_LENGTH = 4_000
+"""Of the text of a descriptor."""
 
 
 class MetaWriter:
-    """Encodes metadata of nodes and modules."""
+    """Encodes metadata of nodes and modules. `strings` are the texts with their places in GraphRecord.strings, where each is
+    written once; `lost` counts the keys that could not be kept."""
 
-    def __init__(self, arguments: ArgumentWriter, strings: Strings, originals: dict[str, str]) -> None:
+    def __init__(self, arguments: ArgumentWriter, originals: dict[str, str], lost: dict[str, int]) -> None:
         self.arguments = arguments
-        self.strings = strings
         self.originals = originals
-        self._modules: dict[Any, int] = {}
+        self.lost = Counter(lost)
+        self.strings: dict[str, int] = {}
 
-    def node(self, node: torch.fx.Node, record: NodeRecord, lost: Counter[str]) -> None:
+    def node(self, node: torch.fx.Node, record: NodeRecord) -> None:
         """Fills everything of a record that comes from `node.meta`, except its value."""
         meta = node.meta
         record.stack = self._text(meta.get("stack_trace"))
@@ -126,19 +116,17 @@ class MetaWriter:
             kept["unbacked_bindings"] = self._bindings(meta["unbacked_bindings"])
         if CARRIED_DESCRIPTOR in meta:
             kept["desc"] = meta[CARRIED_DESCRIPTOR]
-        elif isinstance(meta.get("desc"), (list, tuple)):
-            kept["desc"] = [descriptors.write(item) for item in meta["desc"]]
         elif meta.get("desc") is not None:
-            kept["desc"] = descriptors.write(meta["desc"])
-        self._plain(meta, kept, lost)
+            kept["desc"] = _described(meta["desc"])
+        self._plain(meta, kept)
 
-    def module(self, gm: torch.nn.Module, lost: Counter[str]) -> dict[str, Arg]:
+    def module(self, gm: torch.nn.Module) -> dict[str, Arg]:
         """What is kept of the metadata of a GraphModule."""
         kept: dict[str, Arg] = {}
-        self._plain(getattr(gm, "meta", {}), kept, lost)
+        self._plain(getattr(gm, "meta", {}), kept)
         return kept
 
-    def _plain(self, meta: dict[str, Any], kept: dict[str, Arg], lost: Counter[str]) -> None:
+    def _plain(self, meta: dict[str, Any], kept: dict[str, Arg]) -> None:
         kept.update(meta.get(CARRIED_META, {}))
         for key, value in meta.items():
             if key in IGNORED or key.startswith("graphdbg"):
@@ -148,7 +136,7 @@ class MetaWriter:
             if key in HANDLED or value is None:
                 continue
             if key not in KEPT:
-                lost[key] += 1
+                self.lost[key] += 1
                 continue
             if key == "tensor_dict":
                 value = {name: item for name, item in value.items() if isinstance(item, (str, int))}
@@ -157,18 +145,18 @@ class MetaWriter:
             before = self.arguments.opaque
             encoded = self.arguments.encode(value)
             if self.arguments.opaque > before:
-                lost[key] += 1
+                self.lost[key] += 1
             else:
                 kept[key] = encoded
 
     def _text(self, text: object) -> int:
-        return self.strings.add(self.originals.get(text, text) if isinstance(text, str) else None)
+        """The place of a text, -1 for none."""
+        if not isinstance(text, str) or not text:
+            return -1
+        return self.strings.setdefault(self.originals.get(text, text), len(self.strings))
 
     def _module_stack(self, stack: dict[Any, Any]) -> int:
-        entries = tuple((str(item[0]), _callable_name(item[1])) for item in stack.values())
-        if entries not in self._modules:
-            self._modules[entries] = self.strings.add("\n".join(f"{path}: {kind}" for path, kind in entries))
-        return self._modules[entries]
+        return self._text("\n".join(f"{item[0]}: {_callable_name(item[1])}" for item in stack.values()))
 
     def _bindings(self, bindings: dict[Any, Any]) -> Arg:
         encoded: list[Arg] = []
@@ -241,8 +229,8 @@ class MetaReader:
             meta[key] = value
         elif key == "desc":
             texts = value if isinstance(value, list) else [value]
-            made = [descriptors.read(text) if isinstance(text, str) else None for text in texts]
-            if [descriptors.write(item) for item in made] == texts:
+            made = [_descriptor(text) if isinstance(text, str) else None for text in texts]
+            if _described(made) == texts:
                 meta[key] = made if isinstance(value, list) else made[0]
             else:
                 meta[CARRIED_DESCRIPTOR] = value
@@ -283,6 +271,46 @@ class MetaReader:
         if not 0 <= index < len(self.strings):
             raise UnreadableError(where, f"it refers to text {index}, and there are {len(self.strings)}")
         return self.strings[index]
+
+
+def _described(descriptor: Any) -> Any:
+    """AOTAutograd's descriptors of inputs and outputs ("GradAOTOutput(grad_of=PlainAOTInput(idx=0))") as text; None for none."""
+    if isinstance(descriptor, (list, tuple)):
+        return [_described(item) for item in descriptor]
+    return None if descriptor is None else repr(descriptor)
+
+
+def _descriptor(text: str) -> Any:
+    """The descriptor of a text, which is parsed, never evaluated: only descriptor classes exist. None when this torch has no such
+    descriptor, or the text is none. Inductor and the partitioner look at their classes."""
+    if len(text) > _MAX_LENGTH:
+        return None
+    try:
+        return _built(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _built(tree: ast.AST) -> Any:
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, str, type(None))):
+        return tree.value
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
+        made = _descriptor_classes().get(tree.func.id)
+        if made is not None and all(keyword.arg is not None for keyword in tree.keywords):
+            return made(**{str(keyword.arg): _built(keyword.value) for keyword in tree.keywords})
+    raise ValueError("no descriptor")
+
+
+@functools.cache
+def _descriptor_classes() -> dict[str, Any]:
+    """Name -> class of all descriptors that are plain dataclasses."""
+    home = t.optional("descriptors", object)
+    bases = tuple(base for name in ("AOTInput", "AOTOutput") if (base := getattr(home, name, None)) is not None)
+    return {
+        name: kind
+        for name, kind in vars(home).items()
+        if isinstance(kind, type) and issubclass(kind, bases) and dataclasses.is_dataclass(kind)
+    }  # fmt: skip
 
 
 def _has_values(value: Arg) -> bool:

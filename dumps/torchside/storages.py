@@ -1,7 +1,9 @@
 # pyright: basic
 """Real tensors <-> whole storages in a TensorSink, so that views, strides, offsets and aliasing come back as they were.
 
-Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes.
+Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes. Sparse
+tensors are one run of bytes: indices, then values; how many there are follows from the length. Taken are coordinates without
+dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc); others keep their shape alone.
 
 >>> stored = StorageWriter(values, sink).store(tensor)
 >>> StorageReader(sink, "case").load(stored)
@@ -18,11 +20,11 @@ import torch
 from ..errors import EnvironmentLackError, UnreadableError
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
-from . import sparse
 from . import torch_private as t
 from .values import ValueWriter, device_of, dtype_of
 
-_INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}
+_INDEX_BYTES = 8
+INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}
 
 
 class StorageWriter:
@@ -46,10 +48,10 @@ class StorageWriter:
         if self.sink is None or isinstance(tensor, t.FakeTensor) or tensor.is_meta:
             return ""
         if tensor.layout is not torch.strided:
-            if not sparse.packable(tensor):
+            if not packable(tensor):
                 return ""
             with t.modes_off():
-                bytes_of = sparse.packed(tensor).untyped_storage()
+                bytes_of = packed(tensor).untyped_storage()
                 return self.sink.put(storage_bytes(bytes_of)) if self.sink.accepts(bytes_of.nbytes()) else ""
         key = t.storage_key(tensor)
         if key not in self._names:
@@ -112,7 +114,7 @@ class StorageReader:
         value = stored.value
         dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
         if value.layout != "strided":
-            return sparse.unpacked(self._storage(stored.storage, device, where), value, dtype, where)
+            return unpacked(self._storage(stored.storage, device, where), value, dtype, where)
         group = (stored.storage, value.storage if value.storage is not None else -1)
         storage = self._storages.get(group) if value.storage is not None else None
         if storage is None:
@@ -139,7 +141,7 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
         raise UnreadableError(where, "its sizes and strides are not whole numbers")
     shape, stride, offset = [int(d) for d in value.shape], [int(d) for d in value.stride], int(value.offset)
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    plain = _INTEGER_OF.get(value.dtype, dtype)
+    plain = INTEGER_OF.get(value.dtype, dtype)
     if 0 not in shape and (last + 1) * plain.itemsize > storage.nbytes():
         raise UnreadableError(where, f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage")
     tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, offset, shape, stride)
@@ -164,3 +166,46 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
         return whole(tensor, q["scale"], q["zero_point"])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         raise UnreadableError(where, f"its quantizer makes no sense ({error})") from error
+
+
+def packable(tensor: torch.Tensor) -> bool:
+    """Whether a sparse tensor has such a form."""
+    if tensor.layout is torch.sparse_coo:
+        return tensor.dense_dim() == 0 and tensor.sparse_dim() > 0
+    return tensor.layout in (torch.sparse_csr, torch.sparse_csc) and tensor.dim() == 2
+
+
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes, on the CPU."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+        parts = [tensor.indices(), tensor.values()]
+    elif tensor.layout is torch.sparse_csr:
+        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    else:
+        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    wide = [*(part.to(torch.int64) for part in parts[:-1]), parts[-1]]
+    return torch.cat([part.cpu().contiguous().reshape(-1).view(torch.uint8) for part in wide])
+
+
+def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:
+    """The tensor; UnreadableError where the bytes make none, which is checked before it is made."""
+    flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
+    shape: list[Any] = list(value.shape)
+    lead = 0 if value.layout == "sparse_coo" else shape[0 if value.layout == "sparse_csr" else 1] + 1
+    rows = len(shape) if value.layout == "sparse_coo" else 1
+    count, rest = divmod(flat.numel() - lead * _INDEX_BYTES, rows * _INDEX_BYTES + dtype.itemsize)
+    if rest or count < 0 or not all(isinstance(size, int) for size in shape):
+        raise UnreadableError(where, f"{flat.numel()} bytes are no {value.layout} tensor of that shape")
+    cuts = [lead * _INDEX_BYTES, rows * count * _INDEX_BYTES, count * dtype.itemsize]
+    pointers, indices, values = (part.clone() for part in flat.split(cuts))
+    values = values.view(dtype)
+    indices = indices.view(torch.int64).reshape(rows, count)
+    try:
+        if value.layout == "sparse_coo":
+            return torch.sparse_coo_tensor(indices, values, shape, check_invariants=True).coalesce()
+        make = torch.sparse_csr_tensor if value.layout == "sparse_csr" else torch.sparse_csc_tensor
+        return make(pointers.view(torch.int64), indices[0], values, shape, check_invariants=True)
+    except (RuntimeError, TypeError) as error:
+        raise UnreadableError(where, f"its indices make no tensor ({str(error).splitlines()[0]})") from error

@@ -132,7 +132,7 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
 
 def _higher_order(name: str, where: str) -> Callable[..., Any]:
     short = name.split(".", 1)[1]
-    if short in allowlist.TRITON_HIGHER_ORDER:
+    if name in allowlist.TRITON_CALLS:
         why = f"the target {name!r} runs the user's own Triton kernel, whose source is in the dump"
         raise RefusedError(where, why, "source from a dump is executed only with --trust")
     operators = t.higher_order_ops
@@ -225,7 +225,7 @@ def _torch_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         module = _home(home)
         for short in dir(module):
             function = getattr(module, short, None)
-            if callable(function) and not short.startswith("__") and type(function) is type(len) and _is_op(home, short):
+            if callable(function) and not short.startswith("__") and type(function) is type(len) and _is_op(short):
                 yield f"{home}.{short}", function
 
 
@@ -238,12 +238,9 @@ def _may_be_called(name: str) -> bool:
     return not parts[-1].startswith("__")
 
 
-def _is_op(home: str, short: str) -> bool:
-    if short in allowlist.DENIED_FUNCTIONS:
-        return False
-    prefix = {"torch._C._nested": "", "torch": "", "torch._C._nn": ""}.get(home, "")
-    schemas = t.op_schemas(f"aten::{prefix}{short}")
-    return bool(schemas) and all(denial(f"aten::{prefix}{short}", schema) is None for schema in schemas)
+def _is_op(short: str) -> bool:
+    schemas = () if short in allowlist.DENIED_FUNCTIONS else t.op_schemas(f"aten::{short}")
+    return bool(schemas) and all(denial(f"aten::{short}", schema) is None for schema in schemas)
 
 
 @functools.cache

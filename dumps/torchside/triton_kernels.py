@@ -23,7 +23,6 @@ import torch
 from .. import trust
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import NodeRecord, TritonKernel
-from . import allowlist
 from . import torch_private as t
 from .triton_program import Program, decorators_of
 
@@ -38,11 +37,6 @@ _records: dict[int, tuple[Any, TritonKernel]] = {}
 _texts: dict[int, tuple[dict[str, Any], dict[str, str]]] = {}
 """Index of constants in torch's table -> the constants there, and their expressions."""
 _known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
-
-
-def is_call(target: str) -> bool:
-    """Whether a saved target calls a kernel of the user's own."""
-    return target.removeprefix("higher_order.") in allowlist.TRITON_HIGHER_ORDER and target.startswith("higher_order.")
 
 
 def _from_table(getter: str, index: Any) -> Any:
@@ -86,7 +80,7 @@ class KernelWriter:
 
     def node(self, node: torch.fx.Node, record: NodeRecord) -> None:
         """Has a wrapper node's record name its kernel by its place in the record, and hold its constants."""
-        if not is_call(record.target) or "kernel_idx" not in node.kwargs:
+        if "kernel_idx" not in node.kwargs:
             return
         index: Any = node.kwargs["kernel_idx"]
         if index not in self._found:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from sys import intern
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy
 import torch
@@ -21,6 +21,8 @@ from ..schema import ConstValue, Dim, OpaqueValue, SequenceValue, SymValue, Tens
 from ..walk import plain
 from . import torch_private as t
 from .symbols import Symbols, SymbolWriter, is_symbolic
+
+T = TypeVar("T")
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
@@ -41,12 +43,17 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def dtype_of(name: str, where: str) -> torch.dtype:
-    """The dtype of a name; UnreadableError's kin when there is none in this torch."""
+def named(kind: type[T], name: str, where: str) -> T:
+    """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has none."""
     found = getattr(torch, name, None) if name.isidentifier() else None
-    if not isinstance(found, torch.dtype):
-        raise EnvironmentLackError(where, f"this torch has no dtype {name!r}")
+    if not isinstance(found, kind):
+        raise EnvironmentLackError(where, f"this torch has no {kind.__name__} {name!r}")
     return found
+
+
+def dtype_of(name: str, where: str) -> torch.dtype:
+    """The dtype of a name."""
+    return named(torch.dtype, name, where)
 
 
 def device_of(name: str, where: str) -> torch.device:
@@ -55,14 +62,6 @@ def device_of(name: str, where: str) -> torch.device:
         return torch.device(name)
     except RuntimeError as error:
         raise RefusedError(where, f"{name[:40]!r} is no device") from error
-
-
-def layout_of(name: str, where: str) -> torch.layout:
-    """The layout of a name ("strided", "sparse_coo")."""
-    found = getattr(torch, name, None) if name.isidentifier() else None
-    if not isinstance(found, torch.layout):
-        raise EnvironmentLackError(where, f"this torch has no layout {name!r}")
-    return found
 
 
 class ValueWriter:
@@ -197,7 +196,7 @@ class ValueReader:
 
     def _meta(self, record: TensorValue, dtype: torch.dtype, size: list[Any], where: str) -> torch.Tensor:
         if record.layout != "strided":
-            layout = layout_of(record.layout, where)
+            layout = named(torch.layout, record.layout, where)
             return torch.empty(size, dtype=dtype, layout=layout, device="meta")
         stride = [self.symbols.dim(dim) for dim in record.stride]
         offset = self.symbols.dim(record.offset)

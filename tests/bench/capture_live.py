@@ -34,7 +34,8 @@ from graphdbg.toolkit.execution import Attributes, Execution, changed_inputs, ex
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.recorder import observe
 from graphdbg.toolkit.recorder.flight import Flight, Graph
-from graphdbg.toolkit.recorder.session import Session, record
+from graphdbg.toolkit.recorder.session import Session
+from graphdbg.toolkit.recorder.starting import record
 from graphdbg.toolkit.spec import ReplaySpec
 
 RANK = "--rank"
@@ -158,7 +159,7 @@ def watch_backwards() -> None:
     """The same for backwards of code that is not compiled: inputs are kept one by one, and the graph comes after its run."""
     from graphdbg.toolkit.recorder import backward_hooks
 
-    keep, made = backward_hooks._Watcher._kept, backward_hooks._Watcher._made
+    keep, made = backward_hooks.Backwards._kept, backward_hooks.Backwards._made
 
     def keeping(self: Any, name: str, value: Any) -> None:
         keep(self, name, value)
@@ -176,7 +177,7 @@ def watch_backwards() -> None:
             references._write(graph, stage, gm, inputs)
             references.later.append((graph, gm, inputs))
 
-    backward_hooks._Watcher._kept, backward_hooks._Watcher._made = keeping, making  # type: ignore[method-assign]
+    backward_hooks.Backwards._kept, backward_hooks.Backwards._made = keeping, making  # type: ignore[method-assign]
 
 
 def record_one(program: Program, folder: Path) -> None:

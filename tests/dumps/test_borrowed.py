@@ -10,7 +10,7 @@ import torch
 
 import graphdbg
 from graphdbg.dumps.store import Run, open_run
-from graphdbg.toolkit.recorder.session import record
+from graphdbg.toolkit.recorder.starting import record
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from graphdbg.dumps.index import processes
 from graphdbg.dumps.pack.making import pack
 from graphdbg.dumps.sources import Sources, SourceWriter
 from graphdbg.dumps.store import open_run
-from graphdbg.toolkit.recorder.sources import keep
+from graphdbg.toolkit.recorder.flight import keep_sources
 
 from .autograd_run import MODEL, autograd_run
 from .graphs import chain, new_run
@@ -79,8 +79,8 @@ def test_the_recorder_keeps_the_files_of_the_user_alone(tmp_path: Path) -> None:
         '  File "/nowhere/gone.py", line 1, in f\n    gone\n', "no stack",
     ]  # fmt: skip
     _, process = new_run(tmp_path / "run")
-    keep(process, record)
-    keep(process, record)
+    keep_sources(process, record)
+    keep_sources(process, record)
     assert set(Sources(process.path).records) == {str(mine)}
     assert Sources(process.path).text(str(mine)) == "first\nsecond\n"
     process.close()

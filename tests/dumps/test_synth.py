@@ -188,16 +188,16 @@ def test_policies_keep_what_they_say() -> None:
 
 
 def test_statistics_of_pieces_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdbg.dumps.torchside import make_inputs
+    from graphdbg.dumps.torchside import observed
 
     value = torch.randn(50, 7) * 3 + 100
     value[3, 2], value[4, 4] = float("inf"), float("nan")
-    whole = make_inputs.statistics(value)
-    monkeypatch.setattr(make_inputs, "_PIECE", 20)
-    pieces = make_inputs.statistics(value)
+    whole = observed.statistics(value)
+    monkeypatch.setattr(observed, "_PIECE", 20)
+    pieces = observed.statistics(value)
     assert whole is not None
     assert pieces == pytest.approx(whole, rel=1e-5)
     finite = value[torch.isfinite(value)]
     assert pieces["std"] == pytest.approx(float(finite.std(correction=0)), rel=1e-4)
-    assert make_inputs.statistics(torch.arange(100)) == {"min": 0, "max": 99}
-    assert make_inputs.statistics(torch.tensor([True, False, True, True])) == {"min": 0, "max": 1, "mean": 0.75}
+    assert observed.statistics(torch.arange(100)) == {"min": 0, "max": 99}
+    assert observed.statistics(torch.tensor([True, False, True, True])) == {"min": 0, "max": 1, "mean": 0.75}

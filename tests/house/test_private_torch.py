@@ -36,7 +36,7 @@ TEXTS: dict[str, str] = {
     "toolkit.isolation.bare": "modules that are imported for programs that are none of ours",
     "toolkit.normalise": "names that are alike in error messages",
     "toolkit.recorder.autoload": "a module that is looked for in sys.modules",
-    "toolkit.recorder.session": "a module whose import is waited for",
+    "toolkit.recorder.starting": "a module whose import is waited for",
     "toolkit.recorder.summary": "text for the user",
     "toolkit.rungs.aot_inductor": "the name of a logger",
     "toolkit.triton.interpreting.language": "modules whose functions are interpreted",

@@ -12,6 +12,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps import live
+from graphdbg.dumps.schema import InputRecord
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.case import Case, follow_saved
 from graphdbg.toolkit.debug_nop.checking import checked
@@ -34,7 +35,7 @@ def loaded(*, relaid: bool, role: Any = "saved") -> tuple[fx.GraphModule, Any, A
     gm = make_fx(backward, tracing_mode="fake")(*fakes)
     first = next(iter(gm.graph.nodes))
     first.meta["val"] = mode.from_tensor(saved)
-    record = live.encode(gm, id="0_0/backward", stage="backward", input_roles={first.name: role})
+    record = live.encode(gm, id="0_0/backward", stage="backward", roles=[InputRecord(first.name, role)])
     again, _, mode = live.fake_module(record, None)
     return again, mode, record, [saved, torch.randn(2, 8, 8, 8)]
 

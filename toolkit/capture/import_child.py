@@ -25,11 +25,10 @@ from torch import fx
 
 from ...dumps.errors import UsageError
 from ...dumps.live import save_graph
+from ...dumps.torchside.case import parts
 from ...dumps.torchside.encode import CARRY
-from ...dumps.torchside.exported import parts
 from .. import torch_private as t
-from ..recorder.ambient import ambient
-from ..recorder.configs import changed, encoded
+from ..recorder.live_torch import ambient, encoded_settings
 
 _OURS = {"inductor": ("generate_intermediate_hooks",), "dynamo": ("repro_after", "repro_level", "debug_dir_root")}
 """Settings that repro scripts make for their own sake."""
@@ -61,8 +60,8 @@ def main(source: Path, out: Path, told: Path, modules: Sequence[str] = ()) -> in
         told.write_text(json.dumps({"why": why}))
         return 2
     config = {
-        room: {name: encoded(value) for name, value in values.items() if name not in _OURS.get(room, ())}
-        for room, values in changed().items()
+        room: {name: value for name, value in values.items() if name not in _OURS.get(room, ())}
+        for room, values in encoded_settings().items()
     }
     found.module.meta[CARRY] = {"config": config, "inputs": found.roles}
     save_graph(found.module, found.inputs, out, stage=found.stage, ambient=ambient())

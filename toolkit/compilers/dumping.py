@@ -97,7 +97,7 @@ class Dumping:
             yield flight
 
     def _capture(self, flight: Flight, fx_g: fx.GraphModule, stage: str, facts: dict[str, Any]) -> Graph | None:
-        graph = flight.capture(fx_g, stage, facts, roles=roles.of_aot(fx_g, self.session.roles.get(flight.name, []), stage))
+        graph = flight.capture(fx_g, stage, facts)
         if graph is not None and not any(node.op.startswith("call") for node in fx_g.graph.nodes):
             self.session.event("note", graph.id, message="the graph is empty: it has no operators")
             say(f"graphdbg: {graph.id} is empty: it has no operators")

@@ -18,7 +18,7 @@ import torch
 
 from ...dumps.errors import GraphdbgError, RefusedError, UnreadableError
 from ...dumps.schema import TensorValue
-from ...dumps.torchside import synth
+from ...dumps.torchside import make_inputs
 from ...dumps.torchside.values import dtype_name
 
 _LARGEST = 64 << 20
@@ -101,7 +101,7 @@ def _input(item: Any, seed: int, name: str, where: str) -> Any:
         raise UnreadableError(where, "its shape, stride, dtype or device makes no sense")
     value = TensorValue(dtype_name(dtype), list(shape), list(stride), device=device)
     try:
-        made = synth.tensor(name, value, seed, where=where)
+        made = make_inputs.tensor(name, value, seed, where=where)
     except GraphdbgError:
         raise
     except (RuntimeError, ValueError, TypeError) as error:
@@ -116,7 +116,7 @@ def _is_sizes(sizes: Any) -> bool:
 
 def _scalar(kind: str, name: str, seed: int, where: str) -> int | float | bool:
     """A number of that type: a size that suits small graphs, or a fraction."""
-    source = synth.generator(name, seed)
+    source = make_inputs.generator(name, seed)
     if kind == "float":
         return float(torch.rand((), generator=source))
     if kind in ("int", "bool"):

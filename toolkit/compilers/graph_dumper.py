@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import UsageError
 from .. import torch_private as t
-from ..recorder import naming
-from ..recorder.origin import rank_and_restart
+from ..recorder import origin
 from .aot import aot_backend
 from .decompositions import default_decompositions
 from .dumping import Dumping
@@ -77,7 +76,7 @@ def backend_arguments(folder: str | os.PathLike[str] = "", dump_example_input: b
 
 def dumping_into(path: Path | None, example_inputs: bool) -> Dumping:
     """What this process writes into a folder, begun on the first call."""
-    rank, restart = rank_and_restart()
+    rank, restart = origin.rank_and_restart()
     with _lock:
         if path is None:
             known = [dumping for dumping in _open.values() if dumping.unnamed and dumping.example_inputs == example_inputs]
@@ -87,9 +86,9 @@ def dumping_into(path: Path | None, example_inputs: bool) -> Dumping:
             if found.example_inputs != example_inputs:
                 raise UsageError(f"{path} is written with dump_example_input={found.example_inputs}", "", "name another folder")
             return found
-        job = naming.job(rank)
+        job = origin.job(rank)
         chosen = path or _default(job, rank, restart)
-        if naming.choose(chosen, job=job, rank=rank, restart=restart) != chosen:
+        if origin.choose(chosen, job=job, rank=rank, restart=restart) != chosen:
             raise UsageError(f"cannot dump graphs into {chosen}", "it is there already", "choose another name or delete it")
         made = Dumping(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)
         return _open.setdefault(made.path, made)
@@ -98,4 +97,4 @@ def dumping_into(path: Path | None, example_inputs: bool) -> Dumping:
 def _default(job: str, rank: int | None, restart: int) -> Path:
     """The first of `graphdbg-run-N` that is free, or was begun by this job for another rank."""
     candidates = (Path(f"graphdbg-run-{number}") for number in itertools.count(1))
-    return next(path for path in candidates if naming.choose(path, job=job, rank=rank, restart=restart) == path)
+    return next(path for path in candidates if origin.choose(path, job=job, rank=rank, restart=restart) == path)

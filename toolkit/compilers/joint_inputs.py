@@ -59,7 +59,7 @@ class JointInputs:
         first = 1 + max((group for item in items for group in _groups(item)), default=-1)
         tangents = [_renumbered(item, first) for item in backward.inputs if item.role == "tangent"]
         forward.inputs = items + tangents
-        writer.save_inputs(self.local, forward, writer.tensors)
+        writer.save_inputs(self.local, forward)
 
 
 def _values(item: InputRecord) -> list[TensorValue]:

@@ -327,7 +327,7 @@ class ForkServer:
 
 JUDGING = (
     "graphdbg.toolkit.judge", "graphdbg.toolkit.case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
-    "graphdbg.dumps.torchside.fake", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
+    "graphdbg.dumps.torchside.decode", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
     "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
 )  # fmt: skip

@@ -4,6 +4,6 @@ Runs in the user's process. So it must not write to stdout, draw random numbers,
 user's configuration, backends or passes, or let an error of its own reach the program: such errors are counted and journalled.
 Nothing here is imported, and nothing patched, before a recording is asked for.
 
-autoload -> session (what is being recorded) -> torch_private.importing -> patches (where torch is wrapped) -> dynamo_hooks,
-aot_hooks, inductor_hooks (what each wrapper does) -> flight (the graphs of one compiler call) -> observe (the first run).
+autoload -> starting -> session (what is being recorded) -> torch_private.importing -> patches (where torch is wrapped) -> hooks,
+why_hooks (what each wrapper does) -> flight (the graphs of one compiler call) -> observe (the first run).
 """

@@ -10,26 +10,22 @@ the forward. Must not change a gradient and must not raise into the recorded pro
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..torch_private import importing
-from . import configs, patches, sources
-from .ambient import ambient
-from .flight import Graph, flying, told
-from .live_torch import undisturbed
+from . import patches
+from .flight import Flight, Graph, flying, keep_sources, told
+from .live_torch import ambient, undisturbed
 from .observe import WHOLE
-from .session import active
+from .session import Function, Session, hook
 
 if TYPE_CHECKING:
     from ...dumps.schema import InputRecord
     from ..capture.compiled_autograd.capturer import Backward
-    from .session import Session
 
 STAGE = "compiled_autograd"
 QUIET = 3
@@ -41,35 +37,23 @@ def watch(session: Session) -> None:
     importing.watch({"torch.autograd": lambda _: _install(session)})
 
 
-def stop(session: Session) -> None:
-    """The recording ends: anomaly mode is as it was, and what was not recorded is told."""
-    watcher = _watchers.pop(id(session), None)
-    if watcher is not None:
-        watcher.stop()
-
-
-_watchers: dict[int, _Watcher] = {}
-
-
 def _install(session: Session) -> None:
     with session.guarded("compiled autograd"):
-        watcher = _watchers[id(session)] = _Watcher(session)
+        session.backwards = Backwards(session)
         for name in ("engine_call", "graph_engine_call"):
-            patches.put(*t.home(name), _wrapper(watcher, t.look_up(name)))
+            patches.wrap(*t.home(name), engine_run_backward)
 
 
-def _wrapper(watcher: _Watcher, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        capturer = watcher.capturer()
-        if capturer is None:
-            return original(t_outputs, *args, **kwargs)
-        return capturer.backward(original, t_outputs, *args, **kwargs)
-
-    return engine_run_backward
+@hook
+def engine_run_backward(session: Session, original: Function, t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """A top-level call of autograd's engine."""
+    capturer = session.backwards.capturer() if session.backwards is not None else None
+    if capturer is None:
+        return original(t_outputs, *args, **kwargs)
+    return capturer.backward(original, t_outputs, *args, **kwargs)
 
 
-class _Watcher:
+class Backwards:
     """One session's backwards in this process."""
 
     def __init__(self, session: Session) -> None:
@@ -90,7 +74,7 @@ class _Watcher:
     def capturer(self) -> Any:
         """What records the next backward; None when it is not to be."""
         session = self.session
-        if active() is not session or not session.wants(STAGE) or session.waiting.now:
+        if not session.wants(STAGE) or session.early:
             return None
         with self._lock, session.guarded("compiled autograd"):
             if self._capturer is None:
@@ -154,7 +138,7 @@ class _Watcher:
             backward.module.meta["custom"] = {"compiled_autograd": _facts(backward)}
             graph = self._graph
             if graph is not None:
-                self._replace(graph, backward)
+                self._replace(flight, graph, backward)
             else:
                 graph = flight.capture(backward.module, STAGE, roles=backward.inputs_described)
                 if graph is None:
@@ -184,23 +168,14 @@ class _Watcher:
     def _note(self, graph: Graph, message: str) -> None:
         self.session.event("note", graph.id, message=message)
 
-    def _replace(self, graph: Graph, backward: Backward) -> None:
+    def _replace(self, flight: Flight, graph: Graph, backward: Backward) -> None:
         """Puts what ran in the place of torch's own graph."""
-        from ...dumps import live
-
-        before = graph.record
-        if before is None:
-            return
-        roles = {item.name: (item.role, item.source) for item in backward.inputs_described}
-        writer = self.session.writer()
-        with undisturbed():
-            record = live.encode(
-                backward.module, id=graph.id, stage=STAGE, compile_id=before.compile_id, ambient=before.ambient,
-                config=configs.changed({}, bypassed=not self.session.options.keep_cache), input_roles=roles, sink=writer.tensors,
-            )  # fmt: skip
-        record.versions = before.versions
-        writer.amend(record, writer.tensors)
-        sources.keep(writer, record)
+        if graph.record is not None:
+            roles = backward.inputs_described
+            record = flight.encoded(backward.module, graph.id, STAGE, None, roles, graph.record.ambient)
+            writer = self.session.writer()
+            writer.amend(record)
+            keep_sources(writer, record)
 
     def _save_inputs(self, graph: Graph, backward: Backward) -> None:
         from ...dumps.schema import FORMAT, InputsRecord
@@ -212,8 +187,7 @@ class _Watcher:
         if len(items) < len(names):
             return
         seen = InputsRecord(format=FORMAT, policy=self.session.options.inputs, inputs=items, ambient=self._ambient, execution=1)
-        writer = self.session.writer()
-        writer.save_inputs(graph.id, seen, writer.tensors)
+        self.session.writer().save_inputs(graph.id, seen)
 
     def _tell_left_out(self) -> None:
         for reason in self._capturer.left_out:

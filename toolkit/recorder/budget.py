@@ -1,5 +1,6 @@
 """What a recording leaves out to stay within what was asked: `--only`, `--keep`, `--max-disk`, `--after-step`.
 
+How much disk the run takes is kept by each process for itself and read by the others: `<process>/disk.txt` holds one number.
 The unit is a compile (all stages under one compile name). Old compiles go first; one that failed, or that is being compiled or
 run, never goes. Whatever is left out is journalled as `left_out` with its reason, so that it can be counted after any death.
 
@@ -10,12 +11,12 @@ run, never goes. Whatever is left out is journalled as `left_out` with its reaso
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-from .disk import Disk
 
 if TYPE_CHECKING:
     from ...dumps.writer import ProcessWriter
@@ -26,7 +27,61 @@ LeftOut = Callable[[str, str], None]
 KEEP_BYTES = 1 << 16
 """Room that graphs leave free for the end of the journal and for what a failure has to say."""
 
+DISK_FILE = "disk.txt"
+
 _BUSY = ("compiling", "running")
+
+
+class Disk:
+    """The share of one process in the limit of its run, in blocks of 4 KiB, as `du` counts.
+
+    A process writes down what it is about to take before it looks at the others' numbers, so that two of them never both believe
+    that there is room for one. No locks, so it works on network folders.
+
+    >>> Disk(run_path, "rank0_pid12", limit_bytes=10_000_000).reserve(50_000)
+    True
+    """
+
+    def __init__(self, run: Path, process: str, limit_bytes: int) -> None:
+        self.run = run
+        self.process = process
+        self.limit_bytes = limit_bytes
+        self._own = 0
+        self._others = 0
+        self._lock = threading.RLock()
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Takes so many bytes if the run has room for them."""
+        with self._lock:
+            self.set(self._own + size_bytes)
+            if self._own + self.others() <= self.limit_bytes:
+                return True
+            self.set(self._own - size_bytes)
+            return False
+
+    def set(self, own_bytes: int) -> None:
+        """Tells the others what this process takes."""
+        with self._lock:
+            self._own = max(0, own_bytes)
+            path = self.run / self.process / DISK_FILE
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+            try:
+                os.pwrite(descriptor, f"{self._own:020d}\n".encode(), 0)
+            finally:
+                os.close(descriptor)
+
+    def others(self) -> int:
+        """What all other processes of the run take, as far as they have told."""
+        total = 0
+        with os.scandir(self.run) as entries:
+            names = [entry.name for entry in entries if entry.name != self.process and entry.is_dir()]
+        for name in names:
+            try:
+                text = (self.run / name / DISK_FILE).read_text()
+            except OSError:
+                continue
+            total += int(text) if text.strip().isdigit() else 0
+        return total
 
 
 class _Compile:
@@ -59,14 +114,9 @@ class Budget:
         self._compiles: dict[str, _Compile] = {}
         self._lock = threading.RLock()
 
-    @property
-    def watches(self) -> bool:
-        """Whether anything may have to go."""
-        return bool(self.keep or self.limit_bytes)
-
     def attach(self, writer: ProcessWriter) -> None:
         """Is asked by a writer from now on."""
-        if self.watches:
+        if self.keep or self.limit_bytes:
             self.writer, writer.gate = writer, self
         if self.limit_bytes:
             self.disk = Disk(writer.run.path, writer.name, self.limit_bytes)
@@ -80,8 +130,6 @@ class Budget:
 
     def event(self, kind: str, local: str) -> bool:
         """Learns what happened to a graph; says whether the journal should. A failure always goes there."""
-        if not self.watches:
-            return True
         with self._lock:
             known = self._compiles.get(local.partition("/")[0])
             if known is not None and local in known.states:
@@ -90,8 +138,6 @@ class Budget:
 
     def admit(self, local: str, size_bytes: int) -> bool:
         """Makes room for a graph, and knows it from now on; False when there is none, which is journalled."""
-        if not self.watches:
-            return True
         with self._lock:
             name = local.partition("/")[0]
             if self.keep and name not in self._compiles:
@@ -115,12 +161,6 @@ class Budget:
                 return True
             self.disk.set(self.writer.disk_bytes())
             return self.disk.reserve(size_bytes + KEEP_BYTES // 8)
-
-    def full(self) -> bool:
-        """Whether even the journal has to stay short."""
-        if not self.limit_bytes or self.disk is None or self.writer is None:
-            return False
-        return self.writer.disk_bytes() + self.disk.others() > self.limit_bytes - KEEP_BYTES // 2
 
     @property
     def _limit(self) -> str:

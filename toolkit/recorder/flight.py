@@ -2,7 +2,8 @@
 
 A Flight opens around a call into the compiler. Each graph captured meanwhile is journalled `captured` and `compiling`, and
 settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds records, never
-graphs or tensors.
+graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not those of torch, of
+installed packages and of Python itself.
 
 >>> with flying(session) as flight:
 ...     flight.capture(gm, "joint", {"num_fwd_outputs": 1})
@@ -11,22 +12,65 @@ graphs or tensors.
 
 from __future__ import annotations
 
+import linecache
+import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import WRAPPER_UPDATES
+from typing import Any
+
+import msgspec
 
 from ...dumps.ids import compile_name
-from ...dumps.schema import GraphRecord, InputRecord
-from . import configs, sources, unsaved
-from .ambient import ambient
-from .live_torch import compile_id, is_restart, undisturbed
-from .origin import versions
-from .waiting import PackedSave
+from ...dumps.pack.places import is_absolute, known
+from ...dumps.schema import Ambient, GraphRecord, InputRecord
+from ...dumps.writer import ProcessWriter
+from . import roles as roles_of
+from . import unsaved
+from .live_torch import ambient, changed_settings, compile_id, encoded, is_restart, undisturbed
+from .session import Function, Session, hook
 
-if TYPE_CHECKING:
-    from .session import Session
+_FILE = re.compile(r'^\s*File "([^"\n]+)", line \d+', re.MULTILINE)
+
+
+_OUTPUT_META = ("user_visible_output_idxs",)
+
+
+class PackedSave:
+    """Saving a graph, maybe later: the record is packed when the compiler is done with it, for as objects it is fifty times as
+    large."""
+
+    def __init__(self, writer: ProcessWriter, record: GraphRecord) -> None:
+        self.writer = writer
+        self.record: GraphRecord | None = record
+        self._data = b""
+
+    def pack(self) -> None:
+        """Called when nothing is amended any more."""
+        if self.record is not None:
+            self._data = zlib.compress(msgspec.msgpack.encode(self.record), 1)
+            self.record = None
+
+    def __call__(self) -> None:
+        record = self.record or msgspec.msgpack.decode(zlib.decompress(self._data), type=GraphRecord)
+        self.writer.save_graph(record)
+        keep_sources(self.writer, record)
+
+
+def keep_sources(writer: ProcessWriter, record: GraphRecord) -> None:
+    """Keeps the files that the record's stacks name and that were not kept yet, where there is room."""
+    files = {file for text in record.strings if 'File "' in text for file in _FILE.findall(text)}
+    for file in sorted(files - writer.sources.known):
+        if is_absolute(file) and known(file) is not None:
+            writer.sources.known.add(file)
+            continue
+        text = "".join(linecache.getlines(file))  # also of notebook cells, which are no files
+        if not text or (writer.gate is not None and not writer.gate.admit_more(len(text), record.id)):
+            continue
+        writer.sources.keep(file, text)
 
 
 class Graph:
@@ -59,52 +103,79 @@ class Flight:
         self, gm: Any, stage: str, compile_kwargs: Mapping[str, Any] | None = None, *,
         roles: list[InputRecord] | None = None, settle: bool = True,
     ) -> Graph | None:  # fmt: skip
-        """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved."""
+        """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved.
+
+        `roles` are those of its inputs, where its stage does not tell them.
+        """
         session = self.session
         if not session.wants(stage):
             return None
         with session.guarded(f"{self.name}/{stage}"):
-            from ...dumps import live
-
             writer = session.writer()
-            forward = _forwards.get(self.graph_id, "") if self.graph_id is not None and stage.endswith("backward") else ""
-            local = writer.unique_id(self.name, stage, like=forward if forward.startswith(f"{self.name}/") else "")
-            if self.graph_id is not None and stage == "forward":
-                _forwards[self.graph_id] = local
+            local = self._local(writer, stage)
             if session.refuses(local):
                 return None
-            config = configs.changed(self.options, bypassed=not session.options.keep_cache)
-            state = ambient(seed=False)  # the seed is the process's: in its inputs and its settings
-            with undisturbed():
-                record = live.encode(
-                    gm, id=local, stage=stage, compile_id=self.compile_id,
-                    compile_kwargs=compile_kwargs, ambient=state, config=config,
-                    input_roles={role.name: (role.role, role.source) for role in roles or ()}, sink=writer.tensors,
-                )  # fmt: skip
-            record.versions = versions(live=True)
-            unsaved.note_settings(session, config, record)
+            record = self.encoded(gm, local, stage, compile_kwargs, self._roles(gm, stage) if roles is None else roles)
             graph = Graph(record)
-            if session.waiting.begin(self.name):
-                graph.save = PackedSave(writer, record)
-                session.wait_for(local, graph.save)
+            save = PackedSave(writer, record)
+            if session.waits(local, save):
+                graph.save = save
             else:
-                writer.save_graph(record, writer.tensors)
-                sources.keep(writer, record)
+                save()
             if settle:
                 self.open.append(graph)
                 session.event("compiling", graph.id)
             return graph
         return None
 
-    def amend(self, graph: Graph, compile_kwargs: Mapping[str, Any], output_meta: Mapping[str, Any]) -> None:
+    def _local(self, writer: ProcessWriter, stage: str) -> str:
+        """A fresh id; the backward of forward.2 is backward.2."""
+        forward = _forwards.get(self.graph_id, "") if self.graph_id is not None and stage.endswith("backward") else ""
+        local = writer.unique_id(self.name, stage, like=forward if forward.startswith(f"{self.name}/") else "")
+        if self.graph_id is not None and stage == "forward":
+            _forwards[self.graph_id] = local
+        return local
+
+    def encoded(
+        self, gm: Any, local: str, stage: str, compile_kwargs: Mapping[str, Any] | None, roles: list[InputRecord] | None,
+        state: Ambient | None = None,
+    ) -> GraphRecord:  # fmt: skip
+        """The record of a graph under the settings in force, which are told where they cannot be saved."""
+        from ...dumps import live
+
+        session = self.session
+        config = changed_settings(self.options, but_caches=not session.options.keep_cache)
+        state = state or ambient(seed=False)  # the seed is the process's: in its inputs and its settings
+        with undisturbed():
+            record = live.encode(
+                gm, id=local, stage=stage, compile_id=self.compile_id, compile_kwargs=compile_kwargs, ambient=state,
+                config=config, roles=roles or (), sink=session.writer().tensors,
+            )  # fmt: skip
+        record.versions = session.versions
+        unsaved.note_settings(session, config, record)
+        return record
+
+    def _roles(self, gm: Any, stage: str) -> list[InputRecord] | None:
+        """What the inputs are for, as far as the graph that Dynamo made, and AOTAutograd's descriptions, tell."""
+        with self.session.guarded("roles of the inputs"):
+            if stage in ("dynamo", "pre_grad"):
+                names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+                return self.dynamo_roles if names == [role.name for role in self.dynamo_roles] else None
+            if stage != "compiled_autograd":
+                return roles_of.of_aot(gm, self.dynamo_roles or self.session.roles.get(self.name, []), stage)
+        return None
+
+    def amend(self, graph: Graph, gm: Any, compile_kwargs: Mapping[str, Any]) -> None:
         """Adds what the inner compiler was given to a graph captured before it was known."""
         record = graph.record
         if record is None:
             return
         with self.session.guarded(graph.id):
-            record.compile_kwargs.update({key: configs.encoded(value) for key, value in compile_kwargs.items()})
-            if record.graph.nodes and record.graph.nodes[-1].op == "output":
-                record.graph.nodes[-1].meta.update({key: configs.encoded(value) for key, value in output_meta.items()})
+            record.compile_kwargs.update({key: encoded(value) for key, value in compile_kwargs.items()})
+            output = next((node for node in reversed(gm.graph.nodes) if node.op == "output"), None)
+            nodes = record.graph.nodes
+            if nodes and nodes[-1].op == "output" and output is not None:
+                nodes[-1].meta.update({key: encoded(output.meta[key]) for key in _OUTPUT_META if key in output.meta})
             if graph.save is None:
                 self.session.writer().amend(record)
 
@@ -198,6 +269,33 @@ def _named(session: Session, outer: Flight | None, graph_id: int | None) -> Flig
         _names[graph_id] = (flight.name, flight.compile_id)
         flight.graph_id = graph_id
     return flight
+
+
+def in_flight(body: Callable[..., Any], updated: Sequence[str] = WRAPPER_UPDATES) -> Callable[[Function], Function]:
+    """A hook around a call into the compiler, which is a flight: `body(flight, original, *args, **kwargs)`."""
+
+    def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
+        with flying(session, graph_id=kwargs.get("graph_id")) as flight:
+            return body(flight, original, *args, **kwargs)
+
+    return hook(call, updated)
+
+
+def in_pass(group: str) -> Callable[[Callable[..., Any]], Callable[[Function], Function]]:
+    """A hook around a pass that calls itself for the subgraphs of higher-order operators: `body(flight, original, *args,
+    **kwargs)` for the outermost call inside a flight, whose graph holds those subgraphs."""
+
+    def of(body: Callable[..., Any]) -> Callable[[Function], Function]:
+        def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
+            flight = current(session)
+            with level(group) as depth:
+                if depth or flight is None:
+                    return original(*args, **kwargs)
+                return body(flight, original, *args, **kwargs)
+
+        return hook(call)
+
+    return of
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from ...dumps import held
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.schema import FORMAT, InputRecord, InputsRecord
 from ...dumps.tensors import Bytes
-from .ambient import ambient, generators
+from .live_torch import ambient, generators
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +84,7 @@ class Copy:
 
     def take(self, inputs: Sequence[Any], execution: int) -> None:
         """Copies the inputs. Raises OverLimit, or EnvironmentLackError for a full disk."""
-        from ...dumps.torchside.snapshot import snapshot
+        from ...dumps.torchside.observed import snapshot
 
         with self.lock:
             self.whole = False
@@ -185,10 +185,12 @@ class Copy:
 
     def inputs(self, put: Callable[[Bytes], str]) -> InputsRecord:
         """The record of the held inputs, their storages handed to `put`. Call it only when the copy is `whole`."""
+        from ...dumps.torchside.storages import storage_bytes
+
         with self.lock:
             self.finish()
             assert self._record is not None and self._host is not None
-            data = _view(self._host)
+            data = storage_bytes(self._host.untyped_storage())
             parts = [data[at : at + size] for at, size in self._record.spans]
             states: list[tuple[str, Bytes]] = [(name, data[at : at + size]) for name, at, size in self._record.generators]
             return held.settled(held.Held(self.execution, self._record.inputs, list(parts), states), put)
@@ -224,9 +226,3 @@ def _laid_out(sizes: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
         places.append((at, size))
         at += -(-size // _ALIGNED) * _ALIGNED
     return places, at
-
-
-def _view(host: torch.Tensor) -> memoryview:
-    buffer = (ctypes.c_ubyte * host.numel()).from_address(host.data_ptr())
-    buffer.owner = host  # type: ignore[attr-defined]  # the array does not own the memory
-    return memoryview(buffer).cast("B")

@@ -1,7 +1,10 @@
-"""The held inputs of one compiled callable: copied before each execution, tested for NaN after it, kept when it went wrong.
+"""Holds the inputs of every execution of the watched graphs, and keeps those of the last one, or of a step that went wrong.
 
-Must not keep an input alive while the graph runs, and must not raise into the recorded program.
+One Holder per session, one Hold per compiled callable: its inputs are copied before each execution, tested for NaN after it, kept
+when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Must not keep an input alive while its graph
+runs, and must not raise into the recorded program.
 
+>>> hold = session.hold(graphs, record)
 >>> execution = hold.before(37, inputs); result = function(inputs); hold.after(execution, result)
 """
 
@@ -19,18 +22,91 @@ from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
 from ...dumps.tensors import Bytes
 from . import steps
-from .held import Copy, OverLimit
+from .held import Budget, Copy, OverLimit
 from .live_torch import undisturbed
-from .trouble import Finding, Member
+from .summary import HELD_COST
+from .trouble import Finding, Member, Trouble
 
 if TYPE_CHECKING:
-    from .holding import Holder
     from .nan_test import NanTest
+    from .session import Session
 
+IDLE_EXECUTIONS = 256
+"""A graph that did not run during so many executions of others may lose its held inputs to them."""
 _IN_PLACE = 1 << 30
 """Places from here on are inputs that the graph changes in place."""
 _NAMED = ("parameter", "buffer", "user")
 """Roles of inputs that have a name in the user's program."""
+
+
+class Holder:
+    """All held inputs of one session in one process."""
+
+    def __init__(self, session: Session) -> None:
+        options = session.options
+        self.session = session
+        self.pid = os.getpid()
+        self.last = options.inputs == "last"
+        self.when = frozenset(options.when)
+        self.budget = Budget(options.held_limit)
+        self.trouble = Trouble()
+        self.holds: dict[Member, Hold] = {}
+        self.seconds = self.testing_seconds = 0.0
+        self.executions = self.refused = 0
+        self.closed = False
+        if self.when:
+            steps.watch(self.trouble.step_ended)
+
+    def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold:
+        """The hold of one compiled callable; `graphs` are the (id, stage) that it is the compiled form of."""
+        hold = Hold(self, graphs, record)
+        self.holds[hold.member] = hold
+        return hold
+
+    def make_room(self, hold: Hold) -> None:
+        """Gives back what graphs hold that have not run for long: others have taken their place, after a recompile say."""
+        for other in self.holds.values():
+            if other is not hold and self.executions - other.used > IDLE_EXECUTIONS:
+                other.settle()
+
+    def found(self, finding: Finding, hold: Hold, execution: int, message: str, **fields: Any) -> None:
+        """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message says when it was."""
+        when = f"execution {execution}" + (f", step {step()}" if step() else "")
+        self.session.event(
+            "note", hold.name, found=finding.number, what=finding.what, execution=execution, step=step(),
+            message=message.replace("{when}", when), **fields,
+        )  # fmt: skip
+        for member in finding.members:
+            self.holds[member].keep(finding)
+
+    def uncaught(self, error: BaseException) -> None:
+        """The program ends with this exception: the inputs of its last step are kept when errors are asked for."""
+        if "error" not in self.when or not isinstance(error, Exception) or os.getpid() != self.pid:
+            return
+        with self.session.guarded("inputs of the last step"):
+            finding = self.trouble.raised(None, error)
+            if finding is not None:
+                hold = self.holds[finding.member]
+                text = f"{hold.name} ran last ({{when}}) before the program ended with {told(error)}"
+                self.found(finding, hold, hold.copy_execution, text)
+
+    def close(self) -> None:
+        """Turns what the files hold into inputs.json, gives all memory back, and journals what it cost."""
+        steps.forget(self.trouble.step_ended)
+        self.closed = True
+        if os.getpid() != self.pid:
+            return
+        start = time.perf_counter()
+        for hold in self.holds.values():
+            with self.session.guarded(f"last inputs of {hold.name}"):
+                hold.settle()
+        self.seconds += time.perf_counter() - start
+        if self.executions:
+            self.session.event(
+                "note", message=HELD_COST, seconds=round(self.seconds, 3), testing_seconds=round(self.testing_seconds, 3),
+                executions=self.executions, most_bytes=self.budget.most, graphs=len(self.holds), refused=self.refused,
+                left_out=self.trouble.left_out,
+            )  # fmt: skip
 
 
 class Execution:
@@ -198,9 +274,9 @@ class Hold:
             if not writer.graph_path(local).is_dir():
                 continue  # left out meanwhile, which its own event says
             if numbered:
-                writer.save_inputs(local, record, writer.tensors, name=f"inputs.{record.execution}.json")
+                writer.save_inputs(local, record, number=record.execution)
             if newest:
-                writer.save_inputs(local, record, writer.tensors)
+                writer.save_inputs(local, record)
 
     def settle(self) -> None:
         """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside it. The

@@ -1,17 +1,24 @@
-"""How a process leaves: a child of multiprocessing ends without `atexit`, and an exception that ends the program is worth a line.
+"""How a process leaves: a child of multiprocessing ends without `atexit`, and an exception that ends the program is worth a line,
+and shows the user's frames and torch's, not the recorder's.
 
-Must not catch a signal, and must not change how the process ends or what it prints.
+Must not catch a signal, and must not change how the process ends. Only the copy of a traceback that is printed at the end is
+trimmed; the exception object is passed on as it is to whoever set sys.excepthook before.
 
 >>> close_with_child(session.uncaught, session.close)
+>>> install(); 1 / 0
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
 
 _LAST = -(10**6)
 _MOST = 2000
+_HERE = str(Path(__file__).resolve().parent)
 
 
 def close_with_child(told: Callable[[BaseException], None], close: Callable[[], None]) -> None:
@@ -38,3 +45,47 @@ def sentence(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception whose text raises is the user's, who sees it anyway
         text = ""
     return f"{name}: {text[:_MOST]}" if text else name
+
+
+def install(told: Callable[[BaseException], None] | None = None) -> None:
+    """Puts the trimming in front of the present sys.excepthook, and `told`, which must not raise; once."""
+    if getattr(sys.excepthook, "_graphdbg", False):
+        return
+    previous = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if told is not None:
+            told(error)
+        _trim_chain(error)
+        previous(kind, error, error.__traceback__ if trace is not None else None)
+
+    excepthook._graphdbg = True  # type: ignore[attr-defined]
+    sys.excepthook = excepthook
+
+
+def trimmed(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without frames of the recorder."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_HERE):
+            kept.append(trace)
+        trace = trace.tb_next
+    for first, second in itertools.pairwise(kept):
+        first.tb_next = second
+    if kept:
+        kept[-1].tb_next = None
+    return kept[0] if kept else None
+
+
+def _trim_chain(error: BaseException) -> None:
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        kept = trimmed(one.__traceback__)
+        if kept is not None:
+            one.__traceback__ = kept
+        waiting += [one.__cause__, one.__context__]

@@ -1,23 +1,37 @@
-"""What a recorded program's torch says of itself: compile ids, counters, settings, modes, wrappers.
+"""What a recorded program's torch says of itself: compile ids, counters, settings, modes, the ambient state, wrappers.
 
-Nothing is imported for it, and everything may be missing: a torch without a name records less and says what.
+Nothing is imported for it but torch itself, and everything may be missing: a torch without a name records less and says what.
+Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler calls.
 
 >>> compile_id()
 '0/0'
+>>> changed_settings()
+{'inductor': {'max_autotune': True}}
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
+from ...dumps.schema import Ambient
 from ..torch_private import loaded
+from ..torch_private.names import CONFIGS
+
+if TYPE_CHECKING:
+    from .session import Session
 
 CACHE_SWITCHES = {
     "functorch": ("enable_autograd_cache", "enable_remote_autograd_cache"),
     "inductor": ("fx_graph_cache", "fx_graph_remote_cache"),
 }
 """Settings whose caches skip the compiler and so hide graphs."""
+
+CACHE_HITS = {"AOTAutograd": ("aot_autograd", "autograd_cache_hit"), "FX graph": ("inductor", "fxgraph_cache_hit")}
+"""Cache -> the counter of what it answered."""
+
+DEVICE_TYPES = ("cpu", "cuda", "xpu", "mps", "hpu")
 
 
 def compile_id() -> str | None:
@@ -49,6 +63,23 @@ def counter(group: str, name: str) -> int:
     return int(counters[group][name]) if counters is not None and group in counters else 0
 
 
+@contextmanager
+def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "") -> Iterator[None]:
+    """The caches that hide graphs are off for the block and this thread, unless the session keeps them: a warm one skips the
+    compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
+    hits = counter(*CACHE_HITS[cache]) if cache else 0
+    with ExitStack() as stack:
+        for room, names in ({} if session.options.keep_cache else CACHE_SWITCHES).items():
+            module = loaded(f"{room}_config")
+            present = [name for name in names if module is not None and hasattr(module, name)]
+            if module is not None and any(getattr(module, name) for name in present):
+                session.caches_were_on = True
+                stack.enter_context(module.patch(dict.fromkeys(present, False)))
+        yield
+    if cache and counter(*CACHE_HITS[cache]) > hits:
+        session.note(f"{name}: {hides} not recorded, hidden by the {cache} cache", hidden=True)
+
+
 def undisturbed() -> AbstractContextManager[Any]:
     """Hides the program's dispatch and torch-function modes, autocast and grad mode while the recorder computes on its tensors.
 
@@ -69,6 +100,15 @@ def is_fake(value: Any) -> bool:
     """Whether a value is a fake tensor: a compiled graph called with one is being traced, not run."""
     fake = loaded("FakeTensor")
     return fake is not None and isinstance(value, fake)
+
+
+def restride(gm: Any, example_inputs: Any) -> None:
+    """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a backward is
+    given, which AOTAutograd tells in the example inputs alone. Inductor does the same a moment later."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(placeholders, example_inputs, strict=True):
+        if is_fake(value):
+            node.meta["val"] = value
 
 
 def norms(tensors: list[Any]) -> list[Any]:
@@ -143,9 +183,16 @@ def innermost_backend(compiler_fn: Any) -> Any:
     return compiler_fn
 
 
-def undisabled(compiled: Any) -> Any:
-    """What lies under Dynamo's own `disable` wrapper, as Dynamo would unwrap it before wrapping anew: a second layer would cost
-    every step. Public names for it are missing."""
+def plain_callable(compiled: Any) -> Any:
+    """What Dynamo would take of a compiled callable before wrapping it anew: a lazy graph module's plain forward, recompiled now,
+    from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names for it are missing."""
+    lazy = loaded("LazyGraphModule")
+    owner: Any = getattr(compiled, "__self__", None)
+    if lazy is not None and isinstance(compiled, lazy):
+        lazy.force_recompile(compiled)
+    elif lazy is not None and isinstance(owner, lazy) and getattr(compiled, "__name__", "") == "_lazy_forward":
+        lazy.force_recompile(owner)
+        compiled = owner.forward
     while getattr(compiled, "_torchdynamo_wrapper_id", None) == id(compiled) and callable(
         getattr(compiled, "_torchdynamo_orig_callable", None)
     ):
@@ -153,16 +200,127 @@ def undisabled(compiled: Any) -> Any:
     return compiled
 
 
-def forced_lazy_graph_off(compiled: Any) -> Any:
-    """Recompiles a lazy graph module now, as Dynamo would if it saw it; returns the plain forward."""
-    lazy = loaded("LazyGraphModule")
-    if lazy is None:
-        return compiled
-    owner = getattr(compiled, "__self__", None)
-    if isinstance(compiled, lazy):
-        lazy.force_recompile(compiled)
-        return compiled
-    if owner is not None and isinstance(owner, lazy) and getattr(compiled, "__name__", "") == "_lazy_forward":
-        lazy.force_recompile(owner)
-        return owner.forward
-    return compiled
+def changed_settings(extra_inductor: Mapping[str, Any] | None = None, *, but_caches: bool = False) -> dict[str, dict[str, Any]]:
+    """Settings that are not at their default on this thread, by room of the configuration.
+
+    `extra_inductor` are options that Inductor will apply while it compiles. With `but_caches` their switches are left out: the
+    recorder itself has set them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for room in CONFIGS:
+        module = loaded(f"{room}_config")
+        values = dict(_not_default(module)) if module is not None else {}
+        if room == "inductor":
+            values.update({name.replace("-", "_"): value for name, value in (extra_inductor or {}).items()})
+        if but_caches:
+            values = {name: value for name, value in values.items() if name not in CACHE_SWITCHES.get(room, ())}
+        if values:
+            found[room] = dict(sorted(values.items()))
+    return found
+
+
+def encoded_settings() -> dict[str, dict[str, Any]]:
+    """The same in the saved form."""
+    return {room: {name: encoded(value) for name, value in values.items()} for room, values in changed_settings().items()}
+
+
+def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
+    entries = getattr(module, "_config", None)
+    is_default = getattr(module, "_is_default", None)
+    if not isinstance(entries, dict) or is_default is None:
+        return
+    for name, entry in entries.items():
+        if getattr(entry, "alias", None) is not None or getattr(entry, "deprecated", False):
+            continue
+        if is_default(name):
+            continue
+        value, default = getattr(module, name), getattr(entry, "default", None)
+        # The compiler sets some of its settings to their default for a while; those are not changed by anybody.
+        if type(value) is not type(default) or not _same(value, default):
+            yield name, value
+
+
+def _same(value: Any, default: Any) -> bool:
+    plain = (bool, int, float, str, type(None), list, tuple, dict)
+    return value is default or (isinstance(value, plain) and bool(value == default))
+
+
+def encoded(value: Any) -> Any:
+    """A setting or keyword argument as an argument of the saved form (see dumps.schema), for records that exist already."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else {"float": "nan" if value != value else "inf" if value > 0 else "-inf"}
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, tuple):
+        return {"tuple": [encoded(item) for item in value]}
+    if isinstance(value, (list, set, frozenset)):
+        return [encoded(item) for item in (value if isinstance(value, list) else sorted(value, key=str))]
+    if isinstance(value, Mapping):
+        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    return {"opaque": [type(value).__qualname__, _text(value)]}
+
+
+def _text(value: Any, limit: int = 200) -> str:
+    name = getattr(value, "__qualname__", None)
+    text = f"{getattr(value, '__module__', '')}.{name}" if name else repr(value)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def ambient(*, rng: bool = False, seed: bool = True) -> Ambient:
+    """The state in force on this thread. With `rng` the states of the CPU and GPU generators are kept whole, as
+    `cpu:<base64 of zlib>`, one word per device that is in use already.
+
+    Without `seed` it holds nothing that ranks with the same graph have each their own of.
+    """
+    import torch
+
+    states = ""
+    if rng:
+        from ...dumps.held import packed_state
+
+        states = " ".join(f"{name}:{packed_state(bytes(state.tolist()))}" for name, state in generators())
+    return Ambient(
+        grad=torch.is_grad_enabled(),
+        inference_mode=torch.is_inference_mode_enabled(),
+        autocast=_autocast(),
+        autocast_cache=torch.is_autocast_cache_enabled(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        matmul_precision=_told(torch.get_float32_matmul_precision, "highest"),
+        tf32=bool(_told(lambda: torch.backends.cuda.matmul.allow_tf32, False)),
+        cudnn_tf32=bool(_told(lambda: torch.backends.cudnn.allow_tf32, True)),
+        default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
+        threads=torch.get_num_threads(),
+        seed=torch.initial_seed() if seed else 0,
+        rng_state=states,
+    )
+
+
+def generators() -> list[tuple[str, Any]]:
+    """(device, state) of the default generators of the CPU and of the GPUs in use; states are tensors of bytes on the CPU."""
+    import torch
+
+    states: list[tuple[str, Any]] = [("cpu", torch.get_rng_state())]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states += [(f"cuda:{i}", state) for i, state in enumerate(torch.cuda.get_rng_state_all())]
+    return states
+
+
+def _autocast() -> dict[str, str]:
+    import torch
+
+    found: dict[str, str] = {}
+    for device in DEVICE_TYPES:
+        if _told(lambda device=device: torch.is_autocast_enabled(device), False):
+            found[device] = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+    return found
+
+
+def _told(read: Callable[[], Any], otherwise: Any) -> Any:
+    # torch refuses to tell TF32 settings when the old and the new interface were mixed, and autocast of absent devices.
+    try:
+        return read()
+    except RuntimeError:
+        return otherwise

@@ -3,7 +3,7 @@
 Inputs are looked at before the call, so before any mutation. After the first run the compiled graph is as torch made it:
 Inductor's result gets its own callable back (no cost per step), others keep a closure that costs one branch. Holds no tensor.
 With the policy `all` every execution is watched; the inputs of the second lie beside inputs.json as inputs.2.json, and so on.
-With `last` and `--when` every execution is watched too, and `holding` copies its inputs.
+With `last` and `--when` every execution is watched too, and `hold` copies its inputs.
 
 >>> watch_inductor(session, graph, compiled_fx_graph)
 """
@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.schema import GraphBody, GraphRecord
-from .ambient import ambient
 from .flight import Graph, told
-from .holding import holder_of
-from .live_torch import is_capturing, is_fake, undisturbed
+from .live_torch import ambient, is_capturing, is_fake, undisturbed
 
 if TYPE_CHECKING:
     from .session import Session
@@ -38,8 +36,7 @@ class Watch:
         self.session = session
         records = [graph.record for graph in graphs if graph.record is not None]
         self.graphs = [(record.id, record.stage, _inputs_only(record)) for record in records]
-        holder = holder_of(session)
-        self.hold = holder.hold([(one.id, one.stage) for one in records], records[0]) if holder and records else None
+        self.hold = session.hold([(one.id, one.stage) for one in records], records[0]) if records else None
         self.every = session.options.inputs == "all" or self.hold is not None
         self._lock = threading.Lock()
         self._count = 0
@@ -49,7 +46,7 @@ class Watch:
 
     def begin(self, inputs: Sequence[Any]) -> int:
         """The number of this execution, or 0 to let it pass: not to be watched, with fake tensors, or in a CUDA graph capture."""
-        if self.session.waiting.now or any(map(is_fake, inputs)) or is_capturing():
+        if self.session.early or any(map(is_fake, inputs)) or is_capturing():
             return 0
         if self.hold is not None and self.hold.holder.closed:
             return 0
@@ -103,10 +100,7 @@ class Watch:
         with undisturbed():
             seen = live.observe(record, list(inputs), policy, writer.tensors)
         seen.ambient, seen.execution = state, number
-        if number == 1:
-            writer.save_inputs(local, seen, writer.tensors)
-        else:
-            writer.save_inputs(local, seen, writer.tensors, name=f"inputs.{number}.json")
+        writer.save_inputs(local, seen, number=number if number > 1 else 0)
 
 
 def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> Any:

@@ -18,19 +18,18 @@ from ...dumps.private_names import Row
 from ..torch_private import home, importing, loaded
 from ..torch_private.names import HOOKS
 from ..torch_private.replacing import Replaced
-from . import aot_hooks, dynamo_hooks, inductor_hooks, why_hooks
+from . import hooks, why_hooks
+from .session import Function
 
-Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-WRAPPERS: dict[str, Wrap] = {
-    "OutputGraph.call_user_compiler": dynamo_hooks.call_user_compiler,
-    "compile_fx_main": inductor_hooks.compile_fx_main,
-    "recursive_pre_grad_passes": inductor_hooks.pre_grad_passes,
-    "partition_fn": inductor_hooks.partition_fn,
-    "recursive_joint_graph_passes": inductor_hooks.joint_graph_passes,
-    "compile_inner_whole": inductor_hooks.compile_fx_inner,
-    "recursive_post_grad_passes": inductor_hooks.post_grad_passes,
-    "aot_module_simplified": aot_hooks.aot_module_simplified,
+WRAPPERS: dict[str, Callable[[Function], Function]] = {
+    "OutputGraph.call_user_compiler": hooks.call_user_compiler,
+    "compile_fx_main": hooks.compile_fx_main,
+    "recursive_pre_grad_passes": hooks.pre_grad_passes,
+    "partition_fn": hooks.partition_fn,
+    "recursive_joint_graph_passes": hooks.joint_graph_passes,
+    "compile_inner_whole": hooks.compile_fx_inner,
+    "recursive_post_grad_passes": hooks.post_grad_passes,
+    "aot_module_simplified": hooks.aot_module_simplified,
     "has_tensor_in_frame": why_hooks.has_tensor_in_frame,
     "signpost_event": why_hooks.signpost_event,
     "get_and_maybe_log_recompilation_reasons": why_hooks.get_and_maybe_log_recompilation_reasons,
@@ -82,32 +81,26 @@ def missing_stages() -> dict[str, str]:
     return {stage: hook.whole() for hook in _missing.values() for stage in hook.stages}
 
 
-def _patch_module(hooks: list[Row], module: ModuleType) -> None:
+def _patch_module(hooks: list[Row], _: ModuleType) -> None:
     for hook in hooks:
-        ((key, path),) = hook.places().items()
-        owner, name = _owner(module, path)
-        original = getattr(owner, name, None)
+        (key,) = hook.places()
+        original = loaded(key)
         if not callable(original):
             _missing[key] = hook
             continue
-        if hasattr(original, _MARK):
-            continue
-        replacement = WRAPPERS[key](original)
-        setattr(replacement, _MARK, original)
-        put(owner, name, replacement)
+        owner, name = home(key)
+        replacement = wrap(owner, name, WRAPPERS[key])
         for alias in _ALIASES.get(key, ()):
-            if loaded(alias) is original:
-                put(*home(alias), replacement)
+            if loaded(alias) is original and replacement is not original:
+                _installed.put(*home(alias), replacement)
 
 
-def put(owner: Any, name: str, replacement: Any) -> None:
-    """Puts a replacement in, until the last session ends."""
+def wrap(owner: Any, name: str, wrapper: Callable[[Function], Function]) -> Function:
+    """Wraps a function of torch's until the last session ends, unless it is wrapped already; what is there now."""
+    original = getattr(owner, name)
+    if hasattr(original, _MARK):
+        return original
+    replacement = wrapper(original)
+    setattr(replacement, _MARK, original)
     _installed.put(owner, name, replacement)
-
-
-def _owner(module: ModuleType, attribute: str) -> tuple[Any, str]:
-    owner: Any = module
-    *path, name = attribute.split(".")
-    for part in path:
-        owner = getattr(owner, part, None)
-    return owner, name
+    return replacement

@@ -25,13 +25,10 @@ def _dynamo_input(node: Any) -> InputRecord:
 
     source = _source(node)
     value = node.meta.get("example_value")
-    if isinstance(value, torch.nn.Parameter):
-        return InputRecord(node.name, "parameter", source)
-    if "_buffers[" in source:
+    if not isinstance(value, torch.nn.Parameter) and "_buffers[" in source:
         return InputRecord(node.name, "buffer", source)
-    if "_parameters[" in source:
-        return InputRecord(node.name, "parameter", source)
-    return InputRecord(node.name, "user", source)
+    is_parameter = isinstance(value, torch.nn.Parameter) or "_parameters[" in source
+    return InputRecord(node.name, "parameter" if is_parameter else "user", source)
 
 
 def _source(node: Any) -> str:

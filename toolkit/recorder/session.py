@@ -1,39 +1,44 @@
-"""What is being recorded: one Session per recording, its run and process folder, its errors, and its end.
+"""What is being recorded: one Session per recording, its process folder, its errors, and the door by which torch's hooks come.
 
 The process folder is made when the first graph comes, so that processes which compile nothing leave no trace; a forked child gets
-a folder of its own. Must never raise into the recorded program, except from `record()` for a request that makes no sense.
+a folder of its own. Must never raise into the recorded program.
 
->>> with record("myrun", inputs="first"):
-...     train()
+>>> @hook
+... def function_of_torch(session, original, *args):
+...     return original(*args)
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.output import say
-from ...dumps.schema import FORMAT, InputRecord, RunRecord
+from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
-from ..torch_private import importing
-from . import configs, leaving, naming, steps, summary
-from .budget import Budget
-from .options import Options, checked, parts
-from .origin import environment, rank_and_restart, versions
-from .waiting import Waiting
+from . import leaving, origin, summary
+from .live_torch import encoded_settings
+from .options import Options
 
 if TYPE_CHECKING:
-    from .holding import Holder
+    from .backward_hooks import Backwards
+    from .budget import Budget
+    from .hold import Hold, Holder
+    from .steps import Waiting
+
+Function = Callable[..., Any]
 
 _MAX_NOTES = 50
 _TRY_AGAIN_S = 10.0
@@ -50,21 +55,35 @@ class Session:
         self.job = job
         self.wanted = Path(wanted or options.run)
         self.stages = frozenset(options.stages)
-        self.compile_seconds = 0.0
-        self.recording_seconds = 0.0
-        self.notes: Counter[str] = Counter()
-        self.interrupted = False
-        self.errors: Counter[str] = Counter()
-        self.caches_were_on = False
+        self.holds = options.holds
+        self.interrupted = self.caches_were_on = False
+        self.versions: dict[str, str] = {}
         self.roles: dict[str, list[InputRecord]] = {}
+        self.functions: dict[str, str] = {}
+        self.backwards: Backwards | None = None
+        self._refused: tuple[float, GraphdbgError] | None = None
+        self.afresh()
+
+    def afresh(self) -> None:
+        """What belongs to one process. In a forked child: the parent's folder and lock are left alone, a graph compiled here gets
+        a folder of its own."""
         self._lock = threading.RLock()
         self._writer: ProcessWriter | None = None
-        self._refused: tuple[float, GraphdbgError] | None = None
-        self._untold: list[str] = []
         self.holder: Holder | None = None
-        self.functions: dict[str, str] = {}
-        self.budget = Budget(options, self._left_out)
-        self.waiting = Waiting(options.after_step)
+        self.budget: Budget | None = None
+        self.waiting: Waiting | None = None
+        self.compile_seconds = self.recording_seconds = 0.0
+        self.notes: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self._untold: list[str] = []
+        if self.options.limited:
+            from .budget import Budget
+
+            self.budget = Budget(self.options, self._left_out)
+        if self.options.after_step:
+            from .steps import Waiting
+
+            self.waiting = Waiting(self.options.after_step)
 
     def wants(self, stage: str) -> bool:
         """Whether graphs of that stage are recorded."""
@@ -73,11 +92,11 @@ class Session:
     def open_run(self) -> RunWriter:
         """Makes the run folder, or joins it. Raises GraphdbgError when it is taken or cannot be written."""
         if self.job is not None and not self.join:
-            run = naming.open_run(self.wanted, self.path, self._record())
+            run = origin.open_run(self.wanted, self.path, self._record())
             if run.path != self.path:
                 say(f"graphdbg: {self.path} was taken meanwhile; recording into {run.path}")
-            if os.environ.get(naming.OWNER) == str(self.path):  # else a run of this process alone, not its children's
-                os.environ[naming.OWNER] = str(run.path)
+            if os.environ.get(origin.OWNER) == str(self.path):  # else a run of this process alone, not its children's
+                os.environ[origin.OWNER] = str(run.path)
             self.path = run.path
         else:
             run = RunWriter.create(self.path, self._record(), join=self.join)
@@ -97,12 +116,14 @@ class Session:
         if self._refused is not None and time.monotonic() - self._refused[0] < _TRY_AGAIN_S:
             raise self._refused[1].with_traceback(None)
         try:
-            rank, restart = rank_and_restart()
+            rank, restart = origin.rank_and_restart()
             writer = self.open_run().process(rank=rank, restart=restart)
-            told = {"versions": versions(live=True), "config": _config(), "seed": torch_seed()}
+            self.versions = origin.versions()
+            told = {"versions": self.versions, "config": encoded_settings(), "seed": torch_seed()}
             writer.journal.event("note", message=summary.SETTINGS, **told)
             self._tell_missing(writer)
-            self.budget.attach(writer)
+            if self.budget is not None:
+                self.budget.attach(writer)
         except GraphdbgError as error:
             self._refused = time.monotonic(), error
             raise
@@ -121,36 +142,59 @@ class Session:
 
     def _record(self) -> RunRecord:
         return RunRecord(
-            format=FORMAT, command=list(sys.orig_argv), versions=versions(live=True), environment=environment(),
+            format=FORMAT, command=list(sys.orig_argv), versions=origin.versions(), environment=origin.environment(),
             world_size=int(os.environ.get("WORLD_SIZE") or 1), started=time.time(), inputs_policy=self.options.inputs,
-            stages=self.options.stages, config=_config(), job=self.job or "",
+            stages=self.options.stages, config=encoded_settings(), job=self.job or "",
         )  # fmt: skip
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
         """Journals an event; a journal that cannot be written is counted, not raised."""
-        if graph is not None and self.waiting.postpone(graph, lambda: self.event(kind, graph, **fields)):
+        if graph is not None and self.postponed(graph, lambda: self.event(kind, graph, **fields)):
             return
-        if graph is not None and not self.budget.event(kind, graph):
+        if graph is not None and self.budget is not None and not self.budget.event(kind, graph):
             return
         with self.guarded("journal"):
             self.writer().journal.event(kind, graph, **fields)
 
     def refuses(self, graph: str) -> bool:
         """Whether a graph is not to be recorded at all, which is journalled."""
-        reason = self.budget.refusal(graph, self.functions.get(graph.partition("/")[0], ""))
+        function = self.functions.get(graph.partition("/")[0], "")
+        reason = self.budget.refusal(graph, function) if self.budget is not None else None
         if reason is not None:
             self._left_out(graph, reason)
         return reason is not None
 
-    def wait_for(self, graph: str, save: Callable[[], object]) -> None:
-        """Saves a graph when it runs after the wanted step; until then it counts as left out."""
+    @property
+    def early(self) -> bool:
+        """Whether the step after which is recorded has not come yet."""
+        return self.waiting is not None and self.waiting.now
+
+    def waits(self, graph: str, save: Callable[[], object]) -> bool:
+        """Saves a graph when it runs after the wanted step, if it waits for that; until then it counts as left out."""
+        if self.waiting is None or not self.waiting.begin(graph):
+            return False
         self._left_out(graph, f"--after-step {self.options.after_step}")
-        self.waiting.postpone(graph, save)
+        return self.waiting.postpone(graph, save)
+
+    def postponed(self, graph: str, action: Callable[[], object]) -> bool:
+        """Keeps an action for later when the graph's compile waits."""
+        return self.waiting is not None and self.waiting.postpone(graph, action)
 
     def release(self, graph: str) -> None:
         """Writes what waited: a graph, and all others of its compile."""
-        with self.guarded(f"what waited with {graph}"):
-            self.waiting.release(graph)
+        if self.waiting is not None:
+            with self.guarded(f"what waited with {graph}"):
+                self.waiting.release(graph)
+
+    def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
+        """What holds the inputs of a compiled callable, the form of `graphs` (id, stage); None when nothing is to be held."""
+        if not self.holds:
+            return None
+        if self.holder is None or self.holder.pid != os.getpid():
+            from .hold import Holder
+
+            self.holder = Holder(self)
+        return self.holder.hold(graphs, record)
 
     def _left_out(self, graph: str, reason: str) -> None:
         self.writer().journal.event("left_out", graph, reason=reason)
@@ -160,10 +204,6 @@ class Session:
         self.notes[message] += 1
         if self.notes[message] == 1 and len(self.notes) <= _MAX_NOTES:
             self.event("note", message=message, **fields)
-
-    def hidden(self, name: str, what: str, by: str) -> None:
-        """Journals that a cache answered instead of the compiler."""
-        self.note(f"{name}: {what} not recorded, hidden by {by}", hidden=True)
 
     @contextmanager
     def guarded(self, what: str, **fields: Any) -> Iterator[None]:
@@ -217,18 +257,6 @@ class Session:
             if self.holder is not None:
                 self.holder.uncaught(error)
 
-    def after_fork(self) -> None:
-        """In a forked child: the parent's folder and lock are left alone, a graph compiled here gets a folder of its own."""
-        self._lock = threading.RLock()
-        self._writer = None
-        self.holder = None
-        self.budget = Budget(self.options, self._left_out)
-        self.waiting = Waiting(self.options.after_step)
-        self._untold.clear()
-        self.compile_seconds = self.recording_seconds = 0.0
-        self.notes.clear()
-        self.errors.clear()
-
     def close(self, *, programs: bool = False) -> None:
         """Journals what the recording cost and closes the journal. `programs`: nobody outside will write graph.py of its graphs.
 
@@ -252,12 +280,13 @@ class Session:
             writer.close()
 
 
-_sessions: list[Session] = []
+sessions: list[Session] = []
+"""Those of this process, the innermost last."""
 
 
 def _after_fork() -> None:
-    for session in _sessions:
-        session.after_fork()
+    for session in sessions:
+        session.afresh()
 
 
 if hasattr(os, "register_at_fork"):
@@ -266,84 +295,22 @@ if hasattr(os, "register_at_fork"):
 
 def active() -> Session | None:
     """The session that graphs belong to: the innermost one, or None."""
-    return _sessions[-1] if _sessions else None
+    return sessions[-1] if sessions else None
 
 
-def begin(session: Session) -> None:
-    """Records into the session from here on."""
-    from . import patches, tracebacks
+def hook(body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES) -> Callable[[Function], Function]:
+    """What is put in the place of a function of torch's: it calls `body(session, original, *args, **kwargs)` while something is
+    recorded, else the original. `updated`: the dictionaries that go over from the original."""
 
-    _sessions.append(session)
-    patches.install()
-    if session.options.compiled_autograd:
-        from . import backward_hooks
+    def wrap(original: Function) -> Function:
+        @functools.wraps(original, updated=updated)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            session = active()
+            return original(*args, **kwargs) if session is None else body(session, original, *args, **kwargs)
 
-        backward_hooks.watch(session)
-    if session.options.after_step:
-        importing.watch({"torch._dynamo": lambda _: _count_steps(session)})
-    tracebacks.install(_uncaught)
+        return wrapper
 
-
-def _count_steps(session: Session) -> None:
-    with session.guarded("counting steps"):
-        steps.watch()
-
-
-def _uncaught(error: BaseException) -> None:
-    for session in _sessions:
-        session.uncaught(error)
-
-
-def end(session: Session, *, programs: bool = True) -> None:
-    """Ends a recording; with the last one torch is as it was. `programs`: see `Session.close`."""
-    from . import patches
-
-    if session.options.compiled_autograd:
-        from . import backward_hooks
-
-        backward_hooks.stop(session)
-    with contextlib.suppress(ValueError):
-        _sessions.remove(session)
-    if not _sessions:
-        patches.uninstall()
-    session.close(programs=programs)
-
-
-@contextmanager
-def record(
-    run: str | os.PathLike[str], *, inputs: str = "index", when: str = "", stages: list[str] | tuple[str, ...] = (),
-    keep_cache: bool = False, max_disk: int = 0, keep: int = 0, only: str = "", after_step: int = 0,
-    compiled_autograd: bool = False,
-) -> Iterator[Session]:  # fmt: skip
-    """Records every graph that is compiled inside the block into the new run folder `run`.
-
-    Raises UsageError when `run` exists or an option is unknown. Told at the end on stderr: counts, and the commands to try next.
-    """
-    options = Options(
-        run=os.fspath(run), inputs=inputs, when=parts(when), stages=list(stages), keep_cache=keep_cache, max_disk=max_disk,
-        keep=keep, only=only, after_step=after_step, compiled_autograd=compiled_autograd,
-    )  # fmt: skip
-    session = Session(checked(options), join=False)
-    session.open_run()
-    begin(session)
-    try:
-        yield session
-    except Exception as error:
-        if session.holder is not None:
-            session.holder.uncaught(error)
-        raise
-    finally:
-        end(session)
-        tell(session, in_block=True)
-
-
-def tell(session: Session, *, in_block: bool) -> None:
-    """The closing words, from what is on disk."""
-    try:
-        for line in summary.lines(session.path, in_block=in_block, errors=session.errors, made=session.join):
-            say(line)
-    except (GraphdbgError, OSError) as error:
-        say(f"graphdbg: {error}")
+    return wrap
 
 
 def torch_seed() -> int | None:
@@ -352,14 +319,6 @@ def torch_seed() -> int | None:
     return torch.initial_seed() if torch is not None and hasattr(torch, "initial_seed") else None
 
 
-def _config() -> dict[str, dict[str, Any]]:
-    return {
-        room: {name: configs.encoded(value) for name, value in settings.items()} for room, settings in configs.changed().items()
-    }
-
-
 def _innermost(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -1,8 +1,12 @@
-"""Starts the recording of this process as GRAPHDBG and GRAPHDBG_OPTIONS ask; called while torch is still being imported.
+"""Starts and ends recordings: `record()` around a block, or this process as GRAPHDBG and GRAPHDBG_OPTIONS ask, while torch is
+still being imported.
 
-Under `graphdbg dump` the run is there already. Without it the process picks the run's name (`naming`), hands it to its children
-and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap.
+Under `graphdbg dump` the run is there already. Without it the process picks the run's name (`origin`), hands it to its children
+and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must never raise into
+the recorded program, except from `record()` for a request that makes no sense.
 
+>>> with record("myrun", inputs="first"):
+...     train()
 >>> start_from_environment("myrun")
 """
 
@@ -11,13 +15,91 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from ...dumps.errors import GraphdbgError
 from ...dumps.output import say
-from . import naming, summary
-from .options import from_environment
-from .origin import rank_and_restart
-from .session import Session, begin, end, tell
+from ..torch_private import importing
+from . import leaving, origin, steps, summary
+from .options import Options, checked, from_environment, parts
+from .session import Session, sessions
+
+
+def begin(session: Session) -> None:
+    """Records into the session from here on."""
+    from . import patches  # late, like all that knows torch's compiler: not before a recording begins
+
+    sessions.append(session)
+    patches.install()
+    if session.options.compiled_autograd:
+        from . import backward_hooks
+
+        backward_hooks.watch(session)
+    if session.options.after_step:
+        importing.watch({"torch._dynamo": lambda _: _count_steps(session)})
+    leaving.install(_uncaught)
+
+
+def _count_steps(session: Session) -> None:
+    with session.guarded("counting steps"):
+        steps.watch()
+
+
+def _uncaught(error: BaseException) -> None:
+    for session in sessions:
+        session.uncaught(error)
+
+
+def end(session: Session, *, programs: bool = True) -> None:
+    """Ends a recording; with the last one torch is as it was. `programs`: see `Session.close`."""
+    from . import patches
+
+    if session.backwards is not None:
+        session.backwards.stop()
+    with contextlib.suppress(ValueError):
+        sessions.remove(session)
+    if not sessions:
+        patches.uninstall()
+    session.close(programs=programs)
+
+
+@contextmanager
+def record(
+    run: str | os.PathLike[str], *, inputs: str = "index", when: str = "", stages: list[str] | tuple[str, ...] = (),
+    keep_cache: bool = False, max_disk: int = 0, keep: int = 0, only: str = "", after_step: int = 0,
+    compiled_autograd: bool = False,
+) -> Iterator[Session]:  # fmt: skip
+    """Records every graph that is compiled inside the block into the new run folder `run`.
+
+    Raises UsageError when `run` exists or an option is unknown. Told at the end on stderr: counts, and the commands to try next.
+    """
+    options = Options(
+        run=os.fspath(run), inputs=inputs, when=parts(when), stages=list(stages), keep_cache=keep_cache, max_disk=max_disk,
+        keep=keep, only=only, after_step=after_step, compiled_autograd=compiled_autograd,
+    )  # fmt: skip
+    session = Session(checked(options), join=False)
+    session.open_run()
+    begin(session)
+    try:
+        yield session
+    except Exception as error:
+        if session.holder is not None:
+            session.holder.uncaught(error)
+        raise
+    finally:
+        end(session)
+        tell(session, in_block=True)
+
+
+def tell(session: Session, *, in_block: bool) -> None:
+    """The closing words, from what is on disk."""
+    try:
+        for line in summary.lines(session.path, in_block=in_block, errors=session.errors, made=session.join):
+            say(line)
+    except (GraphdbgError, OSError) as error:
+        say(f"graphdbg: {error}")
 
 
 def start_from_environment(run: str) -> Session:
@@ -25,14 +107,14 @@ def start_from_environment(run: str) -> Session:
     options = from_environment(run)
     if options.wrapped:
         return _started(Session(options, join=True), tells=False)
-    rank, restart = rank_and_restart()
-    job, owner = naming.job(rank), naming.OWNER not in os.environ
+    rank, restart = origin.rank_and_restart()
+    job, owner = origin.job(rank), origin.OWNER not in os.environ
     wanted = options.run
     if owner:
         options.run = str(Path(_free_or_ours(wanted, job, rank, restart)))
-        os.environ[naming.OWNER], os.environ[naming.JOB] = options.run, job
+        os.environ[origin.OWNER], os.environ[origin.JOB] = options.run, job
     else:
-        options.run = os.environ[naming.OWNER]
+        options.run = os.environ[origin.OWNER]
     return _started(Session(options, join=not owner, job=job, wanted=wanted), tells=owner and not rank)
 
 
@@ -56,7 +138,7 @@ def _started(session: Session, *, tells: bool) -> Session:
 
 
 def _free_or_ours(run: str, job: str, rank: int | None, restart: int) -> str:
-    chosen = str(naming.choose(run, job=job, rank=rank, restart=restart))
+    chosen = str(origin.choose(run, job=job, rank=rank, restart=restart))
     if chosen != run and not rank:
         say(f"graphdbg: {run} exists and runs are never overwritten; recording into {chosen}")
     return chosen

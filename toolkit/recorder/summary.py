@@ -13,25 +13,33 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ...dumps import deaths, index, journal, why
+from ...dumps.amounts import size_text
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.lines import append, objects
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
 from ...dumps.wording import counted
-from . import held_words, unsaved
+from . import unsaved
 
 _MOST = 5
 
 COST = "cost"
 SETTINGS = "settings"
 """Messages of the two notes that every process leaves: what it spent, and the versions and settings it ran with."""
+HELD_COST = "held inputs"
+"""Message of the note that says what holding inputs cost a process."""
+
+_MOST_FOUND = 3
+
+Events = Sequence[tuple[str, Sequence[journal.Event]]]
+"""(process, what its journal says)."""
 
 
 def lines(
@@ -61,7 +69,7 @@ def lines(
     told += _failures(rows)
     if rows and (hint := why.hint(name, found)):
         told.append(f"graphdbg: {hint}")
-    told += held_words.lines(journals, rows, name)
+    told += _held(journals, rows, name)
     told += unsaved.lines(notes)
     told += _notes(notes, errors or {})
     told += _cost(notes) if rows else []
@@ -120,8 +128,8 @@ def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
 
 
 def _is_remark(note: Mapping[str, Any]) -> bool:
-    elsewhere = held_words.is_mine(note) or unsaved.is_mine(note)
-    return note.get("message") not in (COST, SETTINGS) and not note.get("uncaught") and not elsewhere
+    elsewhere = any(key in note for key in ("found", "kept", "unsaved"))
+    return note.get("message") not in (COST, SETTINGS, HELD_COST) and not elsewhere and not note.get("uncaught")
 
 
 def _by_reason(messages: list[str]) -> list[str]:
@@ -149,6 +157,60 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
     if any(note.get("caches_were_on") for note in costs):
         text += "; compiler caches were bypassed, which hide graphs (--keep-cache leaves them alone)"
     return [text]
+
+
+def _held(events: Events, rows: Sequence[index.Row], run: str) -> list[str]:
+    """About held inputs: which step went wrong and what was kept of it, and what holding cost."""
+    names = {(row.process, row.local): row.id for row in rows}
+    found = [(process, event) for process, of_process in events for event in of_process if "found" in event.fields]
+    told: list[str] = []
+    for process, event in found[:_MOST_FOUND]:
+        kept = _kept(dict(events)[process], event.fields["found"])
+        told.append(_finding(event, process, kept, names, run))
+    if len(found) > _MOST_FOUND:
+        more = counted(len(found) - _MOST_FOUND, "more step")
+        told.append(f"graphdbg: and {more} went wrong; their inputs lie in inputs.<execution>.json")
+    return told + _held_cost([event.fields for _, of_process in events for event in of_process])
+
+
+def _kept(events: Sequence[journal.Event], number: int) -> list[str]:
+    return [event.graph for event in events if event.graph is not None and event.fields.get("kept") == number]
+
+
+def _finding(
+    event: journal.Event, process: str, kept: Sequence[str], names: Mapping[tuple[str, str], str], run: str
+) -> str:
+    fields, graph = event.fields, event.graph or ""
+    name = names.get((process, graph), graph)
+    text = str(fields.get("message", "")).replace(graph, name)
+    if not kept:
+        return f"graphdbg: {text}; its inputs are not kept, they exceed the limit for held inputs"
+    others = sorted((local for local in kept if local != graph), key=lambda local: _distance(local, graph))
+    shown = ", ".join(names.get((process, local), local) for local in others[:_MOST_FOUND])
+    more = f" and {len(others) - _MOST_FOUND} more" if len(others) > _MOST_FOUND else ""
+    these = " and ".join((["its inputs"] if graph in kept else []) + ([f"those of {shown}{more}"] if others else []))
+    start = graph if graph in kept else kept[0]
+    return f"graphdbg: {text}; {these} are kept: graphdbg replay {run}/{names.get((process, start), start)}"
+
+
+def _distance(local: str, graph: str) -> tuple[bool, bool]:
+    """Partners of the graph first, and graphs as Dynamo made them, which hold the others, last."""
+    compile_name, _, stage = local.partition("/")
+    return stage.startswith("dynamo"), compile_name != graph.partition("/")[0]
+
+
+def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
+    costs = [note for note in notes if note.get("message") == HELD_COST]
+    if not costs:
+        return []
+    total = {key: sum(float(note.get(key) or 0) for note in costs) for key in ("seconds", "testing_seconds", "executions")}
+    most = size_text(int(sum(int(note.get("most_bytes") or 0) for note in costs)))
+    executions = counted(int(total["executions"]), "execution")
+    text = f"graphdbg: holding inputs took {total['seconds']:.1f} s over {executions} and {most}"
+    if total["testing_seconds"]:
+        text += f"; {total['testing_seconds']:.1f} s of them looking for NaN"
+    left_out = sum(int(note.get("left_out") or 0) for note in costs)
+    return [text, *([f"graphdbg: {counted(left_out, 'more step')} went wrong whose inputs were not kept"] if left_out else [])]
 
 
 def _commands(rows: list[index.Row], name: str) -> list[str]:

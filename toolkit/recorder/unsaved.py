@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..spec import is_opaque, of_the_process
-from .configs import encoded
-from .live_torch import innermost_backend
+from .live_torch import encoded, innermost_backend
 
 if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord
@@ -71,14 +70,9 @@ def _home(value: Any) -> Any:
     return value if hasattr(value, "__qualname__") else type(value)
 
 
-def is_mine(note: Mapping[str, Any]) -> bool:
-    """Whether a note is told here."""
-    return "unsaved" in note
-
-
 def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each of them, over all processes of a run."""
-    told = list(dict.fromkeys(_sentence(note) for note in notes if is_mine(note)))
+    told = list(dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note))
     more = [f"graphdbg: and {len(told) - _MOST} more that cannot be saved: replays name them"] if len(told) > _MOST else []
     return [f"graphdbg: {text}" for text in told[:_MOST]] + more
 

@@ -1,7 +1,9 @@
 """Why a graph exists: what Dynamo finds out while it compiles a frame, journalled as events of kind "why" (dumps/why reads them).
 
 Every wrapper but the one for DDP is around a short call that Dynamo makes in passing, never around the tracing itself, so no
-stack and no log of the user has a frame of ours. Must not force text that Dynamo would not make: no log is switched on.
+stack and no log of the user has a frame of ours. Must not force text that Dynamo would not make: no log is switched on. Must
+write little, long texts once and functions that were left alone once: a training run may meet the same graph break in 500
+recompiles.
 
 >>> signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", "co_name": "forward", ...})
 """
@@ -10,50 +12,127 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sysconfig
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ...dumps.ids import compile_name
-from . import ddp_parts, guard_values
-from .live_torch import dynamo_setting
-from .session import Session, active
-from .why_journal import GUARD, TEXT, journal, now, skip, stack_of, text_of
+from . import guard_values, roles
+from .live_torch import compile_id, dynamo_setting
+from .session import Function, Session, hook
 
 if TYPE_CHECKING:
+    from ...dumps.writer import ProcessWriter
     from .flight import Graph
 
+TEXT = 2400
+GUARD = 1200
 _REASONS = 3
 _SYMBOLS = 64
+_STACK = 8
+_SKIPS = 1000
+_NAMES = 6
 _WRAPPER = "/torch/_dynamo/external_utils.py"
 _TOLD_ELSEWHERE = ("suppressed", "custom frame execution strategy", "Dynamo-generated code")
+
+_PATHS = sysconfig.get_paths()
+_LIBRARY = (_PATHS["stdlib"], _PATHS["platstdlib"])
+_SITE = (_PATHS["purelib"], _PATHS["platlib"])
+_HERE = tuple(str(Path(__file__).parents[2] / room) for room in ("dumps", "toolkit"))
+_USUAL = ("no tensor-related objects", "skipfiles", "No ops traced")
+"""Reasons that say nothing in the code of libraries."""
+
+_signature = functools.cache(inspect.signature)
+
+
+class _Told:
+    """What one journal holds already: long texts are written once and then referred to by number."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self.skips: set[tuple[str, ...]] = set()
 
 
 class _Here(threading.local):
     code: CodeType | None = None
     wrapped: str | None = None
+    compiler: int = 0
+    part: int = 0
 
 
 _here = _Here()
 
+_told: WeakKeyDictionary[ProcessWriter, _Told] = WeakKeyDictionary()
 
-def _after(observe: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A wrapper that calls the original and then `observe(session, result, *args, **kwargs)`, whose errors go no further."""
 
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            session = active()
-            if session is not None:
-                with session.guarded("why"):
-                    observe(session, result, *args, **kwargs)
-            return result
+def journal(session: Session, what: str, **fields: Any) -> None:
+    """Writes one event; the first of a journal is preceded by one that names the functions this torch lacks."""
+    writer = session.writer()
+    told = _told.get(writer)
+    if told is None:
+        from .patches import missing, tells_why
 
-        return wrapper
+        told = _told[writer] = _Told()
+        lacking = [f"{hook.lost} (it has no {hook.whole()})" for hook in missing() if tells_why(hook)]
+        session.event("why", what="begin", missing=lacking or None)
+    text = fields.pop("text", None)
+    if text:
+        number = told.texts.get(text)
+        if number is None:
+            number = told.texts[text] = len(told.texts)
+            fields["text"] = text
+        fields["text_id"] = number
+    session.event("why", what=what, **fields)
 
-    return wrap
+
+def now() -> str | None:
+    """The compile in progress on this thread with its attempt, as a folder name: "0_0_a1"."""
+    current = compile_id()
+    return None if current is None else compile_name(current)
+
+
+def skip(session: Session, code: CodeType, reason: str) -> None:
+    """A function of the program that was left alone, once for each reason; torch's own, Python's and ours are not told."""
+    file = code.co_filename
+    if file.startswith((*_HERE, "<")) or "/torch/" in file or (file.startswith(_LIBRARY) and not file.startswith(_SITE)):
+        return
+    if file.startswith(_SITE) and any(words in reason for words in _USUAL):
+        return
+    function = getattr(code, "co_qualname", code.co_name)
+    key = (function, code.co_filename, str(code.co_firstlineno), reason)
+    told = _told.get(session.writer())
+    if told is not None and (key in told.skips or len(told.skips) >= _SKIPS):
+        return
+    journal(session, "skip", function=function, file=code.co_filename, line=code.co_firstlineno, reason=reason[:GUARD])
+    _told[session.writer()].skips.add(key)
+
+
+def text_of(error: Any, otherwise: str) -> str:
+    """What an exception of Dynamo says, without what it adds for logs."""
+    text = str(getattr(error, "msg", None) or error or otherwise)
+    return text if len(text) <= TEXT else text[:TEXT] + "…"
+
+
+def stack_of(stack: Any) -> list[list[Any]] | None:
+    """The innermost frames of a traceback summary, outermost first: file, line, function, code."""
+    frames = list(stack or ())[-_STACK:]
+    return [[frame.filename, frame.lineno, frame.name, (frame.line or "")[:200]] for frame in frames] or None
+
+
+def _after(observe: Callable[..., None]) -> Callable[[Function], Function]:
+    """A hook that calls the original and then `observe(session, result, *args, **kwargs)`, whose errors go no further."""
+
+    def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        with session.guarded("why"):
+            observe(session, result, *args, **kwargs)
+        return result
+
+    return hook(call)
 
 
 @_after
@@ -89,33 +168,26 @@ def signpost_event(session: Session, _: Any, category: str, name: str, parameter
     )  # fmt: skip
 
 
-def get_and_maybe_log_recompilation_reasons(original: Callable[..., Any]) -> Callable[..., Any]:
+@hook
+def get_and_maybe_log_recompilation_reasons(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
     """The guards that failed, newest compiled version first; it raises where recompiles are errors."""
-    signature = inspect.signature(original)
+    given = functools.partial(_signature(original).bind, *args, **kwargs)
+    try:
+        reasons = original(*args, **kwargs)
+    except Exception as error:
+        _recompile(session, given, [], str(error)[:TEXT])
+        raise
+    _recompile(session, given, reasons, None)
+    return reasons
 
-    def tell(reasons: list[str], args: Any, kwargs: Any, error: str | None) -> None:
-        session = active()
-        if session is None:
-            return
-        with session.guarded("why"):
-            given = signature.bind(*args, **kwargs).arguments
-            if given.get("skip_logging"):
-                return
+
+def _recompile(session: Session, bind: Callable[[], inspect.BoundArguments], reasons: list[str], error: str | None) -> None:
+    with session.guarded("why"):
+        given = bind().arguments
+        if not given.get("skip_logging"):
             texts = list(dict.fromkeys(str(reason)[:GUARD] for reason in reasons))[:_REASONS]
             values = guard_values.found(given.get("frame"), texts)
             journal(session, "recompile", compile=now(), reasons=texts, of=len(reasons), now=values or None, error=error)
-
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            reasons = original(*args, **kwargs)
-        except Exception as error:
-            tell([], args, kwargs, str(error)[:TEXT])
-            raise
-        tell(reasons, args, kwargs, None)
-        return reasons
-
-    return wrapper
 
 
 @_after
@@ -126,19 +198,12 @@ def exceeds_recompile_limit(session: Session, result: Any, *_: Any, **__: Any) -
         journal(session, "limit", compile=now(), limit=limit, value=dynamo_setting(str(limit)))
 
 
-def log_graph_break(original: Callable[..., Any]) -> Callable[..., Any]:
+@hook
+def log_graph_break(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
     """Called once for each graph break that is not an error, with the exception that says why and where."""
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        session = active()
-        if session is not None:
-            with session.guarded("why"):
-                _break(session, signature.bind(*args, **kwargs).arguments)
-        return original(*args, **kwargs)
-
-    return wrapper
+    with session.guarded("why"):
+        _break(session, _signature(original).bind(*args, **kwargs).arguments)
+    return original(*args, **kwargs)
 
 
 def _break(session: Session, given: Mapping[str, Any]) -> None:
@@ -154,39 +219,26 @@ def _break(session: Session, given: Mapping[str, Any]) -> None:
     journal(session, "break", compile=now(), then=then, stack=stack_of(stack), text=text_of(error, reason))
 
 
-def restart_analysis(original: Callable[..., Any]) -> Callable[..., Any]:
+@_after
+def restart_analysis(session: Session, _: Any, self: Any, *__: Any, **___: Any) -> None:
     """Dynamo starts a frame over: RestartAnalysis and its subclasses are made in order to be raised."""
-
-    @functools.wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        session = active()
-        if session is not None:
-            with session.guarded("why"):
-                name = type(self).__name__
-                text = None if name == "SpeculationRestartAnalysis" else str(getattr(self, "restart_reason", None) or self)
-                journal(session, "restart", compile=now(), error=name, text=text and text[:TEXT])
-
-    return wrapper
+    name = type(self).__name__
+    text = None if name == "SpeculationRestartAnalysis" else str(getattr(self, "restart_reason", None) or self)
+    journal(session, "restart", compile=now(), error=name, text=text and text[:TEXT])
 
 
-def exception_handler(original: Callable[..., Any]) -> Callable[..., Any]:
+@hook
+def exception_handler(session: Session, original: Function, e: Any, *args: Any, **kwargs: Any) -> Any:
     """A frame could not be compiled; the exception is seen before Dynamo adds stacks to its message."""
-
-    @functools.wraps(original)
-    def wrapper(e: Any, *args: Any, **kwargs: Any) -> Any:
-        session = active()
-        if session is not None and not getattr(e, "logged", False):
-            with session.guarded("why"):
-                inner = getattr(e, "inner_exception", None)
-                error = inner if isinstance(inner, BaseException) else e
-                journal(
-                    session, "failed", compile=now(), error=type(error).__name__, outer=type(e).__name__,
-                    stack=stack_of(getattr(e, "real_stack", None)), text=text_of(error, ""),
-                )  # fmt: skip
-        return original(e, *args, **kwargs)
-
-    return wrapper
+    with session.guarded("why"):
+        if not getattr(e, "logged", False):
+            inner = getattr(e, "inner_exception", None)
+            error = inner if isinstance(inner, BaseException) else e
+            journal(
+                session, "failed", compile=now(), error=type(error).__name__, outer=type(e).__name__,
+                stack=stack_of(getattr(e, "real_stack", None)), text=text_of(error, ""),
+            )  # fmt: skip
+    return original(e, *args, **kwargs)
 
 
 @_after
@@ -202,22 +254,25 @@ def handle_skip(session: Session, _: Any, self: Any, result: Any, frame: Any, *_
         skip(session, code, str(reason))
 
 
-def compile_submod(original: Callable[..., Any]) -> Callable[..., Any]:
-    """DDP's optimizer cuts a graph at its buckets: one call for each part."""
-
-    @functools.wraps(original)
-    def wrapper(self: Any, input_mod: Any, *args: Any, **kwargs: Any) -> Any:
-        session = active()
-        if session is not None:
-            with session.guarded("why"):
-                journal(session, "part", compile=now(), **ddp_parts.described(self, input_mod))
-        result = original(self, input_mod, *args, **kwargs)
-        if session is not None:
-            with session.guarded("why"):
-                journal(session, "part end", compile=now())
-        return result
-
-    return wrapper
+@hook
+def compile_submod(session: Session, original: Function, self: Any, input_mod: Any, *args: Any, **kwargs: Any) -> Any:
+    """DDP's optimizer cuts a graph at its buckets: one call of the SubmodCompiler for each part. Only its metadata is read."""
+    with session.guarded("why"):
+        _here.part = _here.part + 1 if _here.compiler == id(self) else 1
+        _here.compiler = id(self)
+        placeholders = [node for node in input_mod.graph.nodes if node.op == "placeholder"]
+        inputs = zip(roles.of_dynamo(input_mod), placeholders, strict=True)
+        parameters = [(item, node.meta.get("example_value")) for item, node in inputs if item.role == "parameter"]
+        journal(
+            session, "part", compile=now(), part=_here.part, of=sum(node.op == "call_module" for node in self.module.graph.nodes),
+            parameters=len(parameters),
+            bytes=sum(value.numel() * value.element_size() for _, value in parameters if value is not None),
+            names=[item.source for item, _ in parameters[:_NAMES]],
+        )  # fmt: skip
+    result = original(self, input_mod, *args, **kwargs)
+    with session.guarded("why"):
+        journal(session, "part end", compile=now())
+    return result
 
 
 def symbols(session: Session, name: str, graph: Graph | None) -> None:

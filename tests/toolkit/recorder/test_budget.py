@@ -12,8 +12,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import JOURNAL_FILE
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.writer import LeftOutError, ProcessWriter, RunWriter
-from graphdbg.toolkit.recorder.budget import Budget
-from graphdbg.toolkit.recorder.disk import Disk
+from graphdbg.toolkit.recorder.budget import Budget, Disk
 from graphdbg.toolkit.recorder.options import Options, checked
 
 from ...dumps.graphs import chain, new_run

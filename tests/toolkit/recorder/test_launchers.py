@@ -15,7 +15,7 @@ import pytest
 import graphdbg
 from graphdbg.dumps import deaths
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.toolkit.recorder import naming
+from graphdbg.toolkit.recorder import origin
 
 SCRIPTS = Path(__file__).parent / "scripts"
 RANKS, CHILDREN = str(SCRIPTS / "ranks.py"), str(SCRIPTS / "children.py")
@@ -155,24 +155,24 @@ def test_tasks_of_slurm_share_a_run_and_the_next_job_has_its_own(runner):
 
 def test_names_of_runs_without_a_wrapper(tmp_path):
     slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
-    assert naming.job(1, slurm) == naming.job(0, slurm) == "SLURM_JOB_ID=7 SLURM_STEP_ID=0"
-    assert naming.job(0, {"TORCHELASTIC_RUN_ID": "none"}) == ""
-    assert naming.job(None, slurm) != naming.job(None, slurm)
-    assert naming.job(None, {naming.JOB: "inherited"}) == "inherited"
+    assert origin.job(1, slurm) == origin.job(0, slurm) == "SLURM_JOB_ID=7 SLURM_STEP_ID=0"
+    assert origin.job(0, {"TORCHELASTIC_RUN_ID": "none"}) == ""
+    assert origin.job(None, slurm) != origin.job(None, slurm)
+    assert origin.job(None, {origin.JOB: "inherited"}) == "inherited"
 
     from graphdbg.dumps.schema import FORMAT, RunRecord
 
     def record(job):
         return RunRecord(format=FORMAT, command=["train.py"], job=job)
 
-    run = naming.open_run(tmp_path / "run", tmp_path / "run", record("a"))
+    run = origin.open_run(tmp_path / "run", tmp_path / "run", record("a"))
     run.process(rank=0)
-    assert naming.choose(tmp_path / "run", job="a", rank=1, restart=0).name == "run"
-    assert naming.choose(tmp_path / "run", job="a", rank=0, restart=0).name == "run-2", "rank 0 has been here"
-    assert naming.choose(tmp_path / "run", job="a", rank=0, restart=1).name == "run"
-    assert naming.choose(tmp_path / "run", job="b", rank=1, restart=0).name == "run-2"
-    assert naming.open_run(tmp_path / "run", tmp_path / "run", record("b")).path.name == "run-2"
-    assert naming.open_run(tmp_path / "run", tmp_path / "run", record("a")).path.name == "run"
+    assert origin.choose(tmp_path / "run", job="a", rank=1, restart=0).name == "run"
+    assert origin.choose(tmp_path / "run", job="a", rank=0, restart=0).name == "run-2", "rank 0 has been here"
+    assert origin.choose(tmp_path / "run", job="a", rank=0, restart=1).name == "run"
+    assert origin.choose(tmp_path / "run", job="b", rank=1, restart=0).name == "run-2"
+    assert origin.open_run(tmp_path / "run", tmp_path / "run", record("b")).path.name == "run-2"
+    assert origin.open_run(tmp_path / "run", tmp_path / "run", record("a")).path.name == "run"
 
 
 def test_two_hosts_with_the_same_process_ids(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputsRecord, 
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.toolkit.recorder.held import Budget, Copy, OverLimit
-from graphdbg.toolkit.recorder.holding import holder_of
 from graphdbg.toolkit.recorder.nan_test import NanTest
 from graphdbg.toolkit.recorder.options import Options, parts, size_of
 from graphdbg.toolkit.recorder.session import Session
@@ -189,17 +188,18 @@ def test_the_budget_is_kept():
 def test_graphs_that_rest_make_room_for_others(tmp_path):
     """Recompiles: each graph runs a while and never again."""
     session = Session(Options(run=str(tmp_path / "run"), inputs="last", held_limit=60_000), join=True)
-    holder = holder_of(session)
     names = [f"{number}_0/forward" for number in range(8)]
     for name in names:
         output = NodeRecord(name="output", op="output", target="output", args=[[{"node": "x"}]])
         nodes = [NodeRecord(name="x", op="placeholder", target="x"), output]
         record = GraphRecord(format=FORMAT, id=name, stage="forward", graph=GraphBody(nodes))
         session.writer().save_graph(record)
-        hold = holder.hold([(name, "forward")], record)
+        hold = session.hold([(name, "forward")], record)
+        assert hold is not None
         for number in range(1, 300):
             hold.before(number, [torch.ones(1000) * number])
-    assert holder.refused == 0 and holder.budget.used <= 60_000
+    holder = session.holder
+    assert holder is not None and holder.refused == 0 and holder.budget.used <= 60_000
     session.close(programs=True)
     run = open_run(tmp_path / "run")
     assert [float(run.graph(name).inputs()[0][0]) for name in names] == [299.0] * 8

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.toolkit.recorder import launch, tracebacks
+from graphdbg.toolkit.recorder import launch, leaving
 from graphdbg.toolkit.recorder.autoload import in_inductor_worker
 from graphdbg.toolkit.recorder.options import Options, check_stages, checked, from_environment
 from graphdbg.toolkit.recorder.origin import environment, rank_and_restart
@@ -84,11 +84,11 @@ def test_import_hook_calls_back_once_and_restores_the_loader(tmp_path, monkeypat
 
 
 def test_frames_of_the_recorder_are_cut_from_tracebacks(monkeypatch):
-    monkeypatch.setattr(tracebacks, "_HERE", __file__)
+    monkeypatch.setattr(leaving, "_HERE", __file__)
     try:
         exec(compile("1 / 0", "user.py", "exec"))
     except ZeroDivisionError as error:
-        trace = tracebacks.trimmed(error.__traceback__)
+        trace = leaving.trimmed(error.__traceback__)
     assert trace is not None and trace.tb_next is None
     assert trace.tb_frame.f_code.co_filename == "user.py"
 

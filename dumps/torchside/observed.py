@@ -1,0 +1,214 @@
+# pyright: basic
+"""What is seen of the real inputs of an execution, as records: for inputs.json, with statistics; and quickly, for held inputs.
+
+`observe` looks at one execution before it runs. `snapshot` runs before every execution of a graph whose inputs are held, so plain
+tensors take a short way of their own there: metadata of every input and the storages whose bytes are to be copied, each once; the
+records are the same, without statistics. It must keep no tensor and read no data.
+
+>>> seen = observe(gm, real_inputs, "index", sink)
+>>> items, storages = snapshot(["x"], [torch.ones(2, 3)])
+>>> items[0].stored.storage, storages[0].nbytes()
+('#0', 24)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ..errors import UsageError
+from ..schema import FORMAT, GraphRecord, InputRecord, InputsRecord, StoredTensor, TensorValue
+from ..tensors import TensorSink
+from ..wording import counted
+from . import torch_private as t
+from .storages import StorageWriter, packable
+from .symbols import SymbolWriter, is_symbolic
+from .values import ValueWriter, dtype_name, is_plain_tensor, quantizer
+
+POLICIES = ("none", "meta", "index", "first", "last", "all")
+WHOLE = frozenset({"first", "last", "all"})
+"""Policies that keep whole storages."""
+_PIECE = 1 << 22
+"""Elements that statistics look at in one go."""
+_DTYPES: dict[torch.dtype, str] = {}
+_DEVICES: dict[torch.device, str] = {}
+
+
+def observe(
+    graph: GraphModule | GraphRecord, inputs: Sequence[Any], policy: str, sink: TensorSink | None
+) -> InputsRecord:
+    """What is kept of the inputs of one execution; call it before the graph runs, since it may change them.
+
+    `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors; `first`,
+    `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is waited for.
+    """
+    if policy not in POLICIES:
+        raise UsageError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")
+    roles = {item.name: item for item in graph.inputs} if isinstance(graph, GraphRecord) else {}
+    names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+    if len(names) != len(inputs):
+        why = f"the graph has {counted(len(names), 'placeholder')}, {counted(len(inputs), 'value')} came"
+        raise UsageError("cannot observe the inputs", why)
+    values = ValueWriter(SymbolWriter())
+    storages = StorageWriter(values, sink)
+    with torch.no_grad(), t.modes_off():
+        for value in inputs:
+            values.count(value)
+        items = [_observe_one(name, value, policy, values, storages) for name, value in zip(names, inputs, strict=True)]
+    for item in items:
+        if item.name in roles:
+            item.role, item.source = roles[item.name].role, roles[item.name].source
+    return InputsRecord(format=FORMAT, policy=policy, inputs=items)
+
+
+def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storages: StorageWriter) -> InputRecord:
+    item = InputRecord(name=name)
+    if is_symbolic(value):
+        number_seen = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
+        if number_seen is None and isinstance(value, torch.SymInt):
+            number_seen = value.node.nested_int()  # the ragged size of a nested tensor: a number that stands for its offsets
+        item.scalar = number_seen if number_seen is not None else values.symbols.hint(values.symbols.expr(value))
+        return item
+    if isinstance(value, (bool, int, float)):
+        item.scalar = value
+        return item if math.isfinite(value) else InputRecord(name=name, value=values.value(value))
+    if not is_plain_tensor(value) or policy == "none":
+        item.value = values.value(value, whole_storage=True)
+        return item
+    item.value = values.tensor(value, whole_storage=value.layout is torch.strided)
+    is_parameter = isinstance(value, torch.nn.Parameter)
+    readable = not isinstance(value, t.FakeTensor) and not value.is_meta and value.layout is torch.strided
+    if policy != "meta" and readable:
+        item.statistics = statistics(value)
+        if policy in WHOLE or not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_quantized):
+            item.stored = storages.store(value)
+            return item
+    if policy in WHOLE and value.layout is not torch.strided and packable(value):
+        item.stored = storages.store(value)
+    elif is_parameter:
+        item.stored = StoredTensor(storage="", value=item.value, parameter=True)
+    return item
+
+
+def statistics(value: torch.Tensor) -> dict[str, float | int | None] | None:
+    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without arithmetic.
+
+    Reads the tensor piece by piece, so that a step that barely fits its device still fits.
+    """
+    if value.numel() == 0:
+        return None
+    try:
+        if value.dtype is torch.bool:
+            share = sum(float(part.sum()) for part in _pieces(value)) / value.numel()
+            return {"min": int(share == 1.0), "max": int(share > 0.0), "mean": share}
+        if value.is_quantized:
+            value = value.dequantize()
+        if value.dtype.is_complex:
+            value = torch.view_as_real(value.resolve_conj())
+        if not value.dtype.is_floating_point:
+            spans = [torch.aminmax(part.to(torch.int64)) for part in _pieces(value)]
+            return {"min": min(int(low) for low, _ in spans), "max": max(int(high) for _, high in spans)}
+        return _float_statistics(value)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
+    low, high, total, squares, count, nan = math.inf, -math.inf, 0.0, 0.0, 0, 0
+    for part in _pieces(value):
+        wide = part if part.dtype is torch.float64 else part.to(torch.float32)
+        nan += int(torch.isnan(wide).sum())
+        finite = torch.isfinite(wide)
+        if not bool(finite.all()):
+            wide = wide[finite]
+        if not wide.numel():
+            continue
+        least, most = torch.aminmax(wide)
+        low, high = min(low, float(least)), max(high, float(most))
+        mean, spread, size = float(wide.mean()), float(wide.var(correction=0)), wide.numel()
+        gap, count = mean - (total / count if count else mean), count + size
+        squares += spread * size + gap * gap * (count - size) * size / count  # Chan et al., updating formulae for variances
+        total += mean * size
+    inf = value.numel() - count - nan
+    if not count:
+        return {"nan": nan, "inf": inf}
+    found = {"min": low, "max": high, "mean": total / count, "std": math.sqrt(max(squares, 0.0) / count)}
+    return {**{key: number for key, number in found.items() if math.isfinite(number)}, "nan": nan, "inf": inf}
+
+
+def _pieces(value: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Parts of at most about `_PIECE` elements, split along the longest dimension."""
+    if value.numel() <= _PIECE or value.dim() == 0:
+        yield value
+        return
+    longest = max(range(value.dim()), key=lambda dim: value.shape[dim])
+    parts = min(value.shape[longest], -(-value.numel() // _PIECE))
+    yield from value.chunk(parts, longest)
+
+
+def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRecord], list[torch.UntypedStorage]]:
+    """One record per input; a stored tensor's storage is named "#<place in the list of storages>"."""
+    keys = [t.storage_key(value) if _has_bytes(value) else None for value in inputs]
+    seen: set[int] = set()
+    shared = {key for key in keys if key is not None and (key in seen or seen.add(key))}
+    places: dict[int, int] = {}
+    groups: dict[int, int] = {}
+    storages: list[torch.UntypedStorage] = []
+    items: list[InputRecord] = []
+    for name, value, key in zip(names, inputs, keys, strict=True):
+        if key is None:
+            items.append(_other(name, value))
+            continue
+        storage = value.untyped_storage()
+        if key not in places:
+            places[key] = len(storages)
+            storages.append(storage)
+        record = _tensor(value, storage.nbytes())
+        if key in shared:
+            record.storage = groups.setdefault(key, len(groups))
+        stored = StoredTensor(f"#{places[key]}", record, type(value) is torch.nn.Parameter)
+        items.append(InputRecord(name, value=record, stored=stored))
+    return items, storages
+
+
+def _has_bytes(value: Any) -> bool:
+    kind = type(value)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter and not is_plain_tensor(value):
+        return False
+    return value.layout is torch.strided and not value.is_meta
+
+
+def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
+    dtype, device = value.dtype, value.device
+    if dtype not in _DTYPES:
+        _DTYPES[dtype] = dtype_name(dtype)
+    if device not in _DEVICES:
+        _DEVICES[device] = str(device)
+    shape: list[Any] = list(value.shape)
+    stride: list[Any] = list(value.stride())
+    offset: Any = value.storage_offset()
+    record = TensorValue(_DTYPES[dtype], shape, stride, offset, _DEVICES[device], requires_grad=value.requires_grad)
+    if 0 not in shape:
+        last = offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+        if last * value.element_size() != nbytes:
+            record.storage_bytes = nbytes
+    if value.is_conj():
+        record.conj = True
+    if value.is_neg():
+        record.neg = True
+    if value.is_quantized:
+        record.quantizer = quantizer(value)
+    return record
+
+
+def _other(name: str, value: Any) -> InputRecord:
+    item = InputRecord(name)
+    if isinstance(value, (bool, int, float)) and math.isfinite(value):
+        item.scalar = value
+    else:
+        item.value = ValueWriter(SymbolWriter()).value(value, whole_storage=True)
+    return item

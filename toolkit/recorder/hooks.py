@@ -1,0 +1,264 @@
+"""What each wrapper of the compiler does: Dynamo's call of a backend, AOT backends' compilers, Inductor's passes and compiler.
+
+The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A forward,
+backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT backends that are
+not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls come by there too and are let pass.
+
+>>> OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from pathlib import Path
+from typing import Any
+
+from ...dumps import kernels
+from ...dumps.compressed import LARGE_BYTES
+from . import live_torch, roles, unsaved, why_hooks
+from .flight import Flight, Graph, here, in_flight, in_pass, level
+from .live_torch import bypassed
+from .observe import watch_callable, watch_inductor
+from .session import Function, Session, hook
+
+_JOINT_KWARGS = ("num_fwd_outputs", "static_lifetime_input_indices")
+_NOT_KEPT = ("get_decomp_fn",)
+
+_signature = functools.cache(inspect.signature)
+
+
+@in_flight
+def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    """OutputGraph.call_user_compiler(self, gm, example_inputs): the outermost call. All backends pass here."""
+    session = flight.session
+    graph = _of_dynamo(flight, self, gm)
+    with bypassed(session, flight.name, "AOTAutograd", "the joint, forward, backward and inference graphs"):
+        compiled = original(self, gm, *args, **kwargs)
+    if graph is None:
+        return compiled
+    with session.guarded(f"first run of {graph.id}"):
+        if getattr(self, "package", None) is not None or live_torch.is_serializable(compiled):
+            session.note(f"first run of {graph.id} not observed: its compiled form is saved by a precompile package")
+        else:
+            return watch_callable(session, [graph], live_torch.plain_callable(compiled))
+    return compiled
+
+
+def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
+    session = flight.session
+    backend = getattr(output_graph, "compiler_fn", None)
+    with session.guarded("roles of the inputs"):
+        flight.options = live_torch.backend_options(backend)
+        fields = getattr(output_graph, "co_fields", None) or {}
+        where = f"{Path(str(fields.get('co_filename', ''))).name}:{fields.get('co_firstlineno', '')}"
+        session.functions[flight.name] = f"{fields.get('co_name', '')} {where}"
+        flight.dynamo_roles = session.roles[flight.name] = roles.of_dynamo(gm)
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
+    options = {"options": dict(flight.options)} if flight.options else {}
+    graph = flight.capture(gm, "dynamo", {"backend": str(name), **options})
+    if graph is not None:
+        with session.guarded(f"the backend of {graph.id}"):
+            unsaved.note_backend(session, backend)
+        why_hooks.symbols(session, flight.name, graph)
+    return graph
+
+
+@hook
+def aot_module_simplified(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """aot_module_simplified(mod, args, fw_compiler, bw_compiler, partition_fn, ..., inference_compiler)."""
+    with session.guarded("AOT compilers"):
+        bound = _signature(original).bind(*args, **kwargs)
+        given = bound.arguments
+        partition = given.get("partition_fn") or _signature(original).parameters["partition_fn"].default
+        if not live_torch.is_inductor_partition(partition):
+            forward = given["fw_compiler"]
+            for argument, stage in (("bw_compiler", "backward"), ("inference_compiler", "inference"), ("fw_compiler", "forward")):
+                given[argument] = _aot_compiler(given.get(argument) or forward, stage)
+            given["partition_fn"] = in_flight(_aot_partition, updated=())(partition)
+            args, kwargs = bound.args, bound.kwargs
+    return original(*args, **kwargs)
+
+
+def _aot_compiler(compiler: Any, stage: str) -> Any:
+    function = getattr(compiler, "compiler_fn", compiler)
+    wrapper = in_flight(functools.partial(_aot_compile, stage), updated=())(function)
+    for name, value in getattr(function, "__dict__", {}).items():
+        if name.startswith("_is_"):
+            setattr(wrapper, name, value)
+    return live_torch.aot_compiler_like(compiler, wrapper)
+
+
+def _aot_compile(stage: str, flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    session = flight.session
+    graph = flight.capture(gm, stage, flight.main)
+    here.aot.append(graph)
+    try:
+        with bypassed(session):
+            compiled = original(gm, *args, **kwargs)
+    finally:
+        here.aot.pop()
+    if graph is not None:
+        with session.guarded(f"first run of {graph.id}"):
+            return watch_callable(session, [graph], compiled)
+    return compiled
+
+
+def _aot_partition(flight: Flight, original: Function, gm: Any, joint_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(joint_inputs, (list, tuple)) or joint_inputs:
+        _joint(flight, gm, kwargs)
+    return original(gm, joint_inputs, *args, **kwargs)
+
+
+def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Captures the joint graph that is to be partitioned; what its compiler was told."""
+    facts = {**{key: kwargs[key] for key in _JOINT_KWARGS if key in kwargs}, **flight.main}
+    flight.capture(gm, "joint", facts)
+    return facts
+
+
+@in_flight
+def compile_fx_main(flight: Flight, original: Function, model: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """_compile_fx_main(model_, example_inputs_, ...): frames calls made without Dynamo, and keeps what replays need."""
+    with flight.session.guarded("outputs of the model"):
+        flight.main = {"num_example_inputs": len(example_inputs), **_model_outputs(model)}
+    with bypassed(flight.session):
+        return original(model, example_inputs, *args, **kwargs)
+
+
+def _model_outputs(model: Any) -> dict[str, Any]:
+    graph = getattr(model, "graph", None)
+    if graph is None:
+        return {}
+    count = 0
+    stack = [next(node for node in reversed(graph.nodes) if node.op == "output").args[0]]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, (list, tuple)):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        else:
+            count += 1
+    return {"num_orig_model_outputs": count}
+
+
+@in_pass("pre_grad")
+def pre_grad_passes(flight: Flight, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """_recursive_pre_grad_passes(gm, example_inputs): its result is the pre_grad graph."""
+    result = original(*args, **kwargs)
+    flight.capture(result, "pre_grad", flight.main)
+    return result
+
+
+@in_flight
+def partition_fn(flight: Flight, original: Function, gm: Any, joint_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """partition_fn(gm, joint_inputs, ...): its argument is the joint graph; joint passes run inside."""
+    # AOTAutograd partitions the subgraphs of invoke_subgraph first, without inputs (2.13) or with a partitioner of their own.
+    empty = isinstance(joint_inputs, (list, tuple)) and not joint_inputs
+    if empty or kwargs.get("partitioner_fn_override") is not None:
+        flight.session.note("joint graphs of nested regions are recorded inside the graphs that hold them, not by themselves")
+        with level("joint"):
+            return original(gm, joint_inputs, *args, **kwargs)
+    here.joints.append(_joint(flight, gm, kwargs))
+    try:
+        return original(gm, joint_inputs, *args, **kwargs)
+    finally:
+        here.joints.pop()
+
+
+@in_pass("joint")
+def joint_graph_passes(flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    """_recursive_joint_graph_passes(gm, ...): inside the partitioner its result is the joint graph after the passes; elsewhere
+    its argument is the inference graph."""
+    joint = here.joints[-1] if here.joints else None
+    before = flight.capture(gm, "inference", flight.main) if joint is None else None
+    result = original(gm, *args, **kwargs)
+    passed = flight.capture(result, "joint_passed", flight.main if joint is None else joint)
+    if joint is None:
+        flight.inference += [graph for graph in (before, passed) if graph is not None]
+    return result
+
+
+@in_flight
+def compile_fx_inner(flight: Flight, original: Function, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """_compile_fx_inner(gm, example_inputs, **kwargs): captures forward and backward, keeps code, watches the first run."""
+    session = flight.session
+    kind = "backward" if kwargs.get("is_backward") else "inference" if kwargs.get("is_inference") else "forward"
+    facts: dict[str, Any] = {}
+    with session.guarded("compile kwargs"):
+        plain = {key: _plain(value) for key, value in kwargs.items() if key not in _NOT_KEPT}
+        facts = {**plain, **live_torch.tracing_facts(kind)}
+    with session.guarded("example inputs"):
+        live_torch.restride(gm, example_inputs)
+    graphs = _inner_graphs(flight, gm, kind, facts)
+    here.inner.append((kind, facts))
+    try:
+        with bypassed(session, flight.name, "FX graph", f"post_grad_{kind}"):
+            compiled = original(gm, example_inputs, *args, **kwargs)
+    finally:
+        here.inner.pop()
+    _save_code(session, graphs, compiled)
+    with session.guarded("first run"):
+        return watch_inductor(session, graphs, compiled)
+    return compiled
+
+
+def _plain(value: Any) -> Any:
+    """Inductor boxes some arguments in an object with one `value`."""
+    return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
+
+
+def _inner_graphs(flight: Flight, gm: Any, kind: str, facts: dict[str, Any]) -> list[Graph]:
+    """The graphs that this call compiles: captured now, or the inference graphs captured before its joint passes."""
+    waiting = next((outer for outer in reversed(here.flights) if outer.inference), None)
+    if kind == "inference" and waiting is not None:
+        adopted, waiting.inference = waiting.inference, []
+        return _adopt(flight, gm, adopted, facts)
+    graph = here.aot[-1] if here.aot else None
+    if graph is not None:
+        flight.amend(graph, gm, facts)
+    else:
+        graph = flight.capture(gm, kind, facts)
+    return [graph] if graph is not None else []
+
+
+def _adopt(flight: Flight, gm: Any, adopted: list[Graph], facts: dict[str, Any]) -> list[Graph]:
+    names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    same: list[Graph] = []
+    for graph in adopted:
+        for outer in here.flights:
+            if graph in outer.open:
+                outer.open.remove(graph)
+        flight.open.append(graph)
+        record = graph.record
+        if record is not None and [node.name for node in record.graph.nodes if node.op == "placeholder"] == names:
+            flight.amend(graph, gm, facts)
+            same.append(graph)
+    if not same:
+        # Freezing turns parameters into constants: another graph, which is what the inner compiler sees.
+        frozen = flight.capture(gm, "joint_passed", facts)
+        same = [frozen] if frozen is not None else []
+    return same
+
+
+@in_pass("post_grad")
+def post_grad_passes(flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    """_recursive_post_grad_passes(gm, is_inference), which works in place: afterwards gm is the post-grad graph."""
+    result = original(gm, *args, **kwargs)
+    if here.inner:
+        kind, facts = here.inner[-1]
+        flight.capture(gm, f"post_grad_{kind}", facts)
+    return result
+
+
+def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
+    source = getattr(compiled, "source_code", None)
+    if not isinstance(source, str) or not source:
+        return
+    with session.guarded("generated code"):
+        files = kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}  # large: told apart when read
+        for graph in graphs:
+            save = functools.partial(session.writer().save_code, graph.id, files)
+            if not session.postponed(graph.id, save):
+                save()
