@@ -15,18 +15,19 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import torch
 
 from ...dumps import held
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.schema import FORMAT, InputRecord, InputsRecord
 from ...dumps.tensors import Bytes
+from ...dumps.torchside.observed import snapshot
+from ...dumps.torchside.storages import storage_bytes, view
+from ...dumps.torchside.values import dtype_of
 from .live_torch import ambient, generators
-
-if TYPE_CHECKING:
-    import torch
 
 _ALIGNED = 64
 _LARGE_BYTES = 1 << 22
@@ -84,8 +85,6 @@ class Copy:
 
     def take(self, inputs: Sequence[Any], execution: int) -> None:
         """Copies the inputs. Raises OverLimit, or EnvironmentLackError for a full disk."""
-        from ...dumps.torchside.observed import snapshot
-
         with self.lock:
             self.whole = False
             items, storages = snapshot(self.names, inputs)
@@ -110,8 +109,6 @@ class Copy:
             self.execution, self.whole = execution, True
 
     def _reserve(self, size: int) -> None:
-        import torch
-
         had = self.size_bytes
         if size <= had:
             return
@@ -135,8 +132,6 @@ class Copy:
             raise EnvironmentLackError("cannot hold inputs", str(error), "give --held-limit a smaller size") from error
 
     def _copy(self, storages: Sequence[torch.UntypedStorage], places: Sequence[tuple[int, int]]) -> None:
-        import torch
-
         host = self._host
         assert host is not None
         start, pinned, devices = host.data_ptr(), self._pinned, set[torch.device]()
@@ -164,11 +159,6 @@ class Copy:
 
     def tensors(self) -> list[torch.Tensor | None]:
         """Views of the held inputs on the host, None for an input that is no plain tensor. Use them before the next `take`."""
-        import torch
-
-        from ...dumps.torchside.storages import view
-        from ...dumps.torchside.values import dtype_of
-
         with self.lock:
             self.finish()
             assert self._record is not None and self._host is not None
@@ -185,8 +175,6 @@ class Copy:
 
     def inputs(self, put: Callable[[Bytes], str]) -> InputsRecord:
         """The record of the held inputs, their storages handed to `put`. Call it only when the copy is `whole`."""
-        from ...dumps.torchside.storages import storage_bytes
-
         with self.lock:
             self.finish()
             assert self._record is not None and self._host is not None
@@ -208,8 +196,6 @@ class Copy:
 
 def _empty(size: int, pinned: bool) -> tuple[torch.Tensor, bool]:
     """Memory on the host, pinned if the system allows; raises RuntimeError when there is none."""
-    import torch
-
     if pinned:
         try:
             return torch.empty(size, dtype=torch.uint8, pin_memory=True), True

@@ -24,11 +24,11 @@ from ...dumps.tensors import Bytes
 from . import steps
 from .held import Budget, Copy, OverLimit
 from .live_torch import undisturbed
+from .nan_test import NanTest
 from .summary import HELD_COST
 from .trouble import Finding, Member, Trouble
 
 if TYPE_CHECKING:
-    from .nan_test import NanTest
     from .session import Session
 
 IDLE_EXECUTIONS = 256
@@ -187,8 +187,6 @@ class Hold:
         self.holder.session.event("note", self.name, message=text)
 
     def _test(self, execution: Execution, inputs: Sequence[Any]) -> None:
-        from .nan_test import NanTest
-
         start = time.perf_counter()
         if self.holder.trouble.nan_seen:
             execution.inputs = NanTest()
@@ -201,8 +199,6 @@ class Hold:
         holder = self.holder
         if "nan" not in holder.when:
             return
-        from .nan_test import NanTest
-
         start = time.perf_counter()
         with holder.session.guarded(f"NaN test of {self.name}"), undisturbed():
             outputs = NanTest()
