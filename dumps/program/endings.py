@@ -16,8 +16,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .case import Case, Failure
-from .facts import FLOATING, REAL
+from .case import FLOATING, REAL, Case, Failure
 from .text import CannotExpressError, indented
 
 LIMIT_S, LEAST_S = 120, 20
@@ -104,7 +103,7 @@ class _Runs:
     def __init__(self, case: Case, compiled: str, wide: str | None) -> None:
         self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
         self.dtypes = ", **dtypes" if wide else ""
-        self.backward = case.wants_backward
+        self.backward = case.facts.wants_backward
         self.tensors = bool(self.facts.outputs) and all(self.facts.outputs)
 
     def of(self, function: str, inputs: str = "make_inputs()", more: str = "") -> str:

@@ -18,14 +18,14 @@ from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
 from ..walk import bodies, tag_of
 from ..walk import used as used_in
 from . import higher_order
-from .facts import CASTS, mentioned, placeholders
+from .case import CASTS, mentioned, placeholders
 from .kernels import INTERPRETED, Definitions
-from .printer import GETITEM, Printer
 from .settings import CONFIG_MODULES
 from .text import (
+    GETITEM,
     WIDTH,
     CannotExpressError,
-    Writer,
+    Printer,
     blocks,
     broken,
     dotted,
@@ -119,6 +119,7 @@ class Function(Printer):
     """Renders one graph; gathers parameters and constants on the way."""
 
     TAKEN = frozenset(_WORDS.split())
+    PLAIN = True
 
     def __init__(self, record: GraphRecord, *, wide: bool = False) -> None:
         super().__init__(record)
@@ -170,22 +171,17 @@ class Function(Printer):
     def homeless(self, symbol: str) -> str:
         raise CannotExpressError(f"the symbol {symbol!r} is the size of no input")
 
-    def writer(self, node: NodeRecord) -> Writer:
-        writer = super().writer(node)
-        return Writer(self.names, symbols=self.symbols, where=writer.where, strings=writer.strings, plain=True, dtype=self._dtype)
-
-    def _dtype(self, dtype: str) -> str:
-        short = _SHORT.get(dtype, "f8" if dtype.startswith("float8_") else "")
+    def dtype(self, name: str) -> str:
+        short = _SHORT.get(name, "f8" if name.startswith("float8_") else "")
         if not self.wide or not short:
-            return f"torch.{dtype}"
-        self.unreached |= self.beside or self.dtypes.setdefault(short, dtype) != dtype
+            return super().dtype(name)
+        self.unreached |= self.beside or self.dtypes.setdefault(short, name) != name
         return short
 
     def _statement(self, node: NodeRecord, used: bool) -> str:
         called = self.call(node)
         if node.target in _SETITEM and len(node.args) == 3 and not used:
-            writer = self.writer(node)
-            base, index, value = (writer.argument(arg) for arg in node.args)
+            base, index, value = (self.argument(arg) for arg in node.args)
             return f"{base}[{_index(node.args[1], index)}] = {value}"
         return f"{self.name(node)} = {called}" if used else called
 
@@ -225,7 +221,7 @@ class Function(Printer):
         if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS):
             raise CannotExpressError(f"node {node.name} calls the method {name[:60]!r}, which a repro may not")
         if self.wide and name in CASTS and len(args) == 1 and not named:
-            return f"{args[0]}.to({self._dtype(CASTS[name])})"
+            return f"{args[0]}.to({self.dtype(CASTS[name])})"
         return super().call_method(node, args, named)
 
     def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
@@ -247,7 +243,7 @@ class Function(Printer):
         plain = len(args) == 2 and not named and isinstance(node.args[1], str) and is_identifier(node.args[1])
         if node.target == "builtins.getattr" and plain and not str(node.args[1]).startswith("_"):
             return f"{_operand(args[0])}.{node.args[1]}"
-        return f"{target(dotted(node.target, 'the target'), f'node {node.name}')}({', '.join([*args, *named])})"
+        return f"{target(dotted(node.target, 'the target'), self.where)}({', '.join([*args, *named])})"
 
 
 def _header(name: str, parameters: list[str]) -> list[str]:

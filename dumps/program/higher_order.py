@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from ..schema import GraphBody, TensorValue
 from ..walk import references, tag_of
-from .facts import placeholders
-from .printer import CHECKPOINTS
+from .case import placeholders
+from .text import CHECKPOINTS
 
 REGION = "higher_order.invoke_subgraph"
 """Calls a region that is compiled once, and known by its second argument."""

@@ -10,7 +10,7 @@ safetensors file of byte tensors named "0", "1", ...
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
@@ -20,12 +20,11 @@ import msgspec
 from ..dtypes import ITEM_BYTES
 from ..hints import numbers, size
 from ..index_bounds import bounds
-from ..schema import GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
-from .facts import held, placeholders
+from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
+from .case import Read, placeholders
 from .text import CannotExpressError, items, quoted
 
 Way = Literal["seeded", "literal", "stored"]
-Read = Callable[[str], "bytes | memoryview"]
 
 SMALL_ELEMENTS = 64
 """A tensor of up to this many elements is written out in the program; a larger one goes to the file beside it."""
@@ -76,7 +75,7 @@ def slots_of(
         limit = limits.get(node.name)
         slots.append(Slot(node.name, value, item.scalar, item.statistics, item.stored, wants, limit))
     for parameter, name in constants.items():
-        tensor = held(record.graph, name)
+        tensor = _held(record.graph, name)
         slots.append(Slot(parameter, tensor.value, stored=tensor if tensor.storage else None))
     return slots
 
@@ -237,6 +236,16 @@ class _Writer:
 
     def _view(self, base: str, shape: list[int], stride: list[int], offset: int) -> str:
         return f"{base}.as_strided({items(map(str, shape))}, {items(map(str, stride))}{f', {offset}' if offset else ''})"
+
+
+def _held(body: GraphBody, path: str) -> StoredTensor:
+    """The tensor of a constant: its name, after the names of the subgraphs that it lies in."""
+    if path in body.attrs:
+        return body.attrs[path]
+    for name, inner in body.subgraphs.items():
+        if path.startswith(f"{name}."):
+            return _held(inner, path.removeprefix(f"{name}."))
+    raise CannotExpressError(f"the attribute {path!r} is not stored")
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:

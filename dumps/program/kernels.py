@@ -5,7 +5,7 @@ run only where the user trusts the dump. Without a GPU such a program has Triton
 
 >>> definitions(record.kernels).source
 '@triton.jit\\ndef add_kernel(...): ...'
->>> call(node, record.kernels, writer, "node 3")
+>>> call(node, record.kernels, writer)
 'add_kernel[(2, 1, 1)](a=y, b=x, o=o, n=32, BLOCK=16)'
 """
 
@@ -14,12 +14,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import RefusedError
 from ..schema import NodeRecord, TritonKernel
 from ..wording import counted
-from .text import Writer, identifier
+
+if TYPE_CHECKING:
+    from .text import Writer
 
 FUNCTIONAL = "higher_order.triton_kernel_wrapper_functional"
 MUTATION = "higher_order.triton_kernel_wrapper_mutation"
@@ -77,34 +79,34 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
     return made
 
 
-def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer, where: str) -> str:
+def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> str:
     """A wrapper node as an expression. Raises RefusedError for what has no plain form."""
-    place = node.kwargs.get("kernel_idx")
+    place, where = node.kwargs.get("kernel_idx"), writer.where
     if not isinstance(place, int) or not 0 <= place < len(kernels):
         raise RefusedError(where, "the source of its Triton kernel was not recorded", "record the run again")
     kernel = kernels[place]
     if _pairs(node.kwargs.get("tma_descriptor_metadata")):
         raise RefusedError(where, f"the kernel {kernel.name} takes TMA descriptors, which have no form in a program yet")
-    grid = _grid(node, kernel, writer, where)
-    name = identifier(kernel.name, where)
-    given = [f"{identifier(key, where)}={writer.argument(value)}" for key, value in _pairs(node.kwargs.get("kwargs"))]
-    given += [f"{identifier(key, where)}={_constant(value, where)}" for key, value in _pairs(node.meta.get("triton_constants"))]
+    grid = _grid(node, kernel, writer)
+    name = writer.word(kernel.name)
+    given = writer.keywords(_pairs(node.kwargs.get("kwargs")))
+    given += [f"{writer.word(key)}={_constant(value, where)}" for key, value in _pairs(node.meta.get("triton_constants"))]
     if node.target == MUTATION:
         return f"{name}[{grid}]({', '.join(given)})"
     written = writer.argument(node.kwargs.get("tensors_to_clone") or [])
     return f"launched({', '.join([name, grid, written, *given])})"
 
 
-def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer, where: str) -> str:
+def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer) -> str:
     """One grid, or a function of the configuration where they differ."""
     grids = [writer.argument(one) for one in cast("list[Any]", node.kwargs.get("grid") or [])]
     if not grids:
-        raise RefusedError(where, "its grid was not recorded")
+        raise RefusedError(writer.where, "its grid was not recorded")
     if len(set(grids)) == 1:
         return grids[0]
     configs = _configs(kernel)
     if len(configs) != len(grids):
-        raise RefusedError(where, f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}")
+        raise RefusedError(writer.where, f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}")
     text = grids[-1]
     for grid, config in list(zip(grids, configs, strict=True))[-2::-1]:
         same = " and ".join(f'meta["{key}"] == {value}' for key, value in config.items())

@@ -37,11 +37,10 @@ from ..schema import (
 from ..sidecar import user_frame
 from ..torchside.allowlist import OP_HOMES
 from ..walk import nodes, plain, tensors
-from .facts import mentioned, placeholders
+from .case import mentioned, placeholders
 from .kernels import CALLS, INTERPRETED
-from .printer import CHECKPOINTS, GETITEM, Printer
 from .runtime import RUNTIME
-from .text import Writer, blocks, identifier, indented, is_identifier
+from .text import CHECKPOINTS, GETITEM, Printer, Writer, blocks, identifier, indented, is_identifier
 
 _WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex getattr
     divmod pow print tuple list dict str type object super"""
@@ -185,9 +184,8 @@ class _Module(Printer):
         parts = module.type.split(".")
         if parts[:2] != ["torch", "nn"] or len(parts) != 3 or not is_identifier(parts[2]):
             raise RefusedError(f"module {path}", f"the class {module.type!r} has no form in a program")
-        writer = Writer({}, where=f"module {path}")
-        arguments = [f"{identifier(name, path)}={writer.argument(value)}" for name, value in module.arguments.items()]
-        return f"{module.type}({', '.join(arguments)})"
+        writer = Writer({}, f"module {path}")
+        return f"{module.type}({', '.join(writer.keywords(module.arguments.items()))})"
 
     def _member(self, path: str) -> str:
         """`self.name` for a dotted path; dots become underscores, and a name is used once."""
@@ -196,10 +194,6 @@ class _Module(Printer):
             name += "_"
         self.tensors[path] = name
         return name
-
-    def homeless(self, symbol: str) -> str:
-        hint = next((item.hint for item in self.record.symbols if item.name == symbol), None)
-        return "" if hint is None else repr(hint)
 
     def _statement(self, node: NodeRecord) -> list[str]:
         if node.op == "placeholder":

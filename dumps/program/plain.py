@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 
 from ..hints import numbers
 from ..schema import NodeRecord
-from .case import Case
+from .case import Case, returned
 from .endings import limit_s
-from .facts import returned
 from .function import Function, is_word
 from .inputs import Slot, slots_of, source_of
 from .repro import BACKENDS, Script
 from .settings import ambient_lines, config_lines, group_lines, random_lines
 from .sizes import Sizing, sizes_inside
-from .text import CannotExpressError, Writer, blocks, broken, dotted, gap_before, indented
+from .text import CannotExpressError, blocks, broken, dotted, gap_before, indented
 from .torch_names import INDEX, Plain, Slice, plain_call
 
 _INFIX = {"torch.add": "+", "torch.sub": "-", "torch.mul": "*", "torch.div": "/"}
@@ -96,7 +95,7 @@ def _raising(case: Case) -> Iterator[Ending]:
     error = case.failure.error.rpartition(".")[2]
     expects = f"{error}, exit code 1"
     yield Ending("the call that raises", lambda run: [*run.before, run.compiled], error, expects=expects)
-    if case.wants_backward:
+    if case.facts.wants_backward:
         what = "the gradients, which raise"
         yield Ending(what, lambda run: [*run.before, f"{run.loss(run.compiled)}.backward()"], error, expects=expects)
 
@@ -172,7 +171,7 @@ def _comparisons(case: Case) -> Iterator[Ending]:
         ]
 
     yield Ending("a comparison of the outputs", lambda run: [*run.pair(), close])
-    if case.wants_backward:
+    if case.facts.wants_backward:
         yield Ending("a comparison of the gradients", gradients)
         if not case.facts.several:
             yield Ending("a comparison of the gradients for random tangents", tangents)
@@ -180,7 +179,7 @@ def _comparisons(case: Case) -> Iterator[Ending]:
 
 def _against_float64(case: Case) -> Ending:
     """For an error that is small beside what rounding may do: eager mode's own is printed, and tells how large it may be."""
-    if case.wants_backward or case.facts.several:
+    if case.facts.wants_backward or case.facts.several:
         raise CannotExpressError(
             "so small an error, in one of several results, is no comparison of one line; repro.py measures it"
         )
@@ -215,16 +214,20 @@ class _Plain(Function):
         alone = returned(self.record.graph) or []
         if self.path or len(alone) != 1:
             return super().returned(node)
-        return f"return {self.writer(node).argument(alone[0])}"
+        self.where = f"node {node.name}"
+        return f"return {self.argument(alone[0])}"
 
     def call(self, node: NodeRecord) -> str:
         wanted = node.op == "call_function" and not self.path and node.name in self.plainly
         plain = plain_call(node.target, node.args, node.kwargs) if wanted else None
-        return self._plainly(plain, self.writer(node)) if plain is not None else super().call(node)
+        if plain is None:
+            return super().call(node)
+        self.where = f"node {node.name}"
+        return self._plainly(plain)
 
-    def _plainly(self, plain: Plain, writer: Writer) -> str:
-        texts = [_slice(one, writer) if isinstance(one, Slice) else writer.argument(one) for one in plain.args]
-        named = [f"{key}={writer.argument(one)}" for key, one in plain.kwargs.items()]
+    def _plainly(self, plain: Plain) -> str:
+        texts = [self._slice(one) if isinstance(one, Slice) else self.argument(one) for one in plain.args]
+        named = [f"{key}={self.argument(one)}" for key, one in plain.kwargs.items()]
         if plain.call == INDEX:
             return f"{texts[0]}[{', '.join(texts[1:])}]"
         if plain.call.startswith("."):
@@ -233,10 +236,11 @@ class _Plain(Function):
             return f"{texts[0]} {_INFIX[plain.call]} {texts[1]}"
         return f"{dotted(plain.call, 'the function')}({', '.join([*texts, *named])})"
 
+    def _slice(self, one: Slice) -> str:
+        start, stop, step = ("" if part is None else self.argument(part) for part in one)
+        return f"{start}:{stop}" + (f":{step}" if step else "")
 
-def _slice(one: Slice, writer: Writer) -> str:
-    start, stop, step = ("" if part is None else writer.argument(part) for part in one)
-    return f"{start}:{stop}" + (f":{step}" if step else "")
+
 
 
 def program_text(case: Case, script: Script, ending: Ending, names: set[str], *, compiled: bool = True) -> str:
@@ -246,7 +250,7 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
     record, function = case.record, _Plain(case.record)
     function.plainly = names
     program = function.program("f")
-    slots = slots_of(record, case.inputs, program.constants, grad=case.grad)
+    slots = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
     source = source_of(slots, script.way, case.read, numbers(record, case.inputs), plain=True)
     if source.file:
         raise CannotExpressError("it needs recorded values of its inputs, more than can be written out")
@@ -302,7 +306,7 @@ def _last(case: Case, ending: Ending, runs: Runs) -> Lines:
     lines = ending.lines(runs)
     if case.facts.on_cuda and case.failure.kind not in ("accuracy", "nan", "metadata"):
         lines = [*lines, "torch.cuda.synchronize()"]
-    if not case.grad or not case.record.ambient.autocast:
+    if not case.facts.grad or not case.record.ambient.autocast:
         return lines
     autocast = [
         f'torch.autocast("{device}", torch.{dotted(dtype, "a dtype")})'

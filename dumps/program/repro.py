@@ -80,7 +80,7 @@ def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, 
 def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose: bool) -> Script:
     record, failure = case.record, case.failure
     program = program_of(record, wide=against_float64(failure) and case.facts.names_float)
-    slots = slots_of(record, case.inputs, program.constants, grad=case.grad)
+    slots = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
     source = source_of(slots, way, case.read, numbers(record, case.inputs))
     settings, notes = config_lines(record.config)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)

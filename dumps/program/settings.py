@@ -90,11 +90,11 @@ def ambient_lines(case: Case) -> list[str]:
         lines.append(f"torch.set_float32_matmul_precision({quoted(ambient.matmul_precision)})")
     if ambient.default_dtype != "float32":
         lines.append(f"torch.set_default_dtype(torch.{dotted(ambient.default_dtype, 'the default dtype')})")
-    if case.grad:
+    if case.facts.grad:
         for device, dtype in ambient.autocast.items():
             lines.append(f"torch.set_autocast_enabled({quoted(device)}, True)")
             lines.append(f"torch.set_autocast_dtype({quoted(device)}, torch.{dotted(dtype, 'the autocast dtype')})")
-    if not ambient.grad or not case.grad:
+    if not ambient.grad or not case.facts.grad:
         lines.append("torch.set_grad_enabled(False)")
     return lines
 

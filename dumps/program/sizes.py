@@ -18,7 +18,7 @@ import msgspec
 
 from ..hints import size
 from ..schema import GraphRecord, NodeRecord, SymValue, TensorValue
-from .facts import symbol_homes
+from .case import symbol_homes
 
 MOST_SYMBOLS = 4
 """So many symbols are tried alone; a graph of more is tried with all of them marked."""

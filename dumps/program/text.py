@@ -1,6 +1,7 @@
-"""Pieces of Python text: names that may stand in a program, literals, arguments of a record, long lines. Must not import torch.
+"""What all styles of the printer share: names that may stand in a program, literals, arguments and nodes of a record, long lines.
 
-The text is run by whoever runs the program, so nothing of a record reaches it but checked identifiers, dotted names and repr().
+Must not import torch. The text is run by whoever runs the program, so nothing of a record reaches it but checked identifiers,
+dotted names and repr(). A style says how a statement, a call and what a graph holds are written (`module`, `function`, `plain`).
 
 >>> quoted("a"), indented(["x = 1"]), broken("f(aaaa, bbbb)", 9)
 ('"a"', ['    x = 1'], ['f(aaaa,', '    bbbb)'])
@@ -13,12 +14,15 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from .. import expr as expressions
 from ..errors import GraphdbgError, RefusedError
-from ..schema import Arg
+from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
+from ..walk import nodes
+from . import kernels
+from .case import symbol_homes
 
 WIDTH = 120
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -34,6 +38,8 @@ _CALLS = {"Max": "max", "Min": "min", "Abs": "abs", "ToFloat": "float", "TruncTo
           "FloorToInt": "math.floor", "CeilToInt": "math.ceil", "floor": "math.floor", "ceiling": "math.ceil",
           "TruncToFloat": "math.trunc", "RoundDecimal": "round", "Identity": ""}  # fmt: skip
 _ALIASES = {"_operator": "operator"}
+CHECKPOINTS = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
+GETITEM = ("operator.getitem", "_operator.getitem")
 _BUILTINS = frozenset({"abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"})
 
 
@@ -193,22 +199,25 @@ def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
 class Writer:
     """Writes arguments. `names` maps nodes to variables, `symbols` symbols to variables, `tensors` tensors to expressions.
 
-    `strings`: the record's table of long texts. `plain`: double quotes, and sizes as tuples. `dtype`: how a dtype is written.
+    `strings`: the record's table of long texts.
     """
 
-    def __init__(
-        self, names: Mapping[str, str], *, symbols: Mapping[str, str] | None = None,
-        tensors: Mapping[str, str] | None = None, where: str = "", strings: Sequence[str] = (), plain: bool = False,
-        dtype: Callable[[str], str] | None = None,
-    ) -> None:  # fmt: skip
-        self.names = names
-        self.symbols = symbols or {}
-        self.tensors = tensors or {}
-        self.where = where
-        self.strings = strings
-        self.plain = plain
-        self.dtype = dtype
-        self.literal: Callable[[Any], str] = quoted if plain else repr
+    PLAIN = False
+    """Double quotes, and sizes as tuples."""
+
+    def __init__(self, names: dict[str, str], where: str = "", strings: Sequence[str] = ()) -> None:
+        self.names: dict[str, str] = names
+        self.where, self.strings = where, strings
+        self.symbols: dict[str, str] = {}
+        self.tensors: dict[str, str] = {}
+
+    def literal(self, value: bool | float | str | None) -> str:
+        """A number or a text."""
+        return quoted(value) if self.PLAIN else repr(value)
+
+    def dtype(self, name: str) -> str:
+        """A dtype as an expression."""
+        return f"torch.{name}"
 
     def argument(self, arg: Arg) -> str:
         """The Python text of an encoded argument; RefusedError for what has no form in a program."""
@@ -229,7 +238,7 @@ class Writer:
             return self.names[body]
         if tag in ("tuple", "size"):
             text = items(self.argument(item) for item in body)
-            return text if tag == "tuple" or self.plain else f"torch.Size({text})"
+            return text if tag == "tuple" or self.PLAIN else f"torch.Size({text})"
         if tag == "dict":
             return "{" + ", ".join(f"{self.argument(key)}: {self.argument(item)}" for key, item in body) + "}"
         if tag in ("slice", "range"):
@@ -239,8 +248,8 @@ class Writer:
         if tag == "complex":
             return f"complex({self.argument(body[0])}, {self.argument(body[1])})"
         if tag in _TORCH_NAMES:
-            named = identifier(body, self.where)
-            return self.dtype(named) if tag == "dtype" and self.dtype else f"torch.{named}"
+            named = self.word(body)
+            return self.dtype(named) if tag == "dtype" else f"torch.{named}"
         if tag == "device":
             if not _DEVICE.fullmatch(body):
                 raise RefusedError(self.where, f"{body[:40]!r} is no device")
@@ -256,3 +265,90 @@ class Writer:
         if tag == "string":
             return self.literal(self.strings[int(body)])
         raise RefusedError(self.where, f"an argument of kind {tag!r} has no form in a program")
+
+    def keywords(self, pairs: Iterable[tuple[str, Arg]]) -> list[str]:
+        """Keyword arguments, as `name=value`."""
+        return [f"{self.word(key)}={self.argument(value)}" for key, value in pairs]
+
+    def word(self, text: str) -> str:
+        """The text, if it is a plain identifier."""
+        return identifier(text, self.where)
+
+
+class Printer(Writer):
+    """Writes the graph of a record, or one nested in it, node by node. `TAKEN`: names that the program needs for itself."""
+
+    TAKEN: frozenset[str] = frozenset()
+    SHORT: frozenset[str] = frozenset()
+    """Namespaces of operators that the program has by their own names."""
+
+    def __init__(self, record: GraphRecord) -> None:
+        super().__init__({}, strings=record.strings)
+        self.record = record
+        self.kernels = kernels.Definitions()
+        if record.kernels:
+            functional = any(node.target == kernels.FUNCTIONAL for node in nodes(record.graph))
+            self.kernels = kernels.definitions(record.kernels, functional=functional)
+
+    def name(self, node: NodeRecord) -> str:
+        """The variable of a node; one that the program needs for itself gets an underscore."""
+        name = identifier(node.name, f"node {node.name[:60]}")
+        taken = name in self.TAKEN or name in self.symbols.values() or name in self.kernels.names
+        self.names[node.name] = f"{name}_" if taken else name
+        return self.names[node.name]
+
+    def symbol_lines(self, body: GraphBody, wanted: Iterable[str]) -> list[str]:
+        """`s0 = x.size(0)` for each of the symbols, unless a parameter is named after it."""
+        homes = symbol_homes(body)
+        lines: list[str] = []
+        for symbol in sorted(wanted):
+            home, dim = homes.get(symbol, ("", None))
+            text = self.names[home] if home else self.homeless(symbol)
+            if not text:
+                continue
+            if dim is None and text == symbol:
+                self.symbols[symbol] = text
+                continue
+            variable = symbol if symbol not in self.names.values() else f"{symbol}_size"
+            self.symbols[symbol] = identifier(variable, f"symbol {symbol}")
+            lines.append(f"{variable} = {text}" + ("" if dim is None else f".size({dim})"))
+        return lines
+
+    def homeless(self, symbol: str) -> str:
+        """What a symbol is that no input has; empty where nothing is known."""
+        hint = next((item.hint for item in self.record.symbols if item.name == symbol), None)
+        return "" if hint is None else repr(hint)
+
+    def returned(self, node: NodeRecord) -> str:
+        """The statement of the output."""
+        self.where = f"node {node.name}"
+        return f"return {self.argument(node.args[0]) if node.args else None}"
+
+    def call(self, node: NodeRecord) -> str:
+        """A computing node as an expression."""
+        self.where = f"node {node.name}"
+        if node.target in kernels.CALLS:
+            return kernels.call(node, self.record.kernels, self)
+        args = [self.argument(arg) for arg in node.args]
+        named = self.keywords(node.kwargs.items())
+        if node.op == "call_method":
+            return self.call_method(node, args, named)
+        if node.op == "call_module":
+            return self.call_module(node, args, named)
+        return self.call_function(node, args, named)
+
+    def call_method(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
+        """A method of the first argument."""
+        return f"{args[0]}.{self.word(node.target)}({', '.join([*args[1:], *named])})"
+
+    def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
+        """A module that the graph holds."""
+        if node.target not in self.tensors:
+            raise RefusedError(self.where, f"the graph holds nothing under {node.target[:60]!r}")
+        return f"{self.tensors[node.target]}({', '.join([*args, *named])})"
+
+    def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
+        """A function by its name."""
+        if node.target in CHECKPOINTS:
+            return f"torch.utils.checkpoint.checkpoint({', '.join([*args, *named])})"
+        return f"{target(node.target, self.where, short=self.SHORT)}({', '.join([*args, *named])})"

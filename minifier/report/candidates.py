@@ -32,7 +32,7 @@ def candidates(case: Case) -> Iterator[Script]:
     constants = program_of(case.record).constants
     entries: list[Entry] = ["torch.compile"]
     inner = case.rung in ("inductor", RUNG) and not case.record.kernels  # make_fx does not take a kernel's call
-    if inner and not case.grad and case.record.stage != "joint":
+    if inner and not case.facts.grad and case.record.stage != "joint":
         entries.append("compile_fx_inner")
     ways: list[Way] = ["seeded"]
     stored = [item for item in (case.inputs.inputs if case.inputs else case.record.inputs) if item.stored]

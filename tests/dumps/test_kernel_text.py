@@ -23,7 +23,7 @@ TUNED = TritonKernel(
     "import triton\n\n\n" + HELPER + "\n\n@triton.autotune(\n    configs=[\n        triton.Config({'B': 16}),\n"
     "        triton.Config({'B': 32}, num_warps=2),\n    ],\n    key=[],\n)\n@triton.jit\ndef tuned(x, B): ...\n",
 )  # fmt: skip
-WRITER = Writer({"y": "y"}, where="node k")
+WRITER = Writer({"y": "y"}, "node k")
 
 
 def node(target: str, place: int, *grids: int, **more: object) -> NodeRecord:
@@ -44,15 +44,15 @@ def test_what_two_kernels_share_stands_once() -> None:
 
 
 def test_calls_are_plain() -> None:
-    assert call(node(MUTATION, 0, 3), [ONE], WRITER, "k") == "one[(3, 1, 1)](x=y, D=tl.float32)"
+    assert call(node(MUTATION, 0, 3), [ONE], WRITER) == "one[(3, 1, 1)](x=y, D=tl.float32)"
     functional = node(FUNCTIONAL, 0, 3, tensors_to_clone=["x"])
-    assert call(functional, [ONE], WRITER, "k") == "launched(one, (3, 1, 1), ['x'], x=y, D=tl.float32)"
+    assert call(functional, [ONE], WRITER) == "launched(one, (3, 1, 1), ['x'], x=y, D=tl.float32)"
 
 
 def test_grids_of_several_configurations_are_a_function_of_it() -> None:
-    text = call(node(MUTATION, 1, 4, 2), [ONE, TUNED], WRITER, "k")
+    text = call(node(MUTATION, 1, 4, 2), [ONE, TUNED], WRITER)
     assert text == 'tuned[lambda meta: (4, 1, 1) if meta["B"] == 16 else (2, 1, 1)](x=y, D=tl.float32)'
-    assert "(4, 1, 1)](" in call(node(MUTATION, 1, 4, 4), [ONE, TUNED], WRITER, "k")
+    assert "(4, 1, 1)](" in call(node(MUTATION, 1, 4, 4), [ONE, TUNED], WRITER)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_constant_that_is_no_expression_is_refused() -> None:
     odd = node(MUTATION, 0, 1)
     odd.meta["triton_constants"] = {"dict": [["D", "1)\nimport os"]]}
     with pytest.raises(RefusedError, match="no expression"):
-        call(odd, [ONE], WRITER, "k")
+        call(odd, [ONE], WRITER)
 
 
 @pytest.mark.slow

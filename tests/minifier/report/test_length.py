@@ -126,7 +126,7 @@ def scripts(case: Case) -> list[Script]:
     found += [*([narrow] if narrow else []), *marked(found[0], needed=True)]
     if case.record.symbols == []:
         found += list(candidates(with_values(case)))
-    if case.failure.kind == "crash" and not case.grad:
+    if case.failure.kind == "crash" and not case.facts.grad:
         found += list(candidates(replace(case, only_compiled=True)))
     return found
 
