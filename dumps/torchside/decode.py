@@ -118,7 +118,7 @@ class Decoder:
                 return self.kernels.target(name)
             function = targets.resolve(name, where)
             if function is getattr:
-                targets.check_getattr(args, kwargs, where)
+                targets.check_getattr(record.args, record.kwargs, where)
             return function
         if record.op == "call_method":
             return targets.check_method(name, where)

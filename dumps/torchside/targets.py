@@ -25,6 +25,8 @@ import torch
 import torch.overrides
 
 from ..errors import EnvironmentLackError, RefusedError
+from ..schema import Arg
+from ..walk import tag_of
 from . import allowlist
 from . import torch_private as t
 
@@ -163,9 +165,10 @@ def check_attribute_path(path: str, where: str) -> list[str]:
     return parts
 
 
-def check_getattr(args: tuple[Any, ...], kwargs: dict[str, Any], where: str) -> None:
-    """Refuses `builtins.getattr` unless it reads one known Tensor attribute."""
-    if kwargs or len(args) != 2 or args[1] not in allowlist.ATTRIBUTES or not isinstance(args[0], torch.fx.Node):
+def check_getattr(args: list[Arg], kwargs: dict[str, Arg], where: str) -> None:
+    """Refuses `builtins.getattr` of a record unless it reads one known Tensor attribute."""
+    named = len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1] in allowlist.ATTRIBUTES
+    if not named or tag_of(args[0])[0] != "node":
         shown = args[1] if len(args) > 1 else None
         raise RefusedError(where, f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read")
 

@@ -14,10 +14,10 @@ from ...dumps.atomic import write_file
 from ...dumps.errors import UsageError
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
+from ...dumps.walk import nodes
 from ...toolkit.signature import Signature
 from ...toolkit.verdict import Verdict
-from . import casefile, environment, issue
-from .bundle import Report, input_bytes, node_count
+from . import casefile, issue
 
 PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.
 
@@ -48,7 +48,7 @@ sys.exit(1 if found == ENDING else 0 if code == 0 else 2)
 
 def write_report(
     saved: SavedGraph, out: Path, command: str, signature: Signature, *, shown: int = 0, times: int = 0
-) -> Report:
+) -> issue.Report:
     """Writes OUT/repro.py and OUT/issue.md, and a copy of the case as OUT/case where it lies elsewhere.
 
     `shown` of `times` runs of the command on the case failed. Raises UsageError where one of them exists.
@@ -61,20 +61,16 @@ def write_report(
         shutil.copytree(saved.path, out / "case")
     known = casefile.read(saved.path)
     ending = signature.detail or signature.kind
-    report = Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
+    report = issue.Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
     report.record = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
-    report.nodes = node_count(saved.record.graph)
+    report.nodes = len(list(nodes(saved.record.graph)))
     report.original_nodes = known.original.nodes if known and known.original else None
-    text = PROGRAM.format(command=command, ending=ending)
-    write_file(out / "repro.py", text.encode())
+    write_file(out / "repro.py", PROGRAM.format(command=command, ending=ending).encode())
     facts = issue.Facts(
-        title=f"{issue.one_line(command, 60)}: {ending}", record=Verdict("fails", reason=report.record.reason),
+        report, saved.record, known, Verdict("fails", reason=report.record.reason),
+        title=f"{issue.one_line(command, 60)}: {ending}",
         symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
-        layer="as the command says", stage=saved.record.stage, entry="the command", nodes=report.nodes,
-        original_nodes=report.original_nodes, input_bytes=input_bytes(saved.record), program=text, rate=report.rate,
-        verified=report.verified, log=signature.raw, versions=environment.versions_text(),
-        user_lines=issue.user_lines(saved.record),
+        layer="as the command says", stage=saved.record.stage, entry="the command", log=signature.raw,
     )  # fmt: skip
-    facts.tell(known)
-    write_file(out / "issue.md", issue.render(facts, Redactor()).encode())
+    write_file(report.issue, issue.render(facts, Redactor()).encode())
     return report

@@ -17,7 +17,7 @@ from ...dumps.program.stand_ins import HELPER, OpCall, results, stand_in
 from ...dumps.program.text import dotted
 from ...dumps.schema import Arg, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
 from ...dumps.torchside.allowlist import OP_HOMES
-from ...dumps.walk import bodies, contents, given, tag_of, used
+from ...dumps.walk import bodies, contents, given, nodes, tag_of, used
 from .op_sources import source_of
 
 _WORDS = """aten prim prims higher_order operator _operator math builtins torch quantized _quantized mkldnn mkldnn_prepacked
@@ -64,19 +64,35 @@ def known_schema(name: str) -> str:
     return str(found._schema).partition("(")[1] + str(found._schema).partition("(")[2] if found is not None else ""
 
 
-def refuse_others(record: GraphRecord) -> None:
-    """Raises what loading the graph would for each target but custom operators that are not registered here. Imports torch."""
-    from ...dumps.torchside.targets import resolve
+def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentLackError]:
+    """What a graph calls that this process lacks, and why; raises what loading the graph would for what it may not call.
 
-    for body in bodies(record.graph):
-        for node in body.nodes:
-            functions = list(contents(given(node), "function"))
-            for target in [*([node.target] if node.op == "call_function" else []), *functions]:
-                try:
-                    resolve(str(target), f"node {node.name}")
-                except EnvironmentLackError:
-                    if not _custom(str(target)):
-                        raise
+    Imports torch.
+    """
+    from ...dumps.torchside import targets
+    from ...dumps.torchside.triton_kernels import KernelReader, is_call
+
+    kernels, found = KernelReader(record.kernels, where), dict[str, EnvironmentLackError]()
+    for node in nodes(record.graph):
+        place = f"{where}: node {node.name}".removeprefix(": ")
+        if node.op == "call_method":
+            targets.check_method(node.target, place)
+        for target in [*([node.target] if node.op == "call_function" else []), *contents(given(node), "function")]:
+            try:
+                if is_call(str(target)):
+                    kernels.kwargs(node, dict(node.kwargs), place)
+                elif targets.resolve(str(target), place) is getattr:
+                    targets.check_getattr(node.args, node.kwargs, place)
+            except EnvironmentLackError as error:
+                found.setdefault(str(target), error)
+    return found
+
+
+def refuse_others(record: GraphRecord, where: str = "") -> None:
+    """Raises what loading the graph would for each target but custom operators that are not registered here. Imports torch."""
+    for target, error in unregistered(record, where).items():
+        if not _custom(target):
+            raise error
 
 
 def _merged(imports: set[str]) -> tuple[str, ...]:

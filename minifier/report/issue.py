@@ -1,6 +1,6 @@
 """Writes `issue.md` in the sections of PyTorch's bug form: Describe the bug, Error logs, Versions.
 
-Pure text from a Facts record; every text that comes from the user's machine passes the redactor here, on its way out.
+Pure text from a Facts record; all of it passes the redactor here, on its way out.
 
 >>> render(facts, Redactor()).splitlines()[2]
 '### 🐛 Describe the bug'
@@ -9,17 +9,21 @@ Pure text from a Facts record; every text that comes from the user's machine pas
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from math import prod
+from pathlib import Path
 from typing import Any
 
 from ...dumps.amounts import size_text
+from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.redact import Redactor
-from ...dumps.schema import GraphRecord
+from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
 from ...dumps.wording import counted
 from ...toolkit import verdict_words
-from ...toolkit.verdict import Verdict
+from ...toolkit.verdict import OK, Verdict
 from ..needs import facts as tried_words
+from . import environment
 from .casefile import CaseFile
 
 PRIVACY = (
@@ -41,114 +45,130 @@ NEAREST = "the nearest case that passes: "
 
 
 @dataclass
-class Facts:
-    """Everything that the issue tells."""
+class Report:
+    """What was written and how sure it is. `repro` is None when the graph has no plain form (`notes` say why)."""
 
+    out: Path
+    issue: Path
+    repro: Path | None = None
+    artifacts: Path | None = None
+    sidecar: Path | None = None
+    entry: str = ""
+    inputs: str = ""
+    shown: int = 0
+    times: int = 0
+    record: Verdict = OK
+    layer: str = ""
+    nodes: int = 0
+    original_nodes: int | None = None
+    notes: list[str] = field(default_factory=list[str])
+    python: Path | None = None
+    """The plain program, where one was asked for and seen to fail the same way; `python_reason`: why there is none."""
+    python_reason: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Whether every fresh process showed the bug."""
+        return self.times > 0 and self.shown == self.times
+
+    @property
+    def rate(self) -> str:
+        """How often, in words."""
+        return f"{self.shown} of {counted(self.times, 'fresh process')}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json: paths as text, and the rate in words."""
+        plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        return plain | {"rate": self.rate, "verified": self.verified, "record": self.record.plain()}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an issue tells. `case`: what a minification has found out; `verdict`: on the failure as it is told here."""
+
+    report: Report
+    graph: GraphRecord
+    case: CaseFile | None
+    verdict: Verdict
     title: str
-    record: Verdict
     symptom: str
     layer: str
     stage: str
     entry: str
-    nodes: int
-    original_nodes: int | None
-    input_bytes: int
-    program: str
-    rate: str
-    verified: bool
     log: str
-    versions: str
-    user_lines: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])
-    plain: str = ""
-    """program.py, where there is one; it is shown first."""
-    told: list[str] = field(default_factory=list[str])
-    """What the case needs, and what makes it pass."""
-    needs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    unneeded: list[str] = field(default_factory=list[str])
-    neighbour: dict[str, str] = field(default_factory=dict[str, str])
-
-    def tell(self, known: CaseFile | None) -> None:
-        """Takes over what a minification has found out about the case."""
-        if known is not None:
-            self.told, self.needs, self.unneeded, self.neighbour = known.told, known.needs, known.unneeded, known.neighbour
 
 
 def render(facts: Facts, redactor: Redactor) -> str:
     """The whole text."""
-    parts = [
-        f"<!-- {PRIVACY} -->",
-        f"<!-- Suggested title: {one_line(redactor.text(facts.title), 120)} -->",
-        "### 🐛 Describe the bug",
-        redactor.text(_description(facts)),
-    ]
-    if facts.plain:
-        fence = _fence(facts.plain)
-        parts.append(f"`program.py`:\n\n{fence}python\n{redactor.text(facts.plain).rstrip()}\n{fence}")
-    if facts.program:
-        codes = "exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell"
-        program, fence = redactor.text(facts.program).rstrip(), _fence(facts.program)
-        parts.append(f"`repro.py` ({codes}):\n\n{fence}python\n{program}\n{fence}")
-    parts += [redactor.text(part) for part in _explained(facts)]
-    if facts.user_lines:
-        lines = "\n".join(redactor.text(line) for line in facts.user_lines)
-        parts.append(f"The operations come from these lines:\n\n```\n{lines}\n```")
-    log = redactor.text(shorten(facts.log))
-    parts += ["### Error logs", f"{_fence(log)}\n{log}\n{_fence(log)}" if log else "None: nothing is raised or logged."]
-    parts += ["### Versions", f"```\n{redactor.text(facts.versions)}\n```"]
-    return "\n\n".join(parts) + "\n"
+    title, text = map(redactor.text, (facts.title, "\n\n".join(_parts(facts))))
+    return f"<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 120)} -->\n\n{text}\n"
+
+
+def _parts(facts: Facts) -> Iterator[str]:
+    report = facts.report
+    yield "### 🐛 Describe the bug"
+    yield _description(facts)
+    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell)"
+    for path, told in ((report.python, ""), (report.repro, codes)):
+        if path is not None:
+            yield f"`{path.name}`{told}:\n\n{_fenced(path.read_text(encoding='utf-8').rstrip(), 'python')}"
+    if facts.case is not None:
+        yield from _explained(facts.case)
+    if lines := user_lines(facts.graph):
+        shown = "\n".join(lines)
+        yield f"The operations come from these lines:\n\n```\n{shown}\n```"
+    yield "### Error logs"
+    log = shorten(facts.log)
+    yield _fenced(log) if log else "None: nothing is raised or logged."
+    yield "### Versions"
+    yield f"```\n{environment.versions_text()}\n```"
 
 
 def _description(facts: Facts) -> str:
-    expected, got = verdict_words.expected(facts.record)
-    size = f"{counted(facts.nodes, 'node')}, placeholders and output included"
-    if facts.original_nodes is None:
+    expected, got = verdict_words.expected(facts.verdict)
+    report, known, has_program = facts.report, facts.case or CaseFile(), facts.report.repro is not None
+    size = f"{counted(report.nodes, 'node')}, placeholders and output included"
+    if report.original_nodes is None:
         reduced = f"The graph is as recorded, not minimised: {size}. `graphdbg minify` makes it smaller."
     else:
-        reduced = f"Minimised from {facts.original_nodes} to {size}; the inputs take {size_text(facts.input_bytes)}."
-    shown = (
-        "The program below shows it" if facts.verified else "**The program below does not show it reliably:** it did"
-    )
-    entered = f"; the program enters through `{facts.entry}`" if facts.program else ""
+        reduced = f"Minimised from {report.original_nodes} to {size}; the inputs take {size_text(input_bytes(facts.graph))}."
+    shown = "The program below shows it" if report.verified else "**The program below does not show it reliably:** it did"
     lines = [
-        f"{one_line(facts.symptom, 600)}",
+        one_line(facts.symptom, 600),
         "",
         f"- Expected: {expected}.",
         f"- Got: {got}.",
         f"- First failing layer: {facts.layer}.",
-        f"- Recorded at stage `{facts.stage}`{entered}.",
+        f"- Recorded at stage `{facts.stage}`{f'; the program enters through `{facts.entry}`' if has_program else ''}.",
         f"- {reduced}",
-    ]  # fmt: skip
-    if facts.program:
-        lines.append(f"- {shown} in {facts.rate}, each with its own compile cache.")
-    beside = NEAREST if facts.neighbour.get("diff") else "\n"
-    lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in facts.told if not told.startswith(beside)]
-    lines += [f"- Note: {note}" for note in facts.notes]
+        *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),
+    ]
+    beside = NEAREST if known.neighbour.get("diff") else "\n"
+    lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in known.told if not told.startswith(beside)]
+    lines += [f"- Note: {note}" for note in report.notes]
     return "\n".join(lines)
 
 
-def _explained(facts: Facts) -> list[str]:
+def _explained(case: CaseFile) -> Iterator[str]:
     """What each part of the case is needed for, what is gone, and the nearest case that passes beside this one."""
-    parts: list[str] = []
-    rows = [row for row in facts.needs if row["tried"]]
+    rows = [row for row in case.needs if row["tried"]]
     if rows:
         shown = rows[:MOST_ROWS]
         table = ["| left in the case | needed? | in its place, one change at a time |", "|---|---|---|"]
         table += [f"| {_part(row)} | {verdict_words.needed(row['verdict'])} | {_cell(tried_words(row))} |" for row in shown]
         if len(rows) > len(shown):
             table.append(f"| {len(rows) - len(shown)} more | | see `case/case.json` |")
-        parts.append("What each part is needed for:\n\n" + "\n".join(table))
+        yield "What each part is needed for:\n\n" + "\n".join(table)
     silent: dict[str, list[str]] = {}
-    for row in facts.needs:
+    for row in case.needs:
         if not row["tried"]:
             silent.setdefault(row["why"], []).append(_part(row))
     lines = [f"- {why[:1].upper()}{why[1:]}: {', '.join(names)}." for why, names in silent.items()]
-    lines += [f"- Gone, and it still fails: {', '.join(facts.unneeded)}."] if facts.unneeded else []
-    parts += ["\n".join(lines)] if lines else []
-    if diff := facts.neighbour.get("diff"):
-        fence = _fence(diff)
-        parts.append(f"The nearest case that passes: {facts.neighbour['difference']}:\n\n{fence}diff\n{diff}\n{fence}")
-    return parts
+    lines += [f"- Gone, and it still fails: {', '.join(case.unneeded)}."] if case.unneeded else []
+    if lines:
+        yield "\n".join(lines)
+    if diff := case.neighbour.get("diff"):
+        yield f"The nearest case that passes: {case.neighbour['difference']}:\n\n{_fenced(diff, 'diff')}"
 
 
 def _part(row: dict[str, Any]) -> str:
@@ -213,7 +233,23 @@ def one_line(text: str, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def _fence(text: str) -> str:
-    """A code fence that the text cannot close."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    return "`" * max(3, longest + 1)
+def _fenced(text: str, language: str = "") -> str:
+    """A block of code whose fence the text cannot close."""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def input_bytes(record: GraphRecord) -> int:
+    """Bytes of all tensor inputs and constants, sizes taken at the symbols' hints; unknown sizes count as nothing."""
+    hints = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
+
+    def size(value: object) -> int:
+        if isinstance(value, SequenceValue):
+            return sum(size(item) for item in value.items)
+        if not isinstance(value, TensorValue):
+            return 0
+        dims = [dim if isinstance(dim, int) else int(hints.get(dim, 0)) for dim in value.shape]
+        return prod(dims) * ITEM_BYTES.get(value.dtype, 1)
+
+    placeholders = sum(size(node.value) for node in record.graph.nodes if node.op == "placeholder")
+    return placeholders + sum(size(tensor.value) for tensor in record.graph.attrs.values())

@@ -1,40 +1,72 @@
 """Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it shows it.
 
-Must not write anything but the note of what was seen (`memo`), and must not guess which program fails.
+Candidates come from the plainest to the most faithful: `torch.compile` before Inductor's inner compiler, seeded inputs before
+recorded ones. What earlier processes said of a program is kept beside the case: `report` after `minify` need not ask again.
+Must not write anything but that note, must not guess which program fails, and must not import torch.
 
->>> search(case, saved, 3, Redactor(), say).runs.rate
+>>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
+[('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded')]
+>>> with asking(case, saved, 3, Redactor(), say) as asked:                              # doctest: +SKIP
+...     search(case, asked).runs.rate
 '3 of 3 fresh processes'
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from ...dumps.atomic import write_file
+from ...dumps.hints import numbers
 from ...dumps.program import sizes
-from ...dumps.program.case import Case
-from ...dumps.program.repro import Script
+from ...dumps.program.case import Case, Registered
+from ...dumps.program.function import program_of
+from ...dumps.program.inputs import Way
+from ...dumps.program.repro import RUNG, Entry, Script, script_of
+from ...dumps.program.sizes import Sizing
+from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
+from ...dumps.relocate import relocated
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.cache import toolchain_seed
-from . import environment, layers, plain_program, verify
-from .candidates import candidates, fixed, marked
-from .memo import Memo, key_of
+from . import custom_ops, environment, verify
+
+DEVICE = "cuda"
+MEMO = "repro.json"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What all runs of a report share. `how`: of `verify.run_command`."""
+
+    saved: SavedGraph
+    times: int
+    redactor: Redactor
+    narrate: Callable[[str], None]
+    how: dict[str, Any]
+
+    def for_program(self, text: str) -> dict[str, Any]:
+        """`how` of a program; one that needs a GPU, or settings that the import reads, must not begin where torch is imported."""
+        own = any(word in text for word in ("cuda", "xpu", "os.environ"))
+        return self.how | {"bare": None} if own else self.how
 
 
 @dataclass(frozen=True)
 class Found:
-    """The chosen program and its runs."""
+    """The chosen program and its runs; `layers`: what it gives under each stock backend."""
 
     script: Script
     runs: verify.Verification
@@ -52,118 +84,189 @@ def beginning(saved: SavedGraph) -> Generator[ForkServer | None]:
         yield bare
 
 
-def search(
-    case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None],
-    bare: ForkServer | None = None,
-) -> Found:  # fmt: skip
+@contextlib.contextmanager
+def asking(
+    case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None], bare: ForkServer | None = None
+) -> Generator[Asked]:
+    """Where programs of the case are run, `times` times one that shows it. `bare`: where they begin; made here where none is."""
+    with beginning(saved) if bare is None else contextlib.nullcontext(bare) as begin:
+        path = homes_of(case.imports) if case.imports else []
+        yield Asked(saved, times, redactor, narrate, {"seed": toolchain_seed(), "path": path, "bare": begin})
+
+
+# -- the programs ----------------------------------------------------------------------------------------------------------------
+
+
+def candidates(case: Case) -> Iterator[Script]:
+    """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
+    case = on_gpu(case)
+    constants = program_of(case.record).constants
+    entries: list[Entry] = ["torch.compile"]
+    inner = case.rung in ("inductor", RUNG) and not case.record.kernels  # make_fx does not take a kernel's call
+    if inner and not case.facts.grad and case.record.stage != "joint":
+        entries.append("compile_fx_inner")
+    ways: list[Way] = ["seeded"]
+    stored = [item for item in (case.inputs.inputs if case.inputs else case.record.inputs) if item.stored]
+    if case.read is not None and (stored or constants):
+        ways.append("literal")
+    seen: set[str] = set()
+    forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
+    ops = _own_ops(case)
+    if ops is not None:
+        forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
+    for form in forms:
+        for way in ways:
+            for entry in entries:
+                for script in _entered(form, entry, way):
+                    if script.text not in seen:
+                        seen.add(script.text)
+                        yield script
+
+
+def _own_ops(case: Case) -> Registered | None:
+    """Registrations of the graph's custom operators; None where there is none, or where only importing them will do."""
+    try:
+        return custom_ops.registered(case.record)
+    except CannotExpressError:
+        if not case.imports:
+            raise
+        return None
+
+
+def _entered(case: Case, entry: Entry, way: Way) -> Iterator[Script]:
+    """With all sizes dynamic, then with those alone that were recorded as symbols."""
+    yield script_of(case, entry, way)
+    sizing = sizes.recorded(case.record, numbers(case.record, case.inputs)) if entry == "torch.compile" else None
+    if sizing is not None:
+        yield script_of(case, entry, way, sizing)
+
+
+def fixed(script: Script) -> Script | None:
+    """The same program with fixed sizes; None for one that has them, or that does not enter through torch.compile."""
+    case = script.case
+    if script.entry != "torch.compile" or (script.sizing is not None and not script.sizing.marks):
+        return None
+    return _like(script, Sizing()) if sizes.symbolic_dims(case.record, numbers(case.record, case.inputs)) else None
+
+
+def marked(script: Script, *, needed: bool) -> Iterator[Script]:
+    """The same program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
+    for sizing in sizes.narrower(script.case.record, numbers(script.case.record, script.case.inputs)):
+        yield _like(script, replace(sizing, needed=needed))
+
+
+def _like(script: Script, sizing: Sizing) -> Script:
+    return script_of(script.case, "torch.compile", script.way, sizing, loose=script.loose)
+
+
+def on_gpu(case: Case) -> Case:
+    """The same case with what lies on the CPU moved to the GPU, for the rung on Triton's interpreter; any other as it is.
+
+    Stock torch cannot interpret Inductor's kernels, so the program runs them. Where it was written there may be no GPU; then it
+    says that it cannot tell, and nobody has seen it fail.
+    """
+    if case.rung != RUNG:
+        return case
+    inputs = relocated(case.inputs, "cpu", DEVICE) if case.inputs is not None else None
+    return replace(case, record=relocated(case.record, "cpu", DEVICE), inputs=inputs)
+
+
+# -- running them ----------------------------------------------------------------------------------------------------------------
+
+
+class Memo(msgspec.Struct, kw_only=True):
+    """Exit codes of the processes, and what each stock backend gave.
+
+    It holds only for the very same program on the very same machine set-up: its key is a hash of both. Anything else, a damaged
+    note included, is as if there were none; `report` still runs the program once more itself.
+    """
+
+    key: str
+    codes: list[int | None] = []
+    layers: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, script: Script, saved: SavedGraph, versions: str) -> Memo:
+        """The note in the case folder, where there is one of that program; else an empty one."""
+        digest = hashlib.blake2b(digest_size=20)
+        for part in (script.text.encode(), script.sidecar or b"", versions.encode()):
+            digest.update(len(part).to_bytes(8, "little") + part)
+        key = digest.hexdigest()
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            memo = msgspec.json.decode((saved.path / MEMO).read_bytes(), type=cls)
+            if memo.key == key and saved.run is None:
+                return memo
+        return cls(key=key)
+
+
+def search(case: Case, asked: Asked) -> Found:
     """Runs candidates, plainest first, until one shows the failure; of that one `times` runs are done.
 
-    `bare`: where programs begin; made here where none is given. Raises CannotExpressError where there is no program.
+    Raises CannotExpressError where there is no program.
     """
-    how: dict[str, Any] = {"seed": toolchain_seed(), "path": homes_of(case.imports)}
-    with contextlib.ExitStack() as stack:
-        begin = bare or stack.enter_context(beginning(saved))
-        return _search(case, saved, times, redactor, narrate, how | {"bare": begin})
-
-
-def _search(
-    case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None], how: dict[str, Any]
-) -> Found:
-    versions = environment.versions_text()
+    versions, saved = environment.versions_text(), asked.saved
     first: Found | None = None
     for script in _attempts(case):
         if first and script.loose and first.runs.trials[-1].code == verify.GONE:
             continue  # it runs through: the exception's text is not what stands in the way
-        key = key_of(script.text, script.sidecar, versions)
-        known = Memo.read(saved.path, key) if saved.run is None else None
-        with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
-            program = lay_down(script, Path(folder), redactor)
-            narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
-            known = known or Memo(key=key, codes=[])
-            runs, codes = _runs(script, program, times, known, how)
-            found = Found(script, runs, codes)
-            if runs.trials[0].code == verify.BUG:
-                found = _narrowed(found, times, redactor, narrate, how)
-                if found.script is not script:
-                    key = key_of(found.script.text, found.script.sidecar, versions)
-                if saved.run is None:
-                    Memo(key=key, codes=[one.code for one in found.runs.trials], layers=found.layers).write(saved.path)
-                return found
+        asked.narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
+        found = _tried(script, asked, Memo.of(script, saved, versions))
+        if found.runs.trials[0].code == verify.BUG:
+            found = _narrowed(found, asked)
+            if saved.run is None:
+                memo = Memo.of(found.script, saved, versions)
+                memo.codes, memo.layers = [one.code for one in found.runs.trials], found.layers
+                write_file(saved.path / MEMO, msgspec.json.encode(memo) + b"\n")
+            return found
         first = first or found
     assert first is not None, "candidates() yields one program or raises"
     return first
 
 
-def _narrowed(
-    found: Found, times: int, redactor: Redactor, narrate: Callable[[str], None], how: dict[str, Any]
-) -> Found:
+def _narrowed(found: Found, asked: Asked) -> Found:
     """The same failure with fixed sizes or with fewer dynamic ones, where the program shows it so; else what was found."""
     plain = fixed(found.script)
     if plain is None:
         return found
-    narrate("does it need dynamic sizes? Running it with fixed ones, in a fresh process")
-    tried = _trial(plain, times, redactor, how)
+    asked.narrate("does it need dynamic sizes? Running it with fixed ones, in a fresh process")
+    tried = _tried(plain, asked)
     if tried.runs.trials[0].code == verify.BUG:
         return tried
     for script in marked(found.script, needed=tried.runs.trials[0].code == verify.GONE):
         assert script.sizing is not None
-        narrate(f"running it with {sizes.listing(script.sizing.marks)} dynamic, in a fresh process")
-        tried = _trial(script, times, redactor, how)
+        asked.narrate(f"running it with {sizes.listing(script.sizing.marks)} dynamic, in a fresh process")
+        tried = _tried(script, asked)
         if tried.runs.trials[0].code == verify.BUG:
             return tried
     return found
 
 
-def plain_of(
-    case: Case, found: Found, saved: SavedGraph, out: Path, redactor: Redactor, times: int, narrate: Callable[[str], None],
-    bare: ForkServer | None = None,
-) -> plain_program.PlainProgram:  # fmt: skip
-    """The plain form of the chosen program, written into `out` where it is seen to fail the same way."""
-    how: dict[str, Any] = {"seed": toolchain_seed(), "path": homes_of(case.imports)}
-    with contextlib.ExitStack() as stack:
-        begin = None if _needs_its_own_start(found.script) else bare or stack.enter_context(beginning(saved))
-        how["bare"] = begin
-        return plain_program.write(case, found.script, saved, out, redactor, times=times, narrate=narrate, how=how)
-
-
-def _trial(script: Script, times: int, redactor: Redactor, how: dict[str, Any]) -> Found:
-    with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
-        runs, codes = _runs(script, lay_down(script, Path(folder), redactor), times, Memo(key="", codes=[]), how)
-    return Found(script, runs, codes)
-
-
-def _runs(
-    script: Script, program: Path, times: int, known: Memo, how: dict[str, Any]
-) -> tuple[verify.Verification, dict[str, int]]:
-    """`times` runs, those known from earlier counted, and what the stock backends give. One run where that one shows nothing.
+def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
+    """The runs that are asked for, those known from earlier counted, and what the stock backends give. One run where that one
+    shows nothing.
 
     All begin at once, as the cores allow: mostly the first program shows the failure.
     """
-    if _needs_its_own_start(script):
-        how = how | {"bare": None}
-    stop = threading.Event()
+    known = known or Memo(key="")
+    how, stop = asked.for_program(script.text), threading.Event()
     ask = script.entry == "torch.compile" and not known.layers
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool, verify.ending(stop):
-        runs = [
-            pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(max(1, times - len(known.codes)))
-        ]
-        probing = (
-            pool.submit(layers.probe, program, stop=stop, path=how["path"], bare=how["bare"]) if ask else None
-        )
+    with (
+        tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder,
+        ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
+        verify.ending(stop),
+    ):
+        program = lay_down(script, Path(folder), asked.redactor)
+        missing = max(1, asked.times - len(known.codes))
+        runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(missing)]
+        probing = pool.submit(verify.probe, program, stop=stop, **how | {"seed": None}) if ask else None
         first = runs[0].result()
         if first.code != verify.BUG:
             stop.set()
             for run in runs:
                 run.cancel()
-            return verify.Verification((first,)), {}
-        trials = [first, *(run.result() for run in runs[1:])]
-        earlier = [verify.Trial(code, "", 0.0) for code in known.codes]
-        return verify.Verification((*trials, *earlier)), probing.result() if probing else known.layers
-
-
-def _needs_its_own_start(script: Script) -> bool:
-    """Whether a program must not begin where torch is imported already: a GPU, or settings that the import reads."""
-    return any(word in script.text for word in ("cuda", "xpu", "os.environ"))
+            return Found(script, verify.Verification((first,)), {})
+        trials = [first, *(run.result() for run in runs[1:]), *(verify.Trial(code, "", 0.0) for code in known.codes)]
+        return Found(script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers)
 
 
 def _attempts(case: Case) -> Iterator[Script]:

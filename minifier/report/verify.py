@@ -1,4 +1,4 @@
-"""Runs a repro in fresh processes, each with its own Inductor cache, and counts how often it shows the bug.
+"""Runs a repro in fresh processes, each with its own Inductor cache: how often it shows the bug, and the first layer to fail.
 
 The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a copy of the
 toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel of the case.
@@ -7,11 +7,14 @@ import and the seed of Python's hashes, and still no cache, folder or compiled t
 
 >>> verify(Path("out/repro.py"), times=3).rate
 '3 of 3 fresh processes'
+>>> first_layer({"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}, "inductor")
+'inductor (eager, aot_eager and aot_eager_decomp_partition pass)'
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -30,13 +33,35 @@ from ...toolkit.isolation.cache import furnish
 from ...toolkit.isolation.client import FORKING, program_environment
 from ...toolkit.isolation.folders import owned
 
-LIMIT_S = 300.0
+LIMIT_S, ANSWER_S = 300.0, 120.0
 _NO_LIMIT_S = 1e9
 """Of a child whose time is watched here, where it can also be stopped."""
 _LOG_CHARACTERS = 4_000_000
 
 BUG, GONE, UNSURE = 1, 0, 2
 """Exit codes of a repro."""
+
+
+BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
+"""Those of torch whose layers come before Inductor's."""
+
+_PROBE = """
+import functools, json, runpy, sys, torch
+program, real, codes = sys.argv[1], torch.compile, {}
+for backend in sys.argv[2:]:
+    def compile(function, **options):
+        return real(function, **{**options, "backend": backend})
+    torch.compile = compile
+    torch._dynamo.reset()
+    try:
+        runpy.run_path(program, run_name="__main__")
+        codes[backend] = 0
+    except SystemExit as end:
+        codes[backend] = 1 if isinstance(end.code, str) else end.code or 0
+    except Exception:
+        codes[backend] = 2
+open("answer", "w").write(json.dumps(codes))
+"""
 
 
 @dataclass(frozen=True)
@@ -71,16 +96,9 @@ class Verification:
         return (chosen or self.trials[0]).output if self.trials else ""
 
 
-def run_once(
-    program: Path, *, limit_s: float = LIMIT_S, seed: Path | None = None, stop: threading.Event | None = None,
-    path: Sequence[str] = (), bare: ForkServer | None = None,
-) -> Trial:  # fmt: skip
-    """One fresh process. `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty.
-
-    `path`: folders where it finds modules beside torch.
-    """
-    command = [sys.executable, str(program.resolve())]
-    trial = run_command(command, limit_s=limit_s, seed=seed, stop=stop, path=path, bare=bare)
+def run_once(program: Path, *, limit_s: float = LIMIT_S, **how: Any) -> Trial:
+    """One fresh process of a program. `how`: of `run_command`."""
+    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, **how)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
 
 
@@ -90,7 +108,9 @@ def run_command(
 ) -> Trial:  # fmt: skip
     """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
-    Setting `stop` from another thread ends it at once. With a `bare` server it begins there, with torch imported.
+    `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`: folders where it
+    finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare` server it begins there, with
+    torch imported.
     """
     with owned("graphdbg-verify-") as scratch:
         cache, tmp, cwd = (scratch / name for name in ("cache", "tmp", "cwd"))
@@ -112,16 +132,24 @@ def run_command(
         return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
-def run_many(
-    program: Path, times: int, *, limit_s: float = LIMIT_S, seed: Path | None = None, path: Sequence[str] = (),
-    bare: ForkServer | None = None,
-) -> list[Trial]:  # fmt: skip
-    """Several fresh processes, as many at once as there are cores; an interrupt ends them all."""
+def run_many(program: Path, times: int, **how: Any) -> list[Trial]:
+    """Several fresh processes, as many at once as there are cores; an interrupt ends them all. `how`: of `run_once`."""
     stop = threading.Event()
     with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool, ending(stop):
-        options: dict[str, Any] = {"limit_s": limit_s, "seed": seed, "stop": stop, "path": path, "bare": bare}
-        runs = [pool.submit(run_once, program, **options) for _ in range(times)]
+        runs = [pool.submit(run_once, program, stop=stop, **how) for _ in range(times)]
         return [run.result() for run in runs]
+
+
+def answer_of(code: str, *arguments: str, **how: Any) -> Any:
+    """What a few lines of Python, run in such a process, left as JSON in the file "answer"; None where they died."""
+    found: list[Any] = []
+
+    def read(cwd: Path) -> None:
+        answer = cwd / "answer"
+        found.extend([json.loads(answer.read_text())] if answer.exists() else [])
+
+    run_command([sys.executable, "-c", code, *arguments], limit_s=ANSWER_S, after=read, **how)
+    return found[0] if found else None
 
 
 @contextlib.contextmanager
@@ -134,9 +162,9 @@ def ending(stop: threading.Event) -> Generator[None]:
         raise
 
 
-def verify(program: Path, times: int = 3, *, limit_s: float = LIMIT_S, seed: Path | None = None) -> Verification:
-    """Runs the program `times` times; the limit is for one run."""
-    return Verification(tuple(run_many(program, times, limit_s=limit_s, seed=seed)))
+def verify(program: Path, times: int = 3, **how: Any) -> Verification:
+    """Runs the program `times` times. `how`: of `run_once`."""
+    return Verification(tuple(run_many(program, times, **how)))
 
 
 def _ran(
@@ -161,3 +189,23 @@ def _ran(
         with contextlib.suppress(TimeoutError):
             asked.answer(5)
     return code, log.read_text(errors="replace")[-_LOG_CHARACTERS:]
+
+
+def probe(program: Path, **how: Any) -> dict[str, int]:
+    """The exit code that a repro would have under each backend of BACKENDS, in one fresh process; empty where that dies.
+
+    Only for one that enters through plain `torch.compile`: one that enters behind AOTAutograd has its layer by construction.
+    """
+    return answer_of(_PROBE, str(program.resolve()), *BACKENDS, **how) or {}
+
+
+def first_layer(codes: Mapping[str, int], rung: str) -> str:
+    """The first failing layer in words."""
+    failing = [backend for backend in BACKENDS if codes.get(backend) == BUG]
+    if failing:
+        return f"{failing[0]} (so Inductor's code generation is not needed for the failure)"
+    passing = [backend for backend in BACKENDS if codes.get(backend) == GONE]
+    if not passing:
+        return rung
+    listed = passing[0] if len(passing) == 1 else f"{', '.join(passing[:-1])} and {passing[-1]}"
+    return f"{rung} ({listed} pass{'es' if len(passing) == 1 else ''})"

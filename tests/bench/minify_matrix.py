@@ -33,10 +33,11 @@ from planted_target import target_of, write
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import GraphBody, TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph
+from graphdbg.dumps.walk import nodes
 from graphdbg.minifier import isolated
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.oracle import PRELOAD
-from graphdbg.minifier.report.bundle import input_bytes, node_count
+from graphdbg.minifier.report.issue import input_bytes
 from graphdbg.toolkit import isolation
 from graphdbg.toolkit.isolation import ForkServer, ask
 
@@ -56,7 +57,7 @@ class Bench:
 
     def reduced(self, program: Program, stage: str, saved: SavedGraph) -> Reduced:
         """One graph, both ways, and its repro."""
-        before = node_count(saved.record.graph)
+        before = len(list(nodes(saved.record.graph)))
         cell = Reduced(program.name, stage, "cannot", before=before, commit=self.commit, rung=self.rung)
         cell.bytes_before = input_bytes(saved.record)
         target = target_of(saved.record.graph, f"{self.seed} {program.name}", symbolic=program.kind == SYMBOLS)
@@ -72,7 +73,8 @@ class Bench:
         try:
             found = isolated.minify_saved(saved, out=out / "small", options=options)
             case = load_graph(found.path)  # type: ignore[arg-type]
-            cell.after, cell.bytes_after, cell.queries = node_count(case.record.graph), input_bytes(case.record), found.queries
+            cell.after, cell.bytes_after = len(list(nodes(case.record.graph))), input_bytes(case.record)
+            cell.queries = found.queries
             cell.largest = max(_sizes(case.record.graph), default=0)
             cell.word = "broken"
             judged(cell, case, self.bare, self.rung, out / "program")

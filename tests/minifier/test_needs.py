@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord
 from graphdbg.minifier.events import Asked, Best, Happening
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.needs import MOST, MOST_FLAKY, certify, sentences, unneeded
 from graphdbg.minifier.problem import Answer, Candidate, Ruling
-from graphdbg.minifier.report.issue import Facts, render
+from graphdbg.minifier.report.casefile import CaseFile
+from graphdbg.minifier.report.issue import Facts, Report, render
 from graphdbg.toolkit import verdict
 from graphdbg.toolkit.signature import Signature
 
@@ -219,10 +221,12 @@ def test_it_is_told_in_few_lines_and_in_the_issue(tmp_path: Path) -> None:
     assert lines[0].startswith("needed: ") and "relu (aten.relu.default) [abs in its place, left out" in lines[0]
     assert "x.shape[0] = 8 [9, 7: passes; 16: fails the same way]" in lines[1]
     failing = verdict.fails("crash", "inductor", "")
-    facts = Facts("t", failing, "s", "l", "forward", "e", 3, 9, 4, "", "", True, "", "", needs=result.needs)
-    facts.unneeded = unneeded(["dims 8 4", "values 0 ones", "switches config inductor cpp.simdlen", "dtypes float16 float32"])
-    facts.neighbour = {"path": "passes", "difference": "with x.shape[0] = 9", "diff": "--- a\n+++ b\n-x = 8\n+x = 9"}
-    text = render(facts, Redactor())
+    known = CaseFile(needs=result.needs)
+    known.unneeded = unneeded(["dims 8 4", "values 0 ones", "switches config inductor cpp.simdlen", "dtypes float16 float32"])
+    known.neighbour = {"path": "passes", "difference": "with x.shape[0] = 9", "diff": "--- a\n+++ b\n-x = 8\n+x = 9"}
+    report = Report(HERE, HERE / "issue.md", nodes=3, original_nodes=9)
+    graph = GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody([]))
+    text = render(Facts(report, graph, known, failing, "t", "s", "l", "forward", "e", ""), Redactor())
     assert "| `x.shape[0]` = `8` | replaceable | 9, 7: passes; 16: fails the same way |" in text
     assert "| `mul.other` = `2` | **needed** | 3: passes |" in text
     assert "fails in another way (crash: another)" in text

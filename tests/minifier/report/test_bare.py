@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.minifier.report import layers, verify
-from graphdbg.minifier.report.candidates import candidates
+from graphdbg.minifier.report import verify
+from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.isolation import ForkServer, programs
 from graphdbg.toolkit.isolation.cache import toolchain_seed
 
@@ -102,7 +102,7 @@ def test_a_repro_shows_its_bug_and_its_layer(tmp_path: Path, bare: ForkServer) -
     file = program(tmp_path, script.text)
     trial = verify.run_once(file, seed=toolchain_seed(), bare=bare)
     assert trial.code == verify.BUG, trial.output
-    assert layers.probe(file, bare=bare) == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
+    assert verify.probe(file, bare=bare) == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
 
 
 def gone(pid: int) -> bool:

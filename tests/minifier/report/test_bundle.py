@@ -14,7 +14,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.tensors import TensorStore
-from graphdbg.minifier.report import bundle, casefile, layers, trying, verify
+from graphdbg.minifier.report import bundle, casefile, trying, verify
 from graphdbg.toolkit import verdict
 from graphdbg.toolkit.signature import Signature
 
@@ -34,7 +34,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
             return verify.Trial(judge(seen[-1]), "the output", 0.1)
 
         monkeypatch.setattr(verify, "run_once", run_once)
-        monkeypatch.setattr(layers, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})
+        monkeypatch.setattr(verify, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})
         monkeypatch.setattr(trying, "toolchain_seed", lambda: None)
         return seen
 

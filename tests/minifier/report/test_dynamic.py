@@ -16,7 +16,7 @@ from graphdbg.dumps.program import sizes
 from graphdbg.dumps.program.function import program_of
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import SymbolRecord, SymValue, TensorValue
-from graphdbg.minifier.report.candidates import candidates, fixed, marked
+from graphdbg.minifier.report.trying import candidates, fixed, marked
 
 from .cases import ACCURACY, call, case_of, node, record_of
 

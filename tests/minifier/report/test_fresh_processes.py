@@ -8,8 +8,8 @@ import pytest
 
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.minifier.report import layers, verify
-from graphdbg.minifier.report.candidates import candidates
+from graphdbg.minifier.report import verify
+from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.isolation.cache import toolchain_seed
 from graphdbg.toolkit.signature import Signature
 
@@ -58,7 +58,7 @@ def test_a_compile_error_and_its_layer(tmp_path: Path, seed: Path | None) -> Non
     program = laid(tmp_path, scripts(relu_record("compile_error"), CRASH)["torch.compile"])
     trial = verify.run_once(program, seed=seed)
     assert trial.code == verify.BUG, trial.output
-    codes = layers.probe(program)
+    codes = verify.probe(program)
     assert codes == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
 
 

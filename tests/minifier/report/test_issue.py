@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from graphdbg.dumps.redact import Redactor
-from graphdbg.minifier.report.issue import Facts, one_line, render, shorten, user_lines
+from graphdbg.minifier.report import issue
+from graphdbg.minifier.report.issue import Facts, Report, one_line, render, shorten, user_lines
 from graphdbg.toolkit.verdict import Verdict
 
 from .cases import call, node, record_of, tensor
 
+FRAME = 'File "/home/ann/model.py", line 3, in forward\n    return x.relu()\n'
+GRAPH = record_of({"x": tensor(4, 8)}, [call("y", "aten.relu.default", node("x"))], ["y"], strings=[FRAME])
+GRAPH.graph.nodes[1].stack = 0
+REPORT = Report(
+    Path("out"), Path("out/issue.md"), entry="torch.compile", nodes=3, original_nodes=318, shown=3, times=3
+)  # fmt: skip
 FACTS = Facts(
+    REPORT,
+    GRAPH,
+    None,
+    Verdict("fails", "wrong_numbers"),
     title="[inductor] wrong result: aten.relu.default",
-    record=Verdict("fails", "wrong_numbers"),
     symptom="torch.compile gives a wrong result. relative error 1",
     layer="inductor (eager passes)",
     stage="forward",
     entry="torch.compile",
-    nodes=3,
-    original_nodes=318,
-    input_bytes=128,
-    program='"""Shows."""\nprint("/home/ann/x")\n',
-    rate="3 of 3 fresh processes",
-    verified=True,
     log="BUG: output 0",
-    versions="PyTorch version: 2.13.0\nPython at /home/ann/venv",
-    user_lines=["/home/ann/model.py:3 in forward: return x.relu()"],
 )
+
+
+@pytest.fixture(autouse=True)
+def versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "PyTorch version: 2.13.0\nPython at /home/ann/venv"
+    monkeypatch.setattr(issue.environment, "versions_text", lambda: text)
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Facts:
+    """The same with a program."""
+    (tmp_path / "repro.py").write_text('"""Shows."""\nprint("/home/ann/x")\n')
+    return replace(FACTS, report=replace(REPORT, repro=tmp_path / "repro.py"))
+
+
 REDACTOR = Redactor(home="/home/ann", user="ann", folders=[])
 
 
-def test_the_sections_of_the_bug_form_in_order() -> None:
-    text = render(FACTS, REDACTOR)
+def test_the_sections_of_the_bug_form_in_order(facts: Facts) -> None:
+    text = render(facts, REDACTOR)
     headings = [line for line in text.splitlines() if line.startswith("### ")]
     assert headings == ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
 
 
-def test_what_a_maintainer_asks_first_is_there() -> None:
-    text = render(FACTS, REDACTOR)
+def test_what_a_maintainer_asks_first_is_there(facts: Facts) -> None:
+    text = render(facts, REDACTOR)
     for words in (
         "Minimised from 318 to 3 nodes, placeholders and output included; the inputs take 128 B.",
         "in 3 of 3 fresh processes, each with its own compile cache",
@@ -49,26 +69,28 @@ def test_what_a_maintainer_asks_first_is_there() -> None:
         assert words in text, words
 
 
-def test_nothing_of_the_home_is_left_and_the_warning_comes_first() -> None:
-    text = render(FACTS, REDACTOR)
+def test_nothing_of_the_home_is_left_and_the_warning_comes_first(facts: Facts) -> None:
+    text = render(facts, REDACTOR)
     assert "/home/ann" not in text
     assert text.startswith("<!-- Before you publish this")
 
 
-def test_an_unverified_or_unreduced_case_says_so() -> None:
-    text = render(replace(FACTS, verified=False, rate="1 of 3 fresh processes", original_nodes=None), REDACTOR)
+def test_an_unverified_or_unreduced_case_says_so(facts: Facts) -> None:
+    text = render(replace(facts, report=replace(facts.report, shown=1, original_nodes=None)), REDACTOR)
     assert "does not show it reliably:** it did in 1 of 3 fresh processes" in text
     assert "not minimised: 3 nodes" in text
 
 
 def test_without_a_program_the_reason_is_told() -> None:
-    text = render(replace(FACTS, program="", notes=["no repro.py: a sparse input"]), REDACTOR)
+    text = render(replace(FACTS, report=replace(REPORT, notes=["no repro.py: a sparse input"])), REDACTOR)
     assert "```python" not in text
     assert "- Note: no repro.py: a sparse input" in text
 
 
-def test_fences_cannot_be_closed_from_inside() -> None:
-    text = render(replace(FACTS, program="print('```')", log="```\n### Versions"), REDACTOR)
+def test_fences_cannot_be_closed_from_inside(facts: Facts) -> None:
+    assert facts.report.repro
+    facts.report.repro.write_text("print('```')")
+    text = render(replace(facts, log="```\n### Versions"), REDACTOR)
     assert "````python\nprint('```')\n````" in text
     assert "````\n```\n### Versions\n````" in text
 

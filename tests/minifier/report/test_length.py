@@ -18,7 +18,7 @@ import pytest
 from graphdbg.dumps.program.case import Case
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import Ambient, GraphBody, GraphRecord, InputRecord, NodeRecord, SymbolRecord, TensorValue
-from graphdbg.minifier.report.candidates import candidates, fixed, marked
+from graphdbg.minifier.report.trying import candidates, fixed, marked
 from graphdbg.toolkit.signature import Signature
 
 from ...dumps.graphs import MemoryTensors

@@ -12,7 +12,7 @@ import torch
 
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.minifier.report.candidates import candidates, fixed, marked
+from graphdbg.minifier.report.trying import candidates, fixed, marked
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, case_of

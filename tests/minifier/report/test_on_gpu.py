@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import fx
 
-from graphdbg.minifier.report.candidates import candidates, on_gpu
+from graphdbg.minifier.report.trying import candidates, on_gpu
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.spec import ReplaySpec

@@ -14,10 +14,11 @@ import pytest
 from graphdbg.dumps.program.case import Case
 from graphdbg.dumps.program.plain import endings, program_text
 from graphdbg.dumps.program.text import CannotExpressError
+from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import SymbolRecord, TensorValue
-from graphdbg.minifier.report import bundle, plain_names, plain_program
-from graphdbg.minifier.report.candidates import candidates, marked
+from graphdbg.minifier.report import bundle, plain_program
 from graphdbg.minifier.report.plain_program import fails_so
+from graphdbg.minifier.report.trying import Asked, candidates, marked
 from graphdbg.minifier.report.verify import Trial
 from graphdbg.toolkit.signature import Signature
 
@@ -143,13 +144,14 @@ def test_what_fails_the_same_way(failure: Signature, code: int | None, output: s
 
 
 def test_what_has_no_plain_program_says_why(tmp_path: Path) -> None:
+    asked = Asked(case_folder(tmp_path / "case", relu_record()), 3, Redactor(), lambda _: None, {})
     case = case_of(relu_record(), ACCURACY)
     inner = next(script for script in candidates(case) if script.entry == "compile_fx_inner")
-    made = plain_program.write(case, inner, None, tmp_path, None, times=3, narrate=str, how={})  # type: ignore[arg-type]
+    made = plain_program.write(inner, tmp_path, asked)
     assert made.path is None and "behind AOTAutograd" in made.reason
     many = record_of({"x": tensor(2)}, [call(f"y{at}", "aten.exp.default", node("x")) for at in range(30)], ["y0"])
     script = next(candidates(case_of(many)))
-    made = plain_program.write(case_of(many), script, None, tmp_path, None, times=3, narrate=str, how={})  # type: ignore[arg-type]
+    made = plain_program.write(script, tmp_path, asked)
     assert "30 operations" in made.reason
 
 
@@ -159,7 +161,7 @@ def test_names_are_checked_with_values(tmp_path: Path) -> None:
         call("z", "aten.alias.default", node("y"), value=tensor(4, 8)),
     ]
     folder = case_folder(tmp_path / "case", record_of({"x": tensor(4, 8)}, calls, ["z"])).path
-    assert plain_names.spelled(str(folder)) == {"y"}
+    assert plain_program.spelled(str(folder)) == {"y"}
 
 
 @pytest.mark.slow
@@ -178,8 +180,6 @@ def test_it_is_written_where_it_fails_in_fresh_processes(plant: str, failure: Si
 def test_it_is_not_written_where_it_ends_well(tmp_path: Path) -> None:
     case = case_of(relu_record(None), ACCURACY)
     saved = case_folder(tmp_path / "case", relu_record(None))
-    from graphdbg.dumps.redact import Redactor
-
-    made = plain_program.write(case, next(candidates(case)), saved, tmp_path, Redactor(), times=3, narrate=str, how={})
+    made = plain_program.write(next(candidates(case)), tmp_path, Asked(saved, 3, Redactor(), lambda _: None, {}))
     assert made.path is None and "did not show it in run 1 of 3" in made.reason
     assert not (tmp_path / plain_program.NAME).exists()

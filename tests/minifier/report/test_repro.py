@@ -15,7 +15,7 @@ from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import Ambient, GraphRecord, InputRecord
-from graphdbg.minifier.report.candidates import candidates
+from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.signature import Signature
 
 from ...dumps.graphs import MemoryTensors

@@ -15,7 +15,7 @@ from graphdbg.dumps import live, trust
 from graphdbg.dumps.program.case import Case as ReportedCase
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.minifier.passes import pass_of
-from graphdbg.minifier.report.candidates import candidates
+from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.signature import Signature
 
