@@ -12,26 +12,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
 from .dtypes import ITEM_BYTES
-from .errors import GraphdbgError, UnreadableError
-from .expr_values import evaluate
+from .errors import UnreadableError
+from .hints import size as number_of_dim
 from .reading import read_bytes, refuse_format
 from .schema import FORMAT, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
 from .walk import given, references
 
 TABLE = "table.msgpack"
 
+T = TypeVar("T")
+
 MANY_NODES = 4000
 """In a run, graphs of fewer nodes have no such file: their graph.json is read as fast."""
 
-_TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
+TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
+_LIBRARY = re.compile(
+    r"(?:site|dist)-packages[/\\]|[/\\]torch[/\\](?:nn|_\w+|fx|autograd|utils|func|library|optim)[/\\]|<torch>/|[/\\]lib[/\\]python3"
+)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$', re.MULTILINE)
+_SLASH = re.compile(r"[/\\]")
 
 
 class Row(msgspec.Struct):
@@ -95,27 +102,67 @@ class Table(msgspec.Struct):
         return (self.row(index) for index in range(len(self.name)))
 
 
-class _Interner:
-    def __init__(self) -> None:
-        self.strings: list[str] = []
-        self._index: dict[str, int] = {}
+COLUMNS = tuple(name for name in Table.__struct_fields__ if name not in ("format", "strings"))
+_TYPES: dict[str, Any] = get_type_hints(Table)
+_TEXTS = ("op", "target", "dtype", "shape", "stride", "device", "module", "where", "code")
+INPUTS_AT_ONCE = 20_000
 
-    def __call__(self, text: str) -> int:
-        index = self._index.get(text)
-        if index is None:
-            index = self._index[text] = len(self.strings)
-            self.strings.append(text)
-        return index
+
+class _Head(msgspec.Struct):
+    format: int
+    strings: list[str]
+
+
+class Intern(dict[T, int]):
+    """Gives each new thing the next number."""
+
+    def __call__(self, thing: T) -> int:
+        return self.setdefault(thing, len(self))
+
+
+class Frame(NamedTuple):
+    """One call of a stack: a line of a file, the function it is in, its text."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+    @property
+    def where(self) -> str:
+        """The place without the folder: "model.py:12"."""
+        return f"{_SLASH.split(self.file)[-1]}:{self.line}"
+
+    @property
+    def user(self) -> bool:
+        """Whether it is neither of torch nor of another installed package."""
+        return not _LIBRARY.search(self.file)
+
+
+def calls(stack: str) -> list[Frame]:
+    """The frames of a stack, from the outermost call to the innermost."""
+    places = list(_FRAME.finditer(stack))
+    found: list[Frame] = []
+    for place, end in zip(places, [*(place.start() for place in places[1:]), len(stack)], strict=True):
+        code = stack[place.end() : end].strip("\n").partition("\n")[0].strip()
+        found.append(Frame(place["file"], int(place["line"]), place["function"] or "", code))
+    return found
+
+
+def frames(stack: str) -> list[Frame]:
+    """The same with the user's in front, each kind from the innermost call outwards."""
+    found = calls(stack)
+    found.reverse()
+    return sorted(found, key=lambda frame: not frame.user)
 
 
 def user_frame(stack: str) -> tuple[str, str]:
     """The innermost frame outside torch, as ("model.py:12", "y = self.fc(x)"); empty strings when there is no frame."""
-    frames = list(_FRAME.finditer(stack))
-    if not frames:
+    found = calls(stack)
+    if not found:
         return "", ""
-    chosen = next((frame for frame in reversed(frames) if not _TORCH_FILE.search(frame["file"])), frames[-1])
-    code = stack[chosen.end() :].strip("\n").partition("\n")[0].strip()
-    return f"{Path(chosen['file']).name}:{chosen['line']}", "" if code.startswith('File "') else code
+    chosen = next((frame for frame in reversed(found) if not TORCH_FILE.search(frame.file)), found[-1])
+    return chosen.where, chosen.code
 
 
 def dims_text(column: str) -> str:
@@ -126,24 +173,6 @@ def dims_text(column: str) -> str:
 def dims_value(column: str) -> Any:
     """A shape or stride column as a value: [2, "s0"]; None when there is none."""
     return json.loads(column) if column else None
-
-
-class _Hints:
-    """The number that a dim had when it was recorded."""
-
-    def __init__(self, record: GraphRecord) -> None:
-        self._values = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
-        self._known: dict[str, int | None] = {}
-
-    def __call__(self, dim: Dim) -> int | None:
-        if isinstance(dim, int):
-            return dim
-        if dim not in self._known:
-            try:
-                self._known[dim] = int(evaluate(dim, self._values))
-            except (GraphdbgError, ValueError, OverflowError):  # no hint for a symbol (unbacked): the size is unknown
-                self._known[dim] = None
-        return self._known[dim]
 
 
 def value_columns(value: Value | None, hint: Callable[[Dim], int | None]) -> tuple[str, str, str, str, int | None]:
@@ -171,44 +200,31 @@ def value_columns(value: Value | None, hint: Callable[[Dim], int | None]) -> tup
 
 def build(record: GraphRecord) -> Table:
     """The table of a record's top-level nodes."""
-    intern = _Interner()
-    intern("")
-    frames: dict[int, tuple[int, int]] = {}
+    intern = Intern({"": 0})
+    known = {symbol.name: symbol.hint for symbol in record.symbols if symbol.hint is not None}
+    hint = cache(partial(number_of_dim, known=known))  # None where a symbol has no hint (unbacked): the size is unknown
     position: dict[str, int] = {}
-    hint = _Hints(record)
-    table = Table(FORMAT, intern.strings)
-    values: dict[tuple[str, ...], tuple[int, int, int, int]] = {}
+    lines: dict[int, tuple[int, int]] = {}
+    users = [0] * len(record.graph.nodes)
+    rows: list[tuple[Any, ...]] = []
+
+    def string(place: int) -> str:
+        return record.strings[place] if 0 <= place < len(record.strings) else ""
+
     for index, node in enumerate(record.graph.nodes):
         position[node.name] = index
-        used = list(dict.fromkeys(
-            position[name] for name in references(given(node)) if name in position
-        ))  # fmt: skip
+        used = list(dict.fromkeys(position[name] for name in references(given(node)) if name in position))
         for producer in used:
-            table.users[producer] += 1
-        dtype, shape, stride, device, size = value_columns(node.value, hint)
-        key = (dtype, shape, stride, device)
-        if key not in values:
-            values[key] = (intern(dtype), intern(shape), intern(stride), intern(device))
-        if node.stack not in frames:
-            stack = record.strings[node.stack] if 0 <= node.stack < len(record.strings) else ""
-            where, code = user_frame(stack)
-            frames[node.stack] = intern(where), intern(code)
-        columns = values[key]
-        table.name.append(node.name)
-        table.op.append(intern(node.op))
-        table.target.append(intern(node.target))
-        table.dtype.append(columns[0])
-        table.shape.append(columns[1])
-        table.stride.append(columns[2])
-        table.device.append(columns[3])
-        table.size_bytes.append(size)
-        table.users.append(0)
-        table.inputs.append(used)
-        table.module.append(intern(record.strings[node.module] if 0 <= node.module < len(record.strings) else ""))
-        table.where.append(frames[node.stack][0])
-        table.code.append(frames[node.stack][1])
-        table.seq_nr.append(node.seq_nr)
-    return table
+            users[producer] += 1
+        *value, size_bytes = value_columns(node.value, hint)
+        if node.stack not in lines:
+            where, code = user_frame(string(node.stack))
+            lines[node.stack] = intern(where), intern(code)
+        texts = (intern(text) for text in (node.op, node.target, *value))
+        rows.append((node.name, *texts, size_bytes, used, intern(string(node.module)), *lines[node.stack], node.seq_nr))
+    columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
+    names = (name for name in COLUMNS if name != "users")
+    return Table(FORMAT, list(intern), users=users, **dict(zip(names, columns, strict=False)))
 
 
 def encode(record: GraphRecord) -> bytes:
@@ -218,40 +234,36 @@ def encode(record: GraphRecord) -> bytes:
 
 def read_table(path: Path) -> Table:
     """Reads table.msgpack; raises UnreadableError for a file that is damaged or newer."""
-    data = read_bytes(path)
-    why = ""
+    *_, table = (table for table, _ in reading(read_bytes(path), str(path)))
+    return table
+
+
+def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator[tuple[Table, str]]:
+    """Reads the bytes of table.msgpack column by column, in slices: the table, and the name of the column that was read last."""
     try:
-        table = msgspec.msgpack.decode(data, type=Table)
+        head = msgspec.msgpack.decode(data, type=_Head)
+        raw = msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        why = str(error)
-    else:
-        refuse_format(table.format, str(path))
-        why = _inconsistency(table)
-        if not why:
-            return table
-    raise UnreadableError(
-        f"cannot read {path}", f"it is damaged ({why})", "delete it: graphdbg then reads graph.json instead"
-    )
+        raise _damaged(where, str(error)) from error
+    refuse_format(head.format, where)
+    table = Table(head.format, head.strings)
+    count = -1
+    for name in order:
+        try:
+            column: list[Any] = msgspec.msgpack.decode(raw.get(name, b"\x90"), type=_TYPES[name])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _damaged(where, str(error).replace("`$", f"`$.{name}")) from error
+        count = len(column) if count < 0 else count
+        if len(column) != count or (name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)):
+            raise _damaged(where, "its columns do not fit together")
+        setattr(table, name, column)
+        yield table, name
+    for start in range(0, count, INPUTS_AT_ONCE):
+        part = table.inputs[start : start + INPUTS_AT_ONCE]
+        if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(part, start)):
+            raise _damaged(where, "a node uses a later node")
+        yield table, order[-1]
 
 
-def _inconsistency(table: Table) -> str:
-    count = len(table.name)
-    texts = (
-        table.op,
-        table.target,
-        table.dtype,
-        table.shape,
-        table.stride,
-        table.device,
-        table.module,
-        table.where,
-        table.code,
-    )
-    for column in texts:
-        if len(column) != count or (count and not 0 <= min(column) <= max(column) < len(table.strings)):
-            return "its columns do not fit together"
-    if any(len(column) != count for column in (table.size_bytes, table.users, table.inputs, table.seq_nr)):
-        return "its columns do not fit together"
-    if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(table.inputs)):
-        return "a node uses a later node"
-    return ""
+def _damaged(where: str, why: str) -> UnreadableError:
+    return UnreadableError(f"cannot read {where}", f"it is damaged ({why})", "delete it: graphdbg then reads graph.json instead")

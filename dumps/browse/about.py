@@ -15,6 +15,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from ..errors import GraphdbgError, UsageError
+from ..sidecar import Frame
 from . import near, node_sheet, source, stages
 from .kernels import Generated, Use
 from .loading import loading
@@ -23,7 +24,6 @@ from .partner import Partner, graph_of, partners
 from .recorded import Recorded
 from .sheet import DIM, Sheet, line
 from .slices import finish
-from .stack import Frame
 from .table import GraphView
 
 if TYPE_CHECKING:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..sidecar import TORCH_FILE, calls
 from ..tables import plain
 
 _ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
 _KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
 _WRAPPED = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
-_FRAME = re.compile(r'^\s*File "([^"\n]*)", line (\d+)(?:, in (\S+))?', re.MULTILINE)
-_SLASH = re.compile(r"[/\\]")
-_TORCH_FRAME = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
 
 
 class Level(NamedTuple):
@@ -58,12 +56,9 @@ def levels(text: str) -> Path:
 
 
 def frames_of(stack: str) -> Path:
-    found = [
-        Level(plain(f"{_SLASH.split(frame[1])[-1]}:{frame[2]}"), plain(f"in {frame[3]}" if frame[3] else ""))
-        for frame in _FRAME.finditer(stack)
-        if not _TORCH_FRAME.search(frame[1])
-    ]
-    return tuple(found)
+    """The user's lines around a node, from its stack."""
+    found = (frame for frame in calls(stack) if not TORCH_FILE.search(frame.file))
+    return tuple(Level(plain(frame.where), plain(frame.function and f"in {frame.function}")) for frame in found)
 
 
 def common(paths: list[Path]) -> Path:

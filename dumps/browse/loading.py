@@ -1,7 +1,7 @@
 """Reading one graph's table in slices, what rows show first: a screen can show 100,000 nodes before all of their table is read.
 
-Same checks and errors as `sidecar.read_table`, column by column. A graph without table.msgpack is small: its graph.json is read.
-Must not import torch or textual.
+Same checks and errors as `sidecar.read_table`. A graph without table.msgpack is small: its graph.json is read. Must not import
+torch or textual.
 
 >>> view = finish(loading(saved))
 >>> len(view), view.whole
@@ -11,30 +11,17 @@ Must not import torch or textual.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, NoReturn, get_type_hints
-
-import msgspec
 
 from ..compressed import stored
-from ..errors import UnreadableError
-from ..reading import read_bytes, refuse_format
-from ..sidecar import TABLE, Table
+from ..reading import read_bytes
+from ..sidecar import COLUMNS, TABLE, reading
 from ..store import SavedGraph
 from .table import GraphView
 
 LATER = ("device", "seq_nr", "code", "inputs")
 """Columns that no row needs to be shown; the largest is the last."""
-INPUTS_AT_ONCE = 20_000
 
-_COLUMNS = tuple(name for name in Table.__struct_fields__ if name not in ("format", "strings"))
-_TYPES: dict[str, Any] = get_type_hints(Table)
-_TEXTS = ("op", "target", "dtype", "shape", "stride", "device", "module", "where", "code")
-
-
-class _Raw(msgspec.Struct):
-    format: int
-    strings: list[str]
-    columns: dict[str, msgspec.Raw]
+_FIRST = tuple(name for name in COLUMNS if name not in LATER)
 
 
 def has_sidecar(saved: SavedGraph) -> bool:
@@ -56,51 +43,14 @@ def loading(saved: SavedGraph, data: bytes | None = None) -> Generator[GraphView
         view = GraphView(saved.table)
         yield view
         return view
-    where = str(saved.path / TABLE)
-    raw = _raw(data if data is not None else sidecar_bytes(saved), where)
-    yield None
-    table = Table(raw.format, raw.strings)
-    count = -1
-    for name in (*(name for name in _COLUMNS if name not in LATER), *LATER):
-        if name == LATER[0]:
-            view = GraphView(table, whole=False)
-            yield view
-        column = _decoded(raw.columns.get(name), _TYPES[name], where)
-        count = len(column) if count < 0 else count
-        if len(column) != count or (name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)):
-            _damaged(where, "its columns do not fit together")
-        setattr(table, name, column)
-        yield None
-    for start in range(0, count, INPUTS_AT_ONCE):
-        part = table.inputs[start : start + INPUTS_AT_ONCE]
-        if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(part, start)):
-            _damaged(where, "a node uses a later node")
-        yield None
-    view = view if count >= 0 else GraphView(table)  # pyright: ignore[reportPossiblyUnboundVariable]
+    if data is None:
+        data = sidecar_bytes(saved)
+    view = None
+    for table, name in reading(data, str(saved.path / TABLE), (*_FIRST, *LATER)):
+        first = view is None and name == _FIRST[-1]
+        view = GraphView(table, whole=False) if first else view
+        yield view if first else None
+    assert view is not None
     view.whole = True
-    saved.__dict__["table"] = table
+    saved.__dict__["table"] = view.table
     return view
-
-
-def _raw(data: bytes, where: str) -> _Raw:
-    try:
-        fields = msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
-        version = msgspec.msgpack.decode(fields["format"], type=int)
-        strings = msgspec.msgpack.decode(fields["strings"], type=list[str])
-    except KeyError as error:
-        _damaged(where, f"it has no {error}")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        _damaged(where, str(error))
-    refuse_format(version, where)
-    return _Raw(version, strings, fields)
-
-
-def _decoded(raw: msgspec.Raw | None, kind: Any, where: str) -> list[Any]:
-    try:
-        return [] if raw is None else msgspec.msgpack.decode(raw, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        _damaged(where, str(error))
-
-
-def _damaged(where: str, why: str) -> NoReturn:
-    raise UnreadableError(f"cannot read {where}", f"it is damaged ({why})", "delete it: graphdbg then reads graph.json instead")

@@ -18,12 +18,11 @@ from .. import expr
 from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
 from ..schema import Arg, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
-from ..sidecar import dims_text
+from ..sidecar import Frame, dims_text, frames
 from ..tables import plain
 from .levels import module_path
 from .recorded import Recorded
 from .short import row_value
-from .stack import Frame, frames
 from .table import GraphView
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class NodeDetail(msgspec.Struct, kw_only=True):
     def fixed(self) -> dict[str, Any]:
         """The same as a JSON object."""
         made: dict[str, Any] = msgspec.to_builtins(self)
-        made["stack"] = [frame._asdict() for frame in self.stack]
+        made["stack"] = [{**frame._asdict(), "user": frame.user} for frame in self.stack]
         return made
 
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..sidecar import Frame
 from .sheet import DIM, HERE, TITLE, Line, Sheet, line
-from .stack import Frame
 
 if TYPE_CHECKING:
     from ..store import SavedGraph

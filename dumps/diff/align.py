@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
+from ..sidecar import Intern
 from .facts import Facts
 from .sequence import common_run, increasing
 
@@ -22,14 +23,7 @@ STRICT, SHAPELESS, BLIND = 0, 1, 2
 """What a label holds: target, arguments and value; without the value; the target alone."""
 
 
-class Intern(dict[Hashable, int]):
-    """Gives each new thing the next number; one for both graphs."""
-
-    def __call__(self, thing: Hashable) -> int:
-        return self.setdefault(thing, len(self))
-
-
-def labels(intern: Intern, facts: Facts, level: int) -> Keys:
+def labels(intern: Intern[Hashable], facts: Facts, level: int) -> Keys:
     """What each node does by itself."""
     columns: list[Sequence[Hashable]] = [facts.kinds, facts.targets, facts.identities]
     if level <= SHAPELESS:
@@ -39,7 +33,7 @@ def labels(intern: Intern, facts: Facts, level: int) -> Keys:
     return [intern((level, row)) for row in zip(*columns, strict=True)]
 
 
-def up(intern: Intern, facts: Facts, label: Keys) -> Keys:
+def up(intern: Intern[Hashable], facts: Facts, label: Keys) -> Keys:
     """The whole computation that leads to each node: its label and the keys of its inputs, in order (a Merkle hash)."""
     keys: Keys = []
     for own, used in zip(label, facts.inputs, strict=True):
@@ -47,7 +41,7 @@ def up(intern: Intern, facts: Facts, label: Keys) -> Keys:
     return keys
 
 
-def down(intern: Intern, facts: Facts, label: Keys) -> Keys:
+def down(intern: Intern[Hashable], facts: Facts, label: Keys) -> Keys:
     """All that is made of each node: its label, and for each user its key and the place it is used in."""
     keys = [0] * len(label)
     ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
@@ -57,7 +51,7 @@ def down(intern: Intern, facts: Facts, label: Keys) -> Keys:
     return keys
 
 
-def around(intern: Intern, facts: Facts, keys: Keys) -> Keys:
+def around(intern: Intern[Hashable], facts: Facts, keys: Keys) -> Keys:
     """One step more of neighbourhood: each node with the keys of its inputs and its users. Repeat for a wider one."""
     ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
     made: Keys = []
@@ -68,7 +62,7 @@ def around(intern: Intern, facts: Facts, keys: Keys) -> Keys:
     return made
 
 
-def joined(intern: Intern, *columns: Sequence[Hashable]) -> Keys:
+def joined(intern: Intern[Hashable], *columns: Sequence[Hashable]) -> Keys:
     """Several keys as one."""
     return [intern(("joined", row)) for row in zip(*columns, strict=True)]
 
@@ -138,7 +132,7 @@ class Alignment:
 def align(a: Facts, b: Facts) -> Alignment:
     """The partners of the nodes of two graphs."""
     found = Alignment(a, b)
-    intern = Intern()
+    intern: Intern[Hashable] = Intern()
     strict = labels(intern, a, STRICT), labels(intern, b, STRICT)
     if strict[0] == strict[1] and a.inputs == b.inputs:
         found.to_b, found.to_a = list(range(len(a))), list(range(len(b)))
@@ -161,7 +155,7 @@ def align(a: Facts, b: Facts) -> Alignment:
     return _better(found, strict)
 
 
-def _whole(intern: Intern, a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[Keys, Keys]]:
+def _whole(intern: Intern[Hashable], a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[Keys, Keys]]:
     """Keys of a whole computation: nodes that are alone with one are partners wherever they stand."""
     up_a, up_b = up(intern, a, strict[0]), up(intern, b, strict[1])
     down_a, down_b = down(intern, a, strict[0]), down(intern, b, strict[1])
@@ -170,7 +164,7 @@ def _whole(intern: Intern, a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Ite
     yield down_a, down_b
 
 
-def _levels(intern: Intern, a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
+def _levels(intern: Intern[Hashable], a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
     """Keys for the stretches between pairs, the most telling first; weak ones need a relative besides."""
     wide = strict
     steps: list[tuple[Keys, Keys]] = []

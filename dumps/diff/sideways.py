@@ -17,7 +17,7 @@ from itertools import zip_longest
 import msgspec
 
 from ..browse.short import value_of
-from ..sidecar import Table
+from ..sidecar import Intern, Table
 from ..tables import one_line
 from ..wording import counted
 from .compare import GraphDiff
@@ -86,16 +86,9 @@ class Sideways(msgspec.Struct):
 
 class _Builder:
     def __init__(self, summary: str, a: tuple[str, str, Table], b: tuple[str, str, Table]) -> None:
-        self.made = Sideways(summary, [], strings=[""])
-        self._places: dict[str, int] = {"": 0}
+        self.made = Sideways(summary, [])
+        self._intern = Intern({"": 0})
         self.made.sides = [self._side(*a), self._side(*b)]
-
-    def _intern(self, text: str) -> int:
-        place = self._places.get(text)
-        if place is None:
-            place = self._places[text] = len(self.made.strings)
-            self.made.strings.append(text)
-        return place
 
     def _side(self, graph: str, stage: str, table: Table) -> Side:
         strings = table.strings
@@ -114,6 +107,10 @@ class _Builder:
         made.marks.append(MARKS.index(mark))
         made.texts.append(self._intern(one_line(text, _MAX_TEXT) if text else ""))
         made.departures.append(departure)
+
+    def whole(self) -> Sideways:
+        self.made.strings = list(self._intern)
+        return self.made
 
 
 def aligned(found: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
@@ -138,7 +135,7 @@ def aligned(found: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], su
         mark = "changed" if partners else "replaced" if i >= 0 and j >= 0 else "only A" if i >= 0 else "only B"
         more = f" and {len(departure.changes) - 1} more" if len(departure.changes) > 1 else ""
         builder.add(i, j, mark, departure.changes[0].text() + more if departure.changes and partners else "", place)
-    return builder.made
+    return builder.whole()
 
 
 def _places(found: GraphDiff) -> Iterator[tuple[int, int]]:
@@ -192,4 +189,4 @@ def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, st
     kept = sum(mark == MARKS.index("saved") for mark in builder.made.marks)
     joined, saved = counted(pairs, "node", form=","), counted(kept, "value", form=",")
     builder.made.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
-    return builder.made
+    return builder.whole()

@@ -15,10 +15,10 @@ from graphdbg.dumps.browse.node_sheet import MOST
 from graphdbg.dumps.browse.partner import partners
 from graphdbg.dumps.browse.recorded import Recorded
 from graphdbg.dumps.browse.sheet import LINK, line_text, text
-from graphdbg.dumps.browse.stack import frames
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import GraphBody
+from graphdbg.dumps.sidecar import frames
 from graphdbg.dumps.store import Run, SavedGraph, load_graph
 
 from .autograd_run import CODE, MODEL, autograd_run

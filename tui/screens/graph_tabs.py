@@ -17,8 +17,8 @@ from ...dumps import atomic
 from ...dumps.browse.near import HOPS
 from ...dumps.browse.partner import Partner
 from ...dumps.browse.sheet import Sheet, text
-from ...dumps.browse.stack import Frame
 from ...dumps.errors import EnvironmentLackError, UsageError
+from ...dumps.sidecar import Frame
 from ..clipboard import keep
 from ..jobs import Job
 from ..sheet import Choose
