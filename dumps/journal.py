@@ -136,20 +136,23 @@ def _error_text(fields: dict[str, Any]) -> str:
 
 
 class JournalContents(msgspec.Struct):
-    """A journal as read: its events in order, and one sentence per damaged line."""
+    """A journal as read: its events in order, and one sentence per damaged line. Events may be added: states are moved on by the
+    new ones alone."""
 
     events: list[Event]
     damage: list[str]
+    moved: dict[str, GraphState] = {}
+    applied: int = 0
 
     def states(self) -> dict[str, GraphState]:
         """Graph id -> its state, in the order in which the graphs first appear."""
-        states: dict[str, GraphState] = {}
-        for event in self.events:
+        for event in self.events[self.applied :]:
             if event.graph is not None and event.kind in STATES:
-                states.setdefault(event.graph, GraphState()).apply(event)
+                self.moved.setdefault(event.graph, GraphState()).apply(event)
             elif event.graph is not None and event.kind == "left_out":
-                states.pop(event.graph, None)
-        return states
+                self.moved.pop(event.graph, None)
+        self.applied = len(self.events)
+        return dict(self.moved)
 
     def left_out(self) -> Counter[str]:
         """Reason -> how many graphs are not there because of it."""

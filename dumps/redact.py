@@ -43,7 +43,7 @@ class Redactor:
         pairs = list(folders) if folders is not None else _known_folders()
         pairs.append((self.home, "~"))
         self._folders = sorted(
-            {(p.rstrip("/"), name) for p, name in pairs if len(p.rstrip("/")) > 1}, key=_longest_first
+            {(p.rstrip("/"), name) for p, name in pairs if len(p.rstrip("/")) > 1}, key=lambda pair: (-len(pair[0]), pair[0])
         )
 
     def text(self, text: str) -> str:
@@ -75,10 +75,6 @@ def without_secrets(text: str) -> str:
 def _at(folder: str) -> re.Pattern[str]:
     """Finds a folder as a whole path prefix: `/root` neither in `/rootless` nor in `/data/root`."""
     return re.compile(r"(?<![\w.~-])" + re.escape(folder) + r"(?=[/\\\s\"'`:,;()\[\]<>]|$)")
-
-
-def _longest_first(pair: tuple[str, str]) -> tuple[int, str]:
-    return (-len(pair[0]), pair[0])
 
 
 def user_name() -> str:

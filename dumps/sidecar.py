@@ -143,7 +143,7 @@ def calls(stack: str) -> list[Frame]:
     """The frames of a stack, from the outermost call to the innermost."""
     places = list(_FRAME.finditer(stack))
     found: list[Frame] = []
-    for place, end in zip(places, [*(place.start() for place in places[1:]), len(stack)], strict=True):
+    for place, end in zip(places, [*(place.start() for place in places[1:]), len(stack)], strict=False):
         code = stack[place.end() : end].strip("\n").partition("\n")[0].strip()
         found.append(Frame(place["file"], int(place["line"]), place["function"] or "", code))
     return found

@@ -32,37 +32,23 @@ class Statistics(msgspec.Struct):
     unknown_sizes: int
     largest: list[dict[str, Any]]
 
-    def fixed(self) -> dict[str, Any]:
-        """The same as a JSON object."""
-        return msgspec.to_builtins(self)
 
 
 def of(table: Table) -> Statistics:
     """Counts over all nodes of a table."""
-    ops: Counter[str] = Counter()
-    targets: Counter[str] = Counter()
-    dtypes: Counter[str] = Counter()
-    devices: Counter[str] = Counter()
-    inputs = computed = unknown = 0
-    for row in table.rows():
-        ops[row.op] += 1
-        if row.op not in ("placeholder", "output", "get_attr"):
-            targets[row.target] += 1
-        if row.dtype:
-            dtypes[row.dtype] += 1
-            unknown += row.size_bytes is None
-        if row.device:
-            devices[row.device] += 1
-        if row.op in ("placeholder", "get_attr"):
-            inputs += row.size_bytes or 0
-        elif row.op != "output":
-            computed += row.size_bytes or 0
-    order = sorted(range(len(table)), key=lambda i: table.size_bytes[i] or 0, reverse=True)[:LARGEST]
-    largest = [table.row(i) for i in order if table.size_bytes[i]]
+    rows = list(table.rows())
+    inputs = ("placeholder", "get_attr")
+    ops = Counter(row.op for row in rows)
+    targets = Counter(row.target for row in rows if row.op not in (*inputs, "output"))
+    dtypes = Counter(row.dtype for row in rows if row.dtype)
+    devices = Counter(row.device for row in rows if row.device)
+    largest = [row for row in sorted(rows, key=lambda row: row.size_bytes or 0, reverse=True)[:LARGEST] if row.size_bytes]
     return Statistics(
-        len(table), dict(ops.most_common()), dict(targets.most_common()), dict(dtypes.most_common()),
-        dict(devices.most_common()), inputs, computed, unknown,
-        [{"name": r.name, "size_bytes": r.size_bytes, "dtype": r.dtype, "shape": dims_text(r.shape)} for r in largest],
+        len(rows), dict(ops.most_common()), dict(targets.most_common()), dict(dtypes.most_common()), dict(devices.most_common()),
+        input_bytes=sum(row.size_bytes or 0 for row in rows if row.op in inputs),
+        computed_bytes=sum(row.size_bytes or 0 for row in rows if row.op not in (*inputs, "output")),
+        unknown_sizes=sum(bool(row.dtype) and row.size_bytes is None for row in rows),
+        largest=[{"name": r.name, "size_bytes": r.size_bytes, "dtype": r.dtype, "shape": dims_text(r.shape)} for r in largest],
     )  # fmt: skip
 
 

@@ -100,19 +100,17 @@ class Flops:
         formula = self._formulas[target] if self.counts(target) else None
         if formula is None:
             return None
-        out = _numbers(shape)
-        used = [_numbers(item) for item in inputs]
-        if out is None or any(item is None for item in used):
+        out, used = tensors(shape), [found for item in inputs for found in tensors(item)]
+        if not all(isinstance(dim, int) for found in (*out, *used) for dim in found):
             return None
-        return formula(out, [item for items in used if items for item in items])
+        return formula(out, used)
 
 
-def _numbers(shape: Any) -> list[Shape] | None:
-    """The shapes of a value where all their sizes are numbers; None where one is a symbol."""
+def tensors(shape: Any) -> list[list[Any]]:
+    """The shapes of the tensors in a value: one for a tensor, several for a multi-output node."""
     if not isinstance(shape, list):
         return []
     items = cast("list[Any]", shape)
     if any(isinstance(item, list) or item is None for item in items):
-        found = [_numbers(item) for item in items]
-        return None if any(item is None for item in found) else [one for item in found if item for one in item]
-    return [items] if all(isinstance(item, int) for item in items) else None
+        return [found for item in items for found in tensors(item)]
+    return [items]

@@ -40,29 +40,12 @@ GRACE_S = 3.0
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
-class _Growing(journal.JournalContents):
-    """A journal whose states are moved on by new events alone."""
-
-    moved: dict[str, journal.GraphState] = {}
-    applied: int = 0
-
-    def states(self) -> dict[str, journal.GraphState]:
-        """Graph id -> its state."""
-        for event in self.events[self.applied :]:
-            if event.graph is not None and event.kind in journal.STATES:
-                self.moved.setdefault(event.graph, journal.GraphState()).apply(event)
-            elif event.graph is not None and event.kind == "left_out":
-                self.moved.pop(event.graph, None)
-        self.applied = len(self.events)
-        return dict(self.moved)
-
-
 class _Journal:
     """One journal that is read on, and what is known of the folders beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.contents = _Growing([], [])
+        self.contents = journal.JournalContents([], [])
         self.folders = index.Folders()
         self._tail = Tail(path)
 
@@ -74,7 +57,7 @@ class _Journal:
             self.contents.damage[:] = [f"cannot read {self.path}: {error.strerror or error}"]
             return
         if self._tail.fresh:
-            self.contents = _Growing([], [])
+            self.contents = journal.JournalContents([], [])
         more = journal.of_lines(found, str(self.path))
         self.contents.events += more.events
         self.contents.damage += more.damage

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .filter import ANYWHERE, VALUE_KEYS, FilterError, Term, number
+from .flops import tensors
 from .slices import Steps, pieces
-from .table import GraphView, strided, tensors
+from .table import GraphView, strided
 
 Narrow = Callable[[Sequence[int]], list[int]]
 """From nodes to those among them that a term holds for."""
@@ -70,21 +71,13 @@ def narrow(view: GraphView, term: Term) -> Narrow:
 
 def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
     """For a column of texts that repeat: the positions of those that fit, once."""
-    fits = _fits(view, term)
+    fits, negated = _fits(view, term), term.negated
     texts = {at for at in view.distinct(column) if fits(at)}
-    if term.key == "op":
-        kinds = {at for at in view.distinct("op") if fits(at)}
-        if kinds:
-            return _either(view, texts, kinds, term.negated)
-    values = view.column(column)
-    if term.negated:
-        return lambda rows: [row for row in rows if values[row] not in texts]
-    return lambda rows: [row for row in rows if values[row] in texts]
-
-
-def _either(view: GraphView, texts: set[int], kinds: set[int], negated: bool) -> Narrow:
-    ops, targets = view.table.op, view.table.target
-    return lambda rows: [row for row in rows if (ops[row] in kinds or targets[row] in texts) is not negated]
+    kinds = {at for at in view.distinct("op") if fits(at)} if term.key == "op" else set[int]()
+    values, ops = view.column(column), view.table.op
+    if kinds:
+        return lambda rows: [row for row in rows if (ops[row] in kinds or values[row] in texts) is not negated]
+    return lambda rows: [row for row in rows if (values[row] in texts) is not negated]
 
 
 def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
@@ -187,65 +180,48 @@ def _anywhere(view: GraphView, term: Term) -> Narrow:
     """A bare word: in the name or in the target."""
     inside = [part.lower() for part in term.alternatives] or [term.value]
     texts = {at for at in view.distinct("target") if any(part in view.text[at].lower() for part in inside)}
-    targets, names = view.table.target, view.lower_names
+    targets, names, negated = view.table.target, view.lower_names, term.negated
     if len(inside) == 1:
         word = inside[0]
-        if term.negated:
-            return lambda rows: [row for row in rows if targets[row] not in texts and word not in names[row]]
-        return lambda rows: [row for row in rows if targets[row] in texts or word in names[row]]
+        return lambda rows: [row for row in rows if (targets[row] in texts or word in names[row]) is not negated]
     return lambda rows: [
-        row for row in rows
-        if (targets[row] in texts or any(part in names[row] for part in inside)) is not term.negated
+        row for row in rows if (targets[row] in texts or any(part in names[row] for part in inside)) is not negated
     ]  # fmt: skip
 
 
 def _by_one(view: GraphView, term: Term) -> Narrow:
     """Numbers, names, kernels and values: node by node."""
+    negated = term.negated
     if term.key in ("name", "kernel"):
         wholes = [_inside(part) for part in term.alternatives]
-        if term.key == "name":
-            names = view.table.name
-            return lambda rows: [row for row in rows if any(whole(names[row]) for whole in wholes) is not term.negated]
-        kernels = view.kernels
-        return lambda rows: [row for row in rows if any(whole(kernels.get(row, "")) for whole in wholes) is not term.negated]
+        names, kernels = view.table.name, view.kernels
+        texts = names if term.key == "name" else [kernels.get(row, "") for row in range(len(view))]
+        return lambda rows: [row for row in rows if any(whole(texts[row]) for whole in wholes) is not negated]
     compare = COMPARE[term.relation]
     wanted = [number(part, term.key, term.start, term.end) for part in term.alternatives]
-    if term.key in ("users", "bytes"):
-        return _by_number(view.table.users if term.key == "users" else view.table.size_bytes, compare, wanted, term.negated)
+    if term.key in ("users", "bytes"):  # numbers that repeat: those that fit, once
+        values: Sequence[int | None] = view.table.users if term.key == "users" else view.table.size_bytes
+        fits = {value for value in set(values) if value is not None and any(compare(value, one) for one in wanted)}
+        return lambda rows: [row for row in rows if (values[row] in fits) is not negated]
     value = numbers_of(view, term.key)
 
     def holds(row: int) -> bool:
         found = value(row)
         return found is not None and any(compare(found, one) for one in wanted)
 
-    return lambda rows: [row for row in rows if holds(row) is not term.negated]
-
-
-def _by_number(
-    values: Sequence[int | None], compare: Callable[[Any, Any], bool], wanted: Sequence[float], negated: bool
-) -> Narrow:
-    """For numbers that repeat: those that fit, once."""
-    fits = {value for value in set(values) if value is not None and any(compare(value, one) for one in wanted)}
-    if negated:
-        return lambda rows: [row for row in rows if values[row] not in fits]
-    return lambda rows: [row for row in rows if values[row] in fits]
+    return lambda rows: [row for row in rows if holds(row) is not negated]
 
 
 def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
     """The numbers of a column by node; None where a node has none."""
-    table = view.table
-    if key in VALUE_KEYS:
-        values = view.values
-        return lambda row: getattr(values[row], key) if row in values else None
-    if key == "inputs":
-        return lambda row: len(view.inputs(row))
-    if key == "flops":
-        return view.flops
-    if key == "index":
-        return lambda row: row
-    if key == "seq":
-        return lambda row: table.seq_nr[row] if view.whole else None
-    return (table.users if key == "users" else table.size_bytes).__getitem__
+    table, values = view.table, view.values
+    columns: dict[str, Callable[[int], float | None]] = {
+        **{name: lambda row, name=name: getattr(values[row], name) if row in values else None for name in VALUE_KEYS},
+        "inputs": lambda row: len(view.inputs(row)), "flops": view.flops, "index": lambda row: row,
+        "seq": lambda row: table.seq_nr[row] if view.whole else None, "users": table.users.__getitem__,
+        "bytes": table.size_bytes.__getitem__,
+    }  # fmt: skip
+    return columns[key]
 
 
 def hint(view: GraphView, terms: Sequence[Term]) -> str:

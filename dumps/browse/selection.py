@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..wording import counted
-from .filter import Term
+from .filter import VALUE_KEYS, Term
 from .folding import Groups
 from .matching import matching
 from .slices import Steps
@@ -114,7 +114,8 @@ def selecting(
     view: GraphView, question: Question, groups: Groups | None = None, before: Selection | None = None
 ) -> Steps[Selection]:
     """Finds the rows in slices; what an earlier selection of the same filter found is taken from it. Raises FilterError."""
-    if before is not None and before.view is view and before.question.terms == question.terms and not _seen(question):
+    seen = any(term.key in VALUE_KEYS for term in question.terms)  # values may have changed
+    if before is not None and before.view is view and before.question.terms == question.terms and not seen:
         nodes = before.nodes
     else:
         nodes = yield from matching(view, question.terms)
@@ -125,8 +126,3 @@ def selecting(
     else:
         rows = range(len(view)) if nodes is None else nodes
     return Selection(view, question, rows, nodes, groups)
-
-
-def _seen(question: Question) -> bool:
-    """Whether the filter asks for values, which may have changed."""
-    return any(term.key in ("min", "max", "nan", "inf", "error") for term in question.terms)

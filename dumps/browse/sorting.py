@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .columns import cell
+from .flops import tensors
 from .matching import numbers_of
 from .slices import Steps, pieces, spans
-from .table import GraphView, tensors
+from .table import GraphView
 
 NUMBERS = ("index", "bytes", "flops", "users", "min", "max", "nan", "inf", "error")
 DESCENDING = ("bytes", "flops", "users", "max", "nan", "inf", "error")

@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from ..sidecar import Table
-from .flops import Flops
+from .flops import Flops, tensors
 from .levels import levels
 from .slices import Steps, finish, spans
 
@@ -226,16 +226,6 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):  # a table is derived and may be damaged: the text itself is shown then
         return text
-
-
-def tensors(shape: Any) -> list[list[Any]]:
-    """The shapes of the tensors in a value: one for a tensor, several for a multi-output node."""
-    if not isinstance(shape, list):
-        return []
-    items = cast("list[Any]", shape)
-    if any(isinstance(item, list) or item is None for item in items):
-        return [found for item in items for found in tensors(item)]
-    return [items]
 
 
 def strided(shape: Any, stride: Any) -> bool:

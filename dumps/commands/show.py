@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
 from .. import statistics, user_kernels
 from ..browse import captured_backward
@@ -81,7 +82,7 @@ def show(
         _show_kernel(graph, saved, kernel, as_json)
     elif stats:
         found = statistics.of(saved.table)
-        emit({**_head(saved), "stats": found.fixed()} if as_json else statistics.text(found), as_json=as_json)
+        emit({**_head(saved), "stats": msgspec.to_builtins(found)} if as_json else statistics.text(found), as_json=as_json)
     elif options.any:
         show_rows(saved, options, head=_head(saved), as_json=as_json)
     else:

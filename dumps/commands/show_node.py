@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -76,19 +77,13 @@ def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_jso
         emit({**head, "around": names[index], "hops": hops, "within": count, "nodes": [names[at] for at in chosen],
               "edges": edges}, as_json=True)  # fmt: skip
         return
-    width = _terminal_width() if on_terminal() else _WIDTH
+    width = max(_WIDTH, shutil.get_terminal_size().columns) if on_terminal() else _WIDTH
     text = sheet.text(about.near(index, hops, width))
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = text.translate(ASCII)
     emit(text, as_json=False)
-
-
-def _terminal_width() -> int:
-    import shutil
-
-    return max(_WIDTH, shutil.get_terminal_size().columns)
 
 
 def _all(about: About, index: int) -> dict[str, Any]:
