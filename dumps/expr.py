@@ -52,7 +52,7 @@ CONSTANTS: dict[str, float] = {
 """Names that are not symbols."""
 
 _MANY = 10_000
-_UNARY_OPAQUE = (
+UNARY_OPAQUE = (
     "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log", "log2", "asinh",
 )  # fmt: skip
 _BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
@@ -67,7 +67,7 @@ ARITY: dict[str, tuple[int, int]] = {
     "Where": (3, 3), "Piecewise": (1, _MANY), "IsNonOverlappingAndDenseIndicator": (1, _MANY),
     "Eq": (2, 2), "Ne": (2, 2), "Lt": (2, 2), "Le": (2, 2), "Gt": (2, 2), "Ge": (2, 2),
     "And": (1, _MANY), "Or": (1, _MANY), "Xor": (1, _MANY), "Not": (1, 1),
-    **dict.fromkeys(_UNARY_OPAQUE, (1, 1)), **{f"OpaqueUnaryFn_{name}": (1, 1) for name in _UNARY_OPAQUE},
+    **dict.fromkeys(UNARY_OPAQUE, (1, 1)), **{f"OpaqueUnaryFn_{name}": (1, 1) for name in UNARY_OPAQUE},
     **{f"BitwiseFn_{name}": (2, 2) for name in _BITWISE},
 }  # fmt: skip
 """The functions that exist, with the least and greatest number of arguments. Piecewise takes pairs: value, condition, ..."""

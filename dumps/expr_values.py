@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from .errors import UnreadableError
-from .expr import CONSTANTS, MAX_BITS, Apply, Expr, Name, parse
+from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Apply, Expr, Name, parse
 
 
 def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int | float | bool:
@@ -150,11 +150,7 @@ def _dense(args: list[Any]) -> int:
 
 
 _untyped: Any = operator  # the stubs leave the types of some open
-_OPAQUE: dict[str, Callable[..., Any]] = {
-    "sqrt": math.sqrt, "cos": math.cos, "cosh": math.cosh, "sin": math.sin, "sinh": math.sinh, "tan": math.tan,
-    "tanh": math.tanh, "asin": math.asin, "acos": math.acos, "atan": math.atan, "exp": math.exp, "log": math.log,
-    "log2": math.log2, "asinh": math.asinh,
-}  # fmt: skip
+_OPAQUE: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in UNARY_OPAQUE}
 
 _FOLDS: dict[str, Callable[[list[Any]], Any]] = {
     "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any, "Xor": _odd,

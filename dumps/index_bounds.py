@@ -30,23 +30,20 @@ _CLASSES = {"nll_loss": 1, "nll_loss_forward": 1, "nll_loss2d_forward": 1, "cros
 
 def bounds(record: GraphRecord, numbers: Numbers) -> dict[str, int]:
     """Name of an integer placeholder -> number of valid indices (exclusive upper bound), for those that end up as indices."""
-    found: dict[str, int] = {}
-    _Search(record.graph, numbers, found).run()
-    return found
+    search = _Search(record.graph, numbers)
+    for node in record.graph.nodes:
+        if node.op in ("call_function", "call_method"):
+            search.node(node)
+    return search.found
 
 
 class _Search:
-    def __init__(self, body: GraphBody, numbers: Numbers, found: dict[str, int]) -> None:
+    def __init__(self, body: GraphBody, numbers: Numbers) -> None:
         self.nodes = {node.name: node for node in body.nodes}
         self.numbers = numbers
-        self.found = found
+        self.found: dict[str, int] = {}
 
-    def run(self) -> None:
-        for node in self.nodes.values():
-            if node.op in ("call_function", "call_method"):
-                self._node(node)
-
-    def _node(self, node: NodeRecord) -> None:
+    def node(self, node: NodeRecord) -> None:
         name = _op(node)
         args = node.args
         if name in _ROWS_OF_FIRST and len(args) > 1:

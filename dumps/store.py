@@ -152,8 +152,12 @@ class SavedGraph:
     @cached_property
     def table(self) -> sidecar.Table:
         """What tables show, from the sidecar; from the record when the sidecar is missing."""
-        path = self.path / sidecar.TABLE
-        return sidecar.build(self.record) if stored(path) is None else sidecar.read_table(path)
+        return sidecar.read_table(self.path / sidecar.TABLE) if self.has_table else sidecar.build(self.record)
+
+    @property
+    def has_table(self) -> bool:
+        """Whether there is a table.msgpack; otherwise the whole graph.json is read, which takes a while and does not pause."""
+        return stored(self.path / sidecar.TABLE) is not None
 
     @cached_property
     def sources(self) -> Sources:

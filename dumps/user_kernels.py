@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from .schema import Arg, GraphBody, GraphRecord, NodeRecord, TritonKernel
+from .store import SavedGraph
 from .walk import nodes, references, tag_of
 from .wording import counted
-
-if TYPE_CHECKING:
-    from .store import SavedGraph
 
 CALL = "triton_kernel_wrapper"
 OLD = "triton_source"

@@ -149,15 +149,13 @@ class Checker:
         elif tag == "tensor":
             if not isinstance(body, str) or body not in attrs:
                 self.fail(place, f"tensor {_short(body)} is not among the graph's attributes")
-        elif tag in ("tuple", "size"):
-            self.argument(self.items(body, place), place, reference, attrs, depth + 1)
-        elif tag in ("slice", "range"):
-            self.argument(self.items(body, place, 3), place, reference, attrs, depth + 1)
+        elif tag in ("tuple", "size", "slice", "range"):
+            count = 3 if tag in ("slice", "range") else None
+            self.argument(self.items(body, place, count), place, reference, attrs, depth + 1)
         elif tag == "dict":
             for index, pair in enumerate(self.items(body, place)):
-                self.argument(
-                    self.items(pair, f"{place}[{index}]", 2), f"{place}[{index}]", reference, attrs, depth + 1
-                )
+                inside = f"{place}[{index}]"
+                self.argument(self.items(pair, inside, 2), inside, reference, attrs, depth + 1)
         else:
             self.plain_tag(tag, body, place)
 
@@ -282,16 +280,13 @@ class Checker:
                 self.refuse(place, f"{_short(node.target)} is not 'output'")
         else:
             self.name(node.target, place, _DOTTED, "a dotted name")
-            homes = (
-                (body.modules, body.subgraphs)
-                if node.op == "call_module"
-                else (body.attrs, body.subgraphs, body.modules)
-            )
-            shown_only = node.op == "get_attr" and isinstance(node.value, (OpaqueValue, ConstValue))
-            if not shown_only and not any(node.target in home for home in homes):
-                self.fail(
-                    place, f"the graph has no {'module' if node.op == 'call_module' else 'attribute'} {node.target!r}"
-                )
+            there = node.target in body.modules or node.target in body.subgraphs
+            if node.op == "call_module":
+                what, fits = "module", there
+            else:
+                what, fits = "attribute", there or node.target in body.attrs or isinstance(node.value, (OpaqueValue, ConstValue))
+            if not fits:
+                self.fail(place, f"the graph has no {what} {node.target!r}")
 
     def inputs(self, inputs: list[InputRecord]) -> None:
         for index, item in enumerate(inputs):

@@ -12,22 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from threading import RLock
-from typing import TYPE_CHECKING
 
 from ..errors import GraphdbgError, UsageError
 from ..sidecar import Frame
-from . import near, node_sheet, source, stages
+from ..store import SavedGraph
+from . import near, source, stages
 from .kernels import Generated, Use
 from .loading import loading
-from .node import NodeDetail, detail_of
+from .node import NodeDetail, detail_of, sheet_of
 from .partner import Partner, graph_of, partners
 from .recorded import Recorded
 from .sheet import DIM, Sheet, line
 from .slices import finish
 from .table import GraphView
-
-if TYPE_CHECKING:
-    from ..store import SavedGraph
 
 DETAIL, SOURCE, CODE, STAGES, NEAR = "detail", "source", "code", "stages", "near"
 VIEWS = (DETAIL, SOURCE, CODE, STAGES, NEAR)
@@ -92,7 +89,7 @@ class About:
         found, why = self.partners(index)
         uses = self.uses(index)
         names = [use.kernel + ("" if use.sure else " (by op and place)") for _, use in uses]
-        return node_sheet.sheet_of(self.of(index), found, why_no_partner=why, kernels=names, everything=everything)
+        return sheet_of(self.of(index), found, why_no_partner=why, kernels=names, everything=everything)
 
     def partners(self, index: int) -> tuple[list[Partner], str]:
         """The partners of the node; without any, why."""

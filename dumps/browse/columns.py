@@ -189,7 +189,7 @@ def _bytes(view: GraphView, index: int) -> str:
 
 def _seen(name: str) -> Callable[[GraphView, int], str]:
     def text(view: GraphView, index: int) -> str:
-        found = view.value(index)
+        found = view.values.get(index)
         number = getattr(found, name) if found is not None else None
         return (str(number) if name in ("nan", "inf") else number_text(number)) if number is not None else ""
 

@@ -17,16 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from .. import kernels
+from ..store import SavedGraph
 from .recorded import Recorded
 from .short import base_name
 from .table import GraphView
-
-if TYPE_CHECKING:
-    from ..store import SavedGraph
-
 
 _DEFINED = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.(?P<language>\w+)\(", re.ASCII)
 _MAPPED = re.compile(r"^#   (?P<source>\S+) => (?P<nodes>.+)$")

@@ -79,12 +79,8 @@ def laying(view: GraphView) -> Steps[Lanes]:
     for start, end in spans(len(view), NODES):
         for node in range(start, end):
             last = users.last(node)
-            if last < 0:
-                lane[node] = NONE
-            elif last - node > FAR:
-                lane[node] = OPEN
-            else:
-                lane[node] = OPEN
+            lane[node] = NONE if last < 0 else OPEN
+            if 0 < last - node <= FAR:
                 for at in range(MOST):
                     if until[at] <= node:
                         lane[node] = at

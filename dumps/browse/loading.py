@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ..compressed import stored
 from ..reading import read_bytes
 from ..sidecar import COLUMNS, TABLE, reading
 from ..store import SavedGraph
@@ -22,11 +21,6 @@ LATER = ("device", "seq_nr", "code", "inputs")
 """Columns that no row needs to be shown; the largest is the last."""
 
 _FIRST = tuple(name for name in COLUMNS if name not in LATER)
-
-
-def has_sidecar(saved: SavedGraph) -> bool:
-    """Whether there is a table.msgpack; otherwise the whole graph.json is read, which takes a while and does not pause."""
-    return stored(saved.path / TABLE) is not None
 
 
 def sidecar_bytes(saved: SavedGraph) -> bytes:
@@ -39,7 +33,7 @@ def loading(saved: SavedGraph, data: bytes | None = None) -> Generator[GraphView
 
     `data`: the bytes of table.msgpack where somebody has read them. Raises UnreadableError as `SavedGraph.table` does.
     """
-    if "table" in saved.__dict__ or not has_sidecar(saved):
+    if "table" in saved.__dict__ or not saved.has_table:
         view = GraphView(saved.table)
         yield view
         return view

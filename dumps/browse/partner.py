@@ -14,15 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..sidecar import Table
+from ..store import SavedGraph
 from .short import base_name
 from .table import GraphView
-
-if TYPE_CHECKING:
-    from ..store import SavedGraph
 
 JOINT = ("joint", "joint_passed")
 """Stages whose graphs hold forward and backward in one."""
@@ -129,10 +126,7 @@ def _why(table: Table, index: int) -> str:
 
 
 def _position(table: Table, name: str) -> int | None:
-    try:
-        return table.name.index(name)
-    except ValueError:
-        return None
+    return table.name.index(name) if name in table.name else None
 
 
 def _is_call(table: Table, index: int) -> bool:

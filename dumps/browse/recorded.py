@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,10 +21,7 @@ from ..errors import UnreadableError
 from ..graph_folder import GRAPH_FILE
 from ..reading import read_bytes
 from ..schema import InputRecord, NodeRecord, SymbolRecord
-from ..sidecar import TABLE
-
-if TYPE_CHECKING:
-    from ..store import SavedGraph
+from ..store import SavedGraph
 
 MOST_BYTES = 1 << 29
 """A graph.json that unpacks to more is not looked into: its text would not fit beside the workbench."""
@@ -43,7 +40,7 @@ class Recorded:
 
     def __init__(self, saved: SavedGraph) -> None:
         self.saved = saved
-        self.large = stored(saved.path / TABLE) is not None and "record" not in saved.__dict__
+        self.large = saved.has_table and "record" not in saved.__dict__
 
     @property
     def too_large(self) -> str:

@@ -13,13 +13,10 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..sidecar import Frame
+from ..store import SavedGraph
 from .sheet import DIM, HERE, TITLE, Line, Sheet, line
-
-if TYPE_CHECKING:
-    from ..store import SavedGraph
 
 _MOST_BYTES = 1 << 21
 

@@ -14,18 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from ..compressed import stored
 from ..errors import GraphdbgError
 from ..schema import STAGES
-from ..sidecar import TABLE, Table
+from ..sidecar import Row
+from ..store import SavedGraph
 from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
 from .short import row_value
 from .table import GraphView
-
-if TYPE_CHECKING:
-    from ..store import SavedGraph
 
 _TRACED = ("dynamo", "pre_grad")
 """Stages before AOTAutograd, which gives all nodes names of its own."""
@@ -69,7 +66,7 @@ class Related:
 
     def of(self, view: GraphView, index: int) -> list[Counterpart]:
         """The counterparts of a node in all of them; a graph that cannot be read is named in `unread`."""
-        me = _Node.of(self.saved, view.table, index)
+        me = _node(self.saved, view.table.row(index))
         found: list[Counterpart] = []
         for graph in self.graphs:
             try:
@@ -77,40 +74,29 @@ class Related:
             except (GraphdbgError, OSError) as error:
                 self.unread[graph.id] = str(error)
                 continue
-            found += (_counterpart(graph, place, how) for place in places)
+            for row in map(graph.table.row, places):
+                found.append(Counterpart(graph.id, graph.stage, row.index, row.name, row.target, row_value(row), how))
         return found
 
 
-@dataclass(frozen=True)
-class _Node:
+class _Node(NamedTuple):
     """What a node is recognised by."""
 
-    name: str
-    op: str
-    target: str
-    number: int
-    line: tuple[str, str]
-    source: str
-    origins: tuple[str, ...]
+    row: Row
     stage: str
+    source: str = ""
+    origins: Sequence[str] = ()
 
-    @classmethod
-    def of(cls, saved: SavedGraph, table: Table, index: int) -> _Node:
-        row = table.row(index)
-        origins: tuple[str, ...] = ()
-        source = ""
-        if not _is_large(saved):
-            origins = tuple(saved.record.graph.nodes[index].from_node)
-            source = next((item.source for item in saved.record.inputs if item.name == row.name), "")
-        return cls(row.name, row.op, row.target, row.seq_nr, (row.where, row.code), source, origins, saved.stage)
+
+def _node(saved: SavedGraph, row: Row) -> _Node:
+    if saved.has_table:
+        return _Node(row, saved.stage)
+    source = next((item.source for item in saved.record.inputs if item.name == row.name), "")
+    return _Node(row, saved.stage, source, saved.record.graph.nodes[row.index].from_node)
 
 
 def _sides(stage: str) -> set[str]:
     return {side for side in ("forward", "backward") if side in stage} or {"forward", "backward"}
-
-
-def _is_large(saved: SavedGraph) -> bool:
-    return stored(saved.path / TABLE) is not None
 
 
 def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
@@ -118,43 +104,39 @@ def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
     table = graph.table
     text = table.strings
     aot = me.stage not in _TRACED and graph.stage not in _TRACED
-    same = [at for at, name in enumerate(table.name) if name == me.name and (aot or text[table.target[at]] == me.target)]
-    if same and me.op != "placeholder":
+    same = [at for at, name in enumerate(table.name) if name == me.row.name and (aot or text[table.target[at]] == me.row.target)]
+    if same and me.row.op != "placeholder":
         return same, "same name"
     if _sides(me.stage) & _sides(graph.stage) == set():
         return same, "same name"
-    if not _is_large(graph):
+    if not graph.has_table:
         nodes = graph.record.graph.nodes
-        if me.op == "placeholder":
+        if me.row.op == "placeholder":
             sources = {item.name for item in graph.record.inputs if me.source and item.source == me.source}
             found = [at for at, node in enumerate(nodes) if node.op == "placeholder" and node.name in sources]
             return (found, "same input") if found else (same, "same name")
-        made = [at for at, node in enumerate(nodes) if me.name in node.from_node[:1] and node.op.startswith("call")]
+        made = [at for at, node in enumerate(nodes) if me.row.name in node.from_node[:1] and node.op.startswith("call")]
         made_of = [at for at, node in enumerate(nodes) if node.name in me.origins[:1] and node.op.startswith("call")]
         if made or made_of:
             return (made, "made from it") if made else (made_of, "it was made from this")
         if me.origins:
-            found = [at for at, node in enumerate(nodes) if node.from_node[:1] == list(me.origins[:1])]
+            found = [at for at, node in enumerate(nodes) if node.from_node[:1] == me.origins[:1]]
             if found:
                 return found, "made from the same"
-    elif me.op == "placeholder":
+    elif me.row.op == "placeholder":
         return same, "same name"
-    if me.number >= 0:
+    if me.row.seq_nr >= 0:
         found = [
             at for at, number in enumerate(table.seq_nr)
-            if number == me.number and text[table.target[at]] == me.target and text[table.op[at]].startswith("call")
+            if number == me.row.seq_nr and text[table.target[at]] == me.row.target and text[table.op[at]].startswith("call")
         ]  # fmt: skip
         if found:
             return found, "same seq_nr and op"
-    if me.line[1] and me.op.startswith("call"):
-        found = [at for at in range(len(table.name)) if (text[table.where[at]], text[table.code[at]]) == me.line]
+    if me.row.code and me.row.op.startswith("call"):
+        line = (me.row.where, me.row.code)
+        found = [at for at in range(len(table.name)) if (text[table.where[at]], text[table.code[at]]) == line]
         return [at for at in found if text[table.op[at]].startswith("call")], "same line of code"
     return [], ""
-
-
-def _counterpart(graph: SavedGraph, index: int, how: str) -> Counterpart:
-    row = graph.table.row(index)
-    return Counterpart(graph.id, graph.stage, index, row.name, row.target, row_value(row), how)
 
 
 def sheet_of(related: Related, view: GraphView, index: int, found: Sequence[Counterpart]) -> Sheet:

@@ -179,10 +179,6 @@ class GraphView:
             self._shapes[text] = _parsed(self.text[text])
         return self._shapes[text]
 
-    def shape(self, index: int) -> Any:
-        """The shape of a node's value."""
-        return self.shape_of(self.table.shape[index])
-
     def strided(self, index: int) -> bool:
         """Whether a node's value (or one of them) is not contiguous."""
         return strided(self.shape_of(self.table.shape[index]), self.shape_of(self.table.stride[index]))
@@ -203,10 +199,6 @@ class GraphView:
         if key not in self._counted:
             self._counted[key] = self._flops(key[0], self.shape_of(key[1]), [self.shape_of(used) for used in key[2:]])
         return self._counted[key]
-
-    def value(self, index: int) -> Values | None:
-        """What a replay saw of a node's value."""
-        return self.values.get(index)
 
     def take_values(self, seen: Mapping[str, Sequence[float | None]]) -> None:
         """Takes min, max, nan, inf and error by the names of nodes; names that are not here are left out."""

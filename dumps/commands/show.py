@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
@@ -14,20 +14,18 @@ from ..browse.recorded import Recorded
 from ..browse.roles import OutputRole, inputs_of, outputs_of
 from ..errors import RefusedError, UnreadableError, UsageError
 from ..graph_folder import PROGRAM_FILE
+from ..kernels import WHOLE
 from ..output import emit, say
-from ..sidecar import Row, Table, dims_text, dims_value
+from ..sidecar import Row, Table, dims_text
 from ..store import CodeFile, SavedGraph, resolve_graph
 from ..tables import Column, on_terminal, one_line, render
 from ..user_kernels import UserKernel
 from ..wording import counted
 from .options import json_option
 from .show_node import show_node
-from .show_rows import RowOptions, show_rows
+from .show_rows import RowOptions, node_json, show_rows
 
 ALL_KERNELS = "*"
-
-WHOLE = "output_code.py"
-"""The generated module that holds every kernel and the calls; the other files of code/ are its kernels."""
 
 
 @click.command()
@@ -100,7 +98,7 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     table = saved.table
     roles, outputs = _roles(saved)
     if as_json:
-        nodes = [_node(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()]
+        nodes = [node_json(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()]
         if saved.stage == "compiled_autograd":
             captured_backward.extend(nodes, saved.record)
         told = [{"index": one.index, "name": one.name, "kind": one.kind, "of": one.of} for one in outputs]
@@ -154,36 +152,22 @@ def _cells(row: Row, table: Table, roles: dict[str, str]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _node(row: Row, table: Table) -> dict[str, Any]:
-    return {
-        "index": row.index, "name": row.name, "op": row.op, "target": row.target, "inputs": [table.name[i] for i in row.inputs],
-        "users": row.users, "dtype": row.dtype, "shape": dims_value(row.shape), "stride": dims_value(row.stride),
-        "device": row.device, "size_bytes": row.size_bytes, "module": row.module, "line": row.where, "code": row.code,
-        "seq_nr": row.seq_nr,
-    }  # fmt: skip
-
-
-def _code(saved: SavedGraph) -> Sequence[CodeFile | _Program]:
+def _code(saved: SavedGraph) -> list[tuple[str, str]]:
+    """The names and texts to show."""
     files = saved.code_files()
     if files:
-        return [path for path in files if path.name == WHOLE] or files
+        return _texts([file for file in files if file.name == WHOLE] or files)
     try:
-        program = _Program(saved.program())
+        program = saved.program()
     except RefusedError as error:
         raise UnreadableError(f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end") from error
     place = f", {saved.program_path}" if saved.program_path.exists() else ""
     say(f"{saved.id} has no generated code; this is the graph itself{place}")
-    return [program]
+    return [(PROGRAM_FILE, program)]
 
 
-class _Program(NamedTuple):
-    """graph.py, which may be no file yet."""
-
-    text: str
-    name: str = PROGRAM_FILE
-
-    def read_text(self) -> str:
-        return self.text
+def _texts(files: Sequence[CodeFile | UserKernel]) -> list[tuple[str, str]]:
+    return [(file.name, file.read_text()) for file in files]
 
 
 def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> None:
@@ -209,11 +193,10 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
         raise UsageError(
             f"{saved.id} has {'several kernels' if found else 'no kernel'} {kernel!r}", f"there are {listed}"
         )
-    _show_files(text, found, as_json)
+    _show_files(text, _texts(found), as_json)
 
 
-def _show_files(text: str, files: Sequence[CodeFile | UserKernel | _Program], as_json: bool) -> None:
-    texts = [(file.name, file.read_text()) for file in files]
+def _show_files(text: str, texts: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
         emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True)
         return

@@ -68,7 +68,7 @@ def _show_code(about: About, index: int) -> None:
 
 def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_json: bool) -> None:
     from ..browse import near, sheet
-    from ..browse.canvas import ASCII
+    from ..browse.boxes import ASCII
 
     if as_json:
         chosen, count = near.around(about.view, index, hops)

@@ -24,7 +24,7 @@ from ..browse.sorting import Sort, usual
 from ..browse.table import GraphView
 from ..errors import UsageError
 from ..output import emit, say
-from ..sidecar import dims_value
+from ..sidecar import Row, Table, dims_value
 from ..store import SavedGraph
 from ..tables import Column, on_terminal, render
 
@@ -115,12 +115,18 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
             "size_bytes": sum(view.table.size_bytes[node] or 0 for node in inside),
             "flops": sum(view.flops(node) or 0 for node in inside),
         }  # fmt: skip
-    found = view.table.row(row)
     made = {
-        "index": row, "name": found.name, "op": found.op, "target": found.target,
-        "inputs": [view.table.name[node] for node in found.inputs], "users": found.users, "dtype": found.dtype,
-        "shape": dims_value(found.shape), "stride": dims_value(found.stride), "contiguous": not view.strided(row),
-        "device": found.device, "size_bytes": found.size_bytes, "flops": view.flops(row), "module": view.module(row),
-        "line": found.where, "code": found.code, "seq_nr": found.seq_nr,
+        **node_json(view.table.row(row), view.table), "contiguous": not view.strided(row), "flops": view.flops(row),
+        "module": view.module(row),
     }  # fmt: skip
     return {**made, "kernel": view.kernels.get(row, "")} if view.kernels else made
+
+
+def node_json(row: Row, table: Table) -> dict[str, Any]:
+    """A node as a JSON object."""
+    return {
+        "index": row.index, "name": row.name, "op": row.op, "target": row.target, "inputs": [table.name[i] for i in row.inputs],
+        "users": row.users, "dtype": row.dtype, "shape": dims_value(row.shape), "stride": dims_value(row.stride),
+        "device": row.device, "size_bytes": row.size_bytes, "module": row.module, "line": row.where, "code": row.code,
+        "seq_nr": row.seq_nr,
+    }  # fmt: skip

@@ -64,11 +64,6 @@ class GraphDiff:
             "renamed": sum(self.a.nodes[i].name != self.b.nodes[j].name for i, j in pairs),
         }
 
-    def followers(self, departure: Departure) -> list[Departure]:
-        """What follows from a departure."""
-        place = next(k for k, other in enumerate(self.departures) if other is departure)
-        return [other for other in self.departures if other.follows == place]
-
 
 def compare(a: GraphRecord, b: GraphRecord) -> GraphDiff:
     """Compares two graphs."""
@@ -197,11 +192,8 @@ class _Judge:
         new = [k for k in self.b.inputs[j] if theirs[k] > mine[k]]
         if gone or new:
             return [Change("outputs", self._names(self.a, gone), self._names(self.b, new))]
-        return [
-            Change(
-                "outputs", self._names(self.a, self.a.inputs[i]), self._names(self.b, self.b.inputs[j]), "their order"
-            )
-        ]
+        both = self._names(self.a, self.a.inputs[i]), self._names(self.b, self.b.inputs[j])
+        return [Change("outputs", *both, "their order")]
 
     @staticmethod
     def _names(facts: Facts, places: list[int]) -> str:
@@ -233,9 +225,7 @@ class _Judge:
         place_a = {i: place for place, departure in enumerate(made) for i in departure.a}
         place_b = {j: place for place, departure in enumerate(made) for j in departure.b}
         own = [place for place, departure in enumerate(made) if departure.follows is None]
-        source: dict[
-            int, int
-        ] = {}  # where the value of a departure comes from: its origin, or through its inputs another one
+        source: dict[int, int] = {}  # where a departure's value comes from: its origin, or through its inputs another one
         for place, departure in enumerate(made):
             near = [place_a[k] for i in departure.a for k in self.a.inputs[i] if k in place_a]
             near += [place_b[k] for j in departure.b for k in self.b.inputs[j] if k in place_b]

@@ -39,30 +39,29 @@ def others(graph: SavedGraph, run_name: str) -> list[Other]:
     cannot be read are left out."""
     if graph.run is None:
         return []
-    found = [other for row in graph.run.rows if row.saved and (other := _inside(graph, run_name, row)) is not None]
+    found = [
+        Other(f"{run_name}/{row.id}", *relation, row.nodes, row.status)
+        for row in graph.run.rows if row.saved and (relation := _relation(graph, row)) is not None
+    ]  # fmt: skip
     found += _other_runs(graph, Path(run_name))
     return sorted(found, key=lambda other: _ORDER.index(other.kind))
 
 
-def _inside(graph: SavedGraph, run_name: str, row: Row) -> Other | None:
+def _relation(graph: SavedGraph, row: Row) -> tuple[Kind, str] | None:
+    """What a graph of the same run is to this one."""
     compiled, _, stage = row.local.partition("/")
     mine, _, my_stage = graph.local_id.partition("/")
     if row.process != graph.process:
-        same = row.local == graph.local_id
-        return _other(f"{run_name}/{row.id}", "other process", "the same graph of another process", row) if same else None
+        return ("other process", "the same graph of another process") if row.local == graph.local_id else None
     if compiled == mine and stage != my_stage:
         side = next((name for name in _PARTNERS if row.stage.endswith(name)), "")
         wanted = row.stage.removesuffix(side) + _PARTNERS.get(side, "")
         if side and graph.stage == wanted and number_of(row.local) == number_of(graph.local_id):
-            return _other(f"{run_name}/{row.id}", "other side", f"its {side}, joined by seq_nr", row)
-        return _other(f"{run_name}/{row.id}", "stage", "another stage of it", row)
+            return "other side", f"its {side}, joined by seq_nr"
+        return "stage", "another stage of it"
     if compiled.partition("_")[0] == mine.partition("_")[0] and compiled != mine and stage == my_stage:
-        return _other(f"{run_name}/{row.id}", "recompile", "another compile of the same function", row)
+        return "recompile", "another compile of the same function"
     return None
-
-
-def _other(name: str, kind: Kind, why: str, row: Row) -> Other:
-    return Other(name, kind, why, row.nodes, row.status)
 
 
 def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
@@ -78,7 +77,7 @@ def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
             continue
         row = next((row for row in rows if row.saved and row.local == graph.local_id), None)
         if row is not None:
-            found.append(_other(f"{path}/{row.id}", "other run", "the same graph of another run", row))
+            found.append(Other(f"{path}/{row.id}", "other run", "the same graph of another run", row.nodes, row.status))
     return found
 
 

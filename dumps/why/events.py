@@ -13,11 +13,13 @@ import re
 from typing import Any, cast
 
 from .. import journal
+from ..errors import GraphdbgError
 from ..graph_folder import JOURNAL_FILE
 from ..index import Row
 from ..journal import Event
+from ..schema import GraphRecord, GuardRecord
 from ..store import Run
-from . import shapes, wording
+from . import wording
 from .model import Compile, Function, GraphLine, Part, Place, ProcessWhy, Restart, Skipped, Symbol, Why
 
 RESUME = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_(?P<line>\d+))+$")
@@ -66,7 +68,7 @@ _ATTEMPT = re.compile(r"_a(\d+)$")
 
 
 def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
-    """What is known of a run, or of one compile of one process. Symbols' conditions are read from records (see `shapes`)."""
+    """What is known of a run, or of one compile of one process. Symbols' conditions come from records (see `_add_conditions`)."""
     told: list[ProcessWhy] = []
     for one in run.processes:
         if process is not None and one.name != process:
@@ -80,7 +82,7 @@ def of_run(run: Run, *, compile_id: str | None = None, process: str | None = Non
     found = Why([item for item in told if item.functions or item.skipped or item.others])
     if compile_id is not None:
         _narrow(found, compile_id)
-    shapes.add_conditions(found, run)
+    _add_conditions(found, run)
     return found
 
 
@@ -291,3 +293,57 @@ _HANDLERS = {
 
 def _line(row: Row) -> GraphLine:
     return GraphLine(row.id, row.stage, row.nodes, row.status, row.local)
+
+
+MOST_RECORDS = 60
+_PLACE = re.compile(r"# \S*?([^/\s]+:\d+) in \S+$")
+_ORDER = ("inference", "forward", "joint", "pre_grad", "dynamo")
+
+
+def _add_conditions(found: Why, run: Run) -> None:
+    """Fills `conditions`, and `symbols` with the ranges as they were in the end. A graph that cannot be read adds nothing."""
+    compiles = [item for process in found.processes for function in process.functions for item in function.compiles]
+    wanted = [(item, line) for item in compiles if (line := _best(item)) is not None]
+    seen: dict[tuple[str, ...], set[str]] = {}
+    for item, line in wanted[:MOST_RECORDS]:
+        try:
+            record = run.graph(line.id).record
+        except GraphdbgError as error:
+            item.conditions = [f"(not readable: {error})"]
+            continue
+        told = bool(item.symbols)
+        _fill(item, record)
+        frame = (line.id[: len(line.id) - len(line.local)], item.function, item.file, item.id.rpartition("_")[0])
+        if not told and item.kind == "recompile":  # Dynamo's own graphs were not recorded, which the journal's symbols come from
+            item.became_dynamic = [one for one in item.symbols if one.source and one.source not in seen.get(frame, set())]
+        seen[frame] = seen.get(frame, set()) | {one.source for one in item.symbols}
+
+
+def _best(item: Compile) -> GraphLine | None:
+    """The graph to read: none where the journal says that nothing is dynamic."""
+    if not item.symbols and any(line.stage == "dynamo" for line in item.graphs):
+        return None
+    return next((line for stage in _ORDER for line in reversed(item.graphs) if line.stage == stage), None)
+
+
+def _fill(item: Compile, record: GraphRecord) -> None:
+    known = {symbol.name for symbol in item.symbols}
+    final = {symbol.name: symbol for symbol in record.symbols}
+    for symbol in item.symbols:
+        last = final.get(symbol.name)
+        if last is not None:
+            symbol.lower, symbol.upper = last.lower, last.upper
+            if last.replacement:
+                item.conditions.append(f"{symbol.name} is {last.replacement}")
+    item.symbols += [
+        Symbol(last.name, wording.short(last.source), last.hint, last.lower, last.upper)
+        for last in record.symbols if last.name not in known
+    ]  # fmt: skip
+    item.conditions += dict.fromkeys(map(_condition, record.guards))
+
+
+def _condition(guard: GuardRecord) -> str:
+    if guard.kind == "divisible":
+        return f"{guard.expr} == 0"
+    place = _PLACE.search(guard.message) if guard.kind == "guard" else None
+    return f"{guard.expr} ({place[1]})" if place else guard.expr

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphdbg.dumps import sidecar
 from graphdbg.dumps.browse.flops import formula_of
 from graphdbg.dumps.browse.levels import Level, levels
-from graphdbg.dumps.browse.loading import has_sidecar, loading
+from graphdbg.dumps.browse.loading import loading
 from graphdbg.dumps.browse.search import find_place
 from graphdbg.dumps.browse.slices import finish
 from graphdbg.dumps.browse.table import GraphView, Values, strided, tensors, users_of
@@ -37,7 +37,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_come_before_the_whole_and_the_whole_is_the_table(case: Path) -> None:
     saved = SavedGraph(case)
-    assert has_sidecar(saved)
+    assert saved.has_table
     steps = loading(saved)
     first = next(found for found in steps if found is not None)
     assert not first.whole and first.table.inputs == [] and len(first) == len(first.table.where)
@@ -162,4 +162,4 @@ def test_a_place_by_name_number_and_line(case: Path) -> None:
 def test_values_of_a_replay_are_taken_by_name(case: Path) -> None:
     view = finish(loading(SavedGraph(case)))
     view.take_values({view.table.name[5]: (-1.0, 2.0, 0, 3, 1e-3), "gone": (0, 0, 0, 0, 0), view.table.name[6]: (None,)})
-    assert view.value(5) == Values(-1.0, 2.0, 0, 3, 1e-3) and view.value(6) == Values() and view.value(7) is None
+    assert view.values.get(5) == Values(-1.0, 2.0, 0, 3, 1e-3) and view.values.get(6) == Values() and view.values.get(7) is None

@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdbg.dumps.browse.boxes import Box, drawn
-from graphdbg.dumps.browse.canvas import ASCII
+from graphdbg.dumps.browse.boxes import ASCII, Box, drawn
 from graphdbg.dumps.browse.near import MOST, around, sheet_of
 from graphdbg.dumps.browse.sheet import DIM, HERE, Line, line_text
 from graphdbg.dumps.browse.slices import finish

@@ -11,7 +11,7 @@ import pytest
 from graphdbg.cli import run as command
 from graphdbg.dumps.browse.about import About
 from graphdbg.dumps.browse.kernels import Generated
-from graphdbg.dumps.browse.node_sheet import MOST
+from graphdbg.dumps.browse.node import MOST
 from graphdbg.dumps.browse.partner import partners
 from graphdbg.dumps.browse.recorded import Recorded
 from graphdbg.dumps.browse.sheet import LINK, line_text, text

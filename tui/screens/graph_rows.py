@@ -17,7 +17,7 @@ from ...dumps.browse.columns import Column
 from ...dumps.browse.filter import Term
 from ...dumps.browse.folding import Groups, grouping
 from ...dumps.browse.lanes import Lanes, laying
-from ...dumps.browse.loading import has_sidecar, sidecar_bytes
+from ...dumps.browse.loading import sidecar_bytes
 from ...dumps.browse.matching import hint
 from ...dumps.browse.selection import Question, Selection, selecting
 from ...dumps.browse.sorting import usual
@@ -50,7 +50,7 @@ class Early:
     def _read(self) -> None:
         try:
             self.saved = self.saved or resolve_graph(self.name)
-            if has_sidecar(self.saved):
+            if self.saved.has_table:
                 self.data = sidecar_bytes(self.saved)
             else:
                 _ = self.saved.table

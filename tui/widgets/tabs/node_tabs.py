@@ -19,7 +19,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from ....dumps.browse.about import CODE, DETAIL, NEAR, SOURCE, STAGES, About
-from ....dumps.browse.canvas import ASCII
+from ....dumps.browse.boxes import ASCII
 from ....dumps.browse.near import HOPS, MOST_HOPS
 from ....dumps.browse.sheet import DIM, Sheet, Span, line
 from ....dumps.browse.table import GraphView
