@@ -44,8 +44,7 @@ def compile_name(compile_id: str) -> str:
 
 def check_id(local: str) -> str:
     """Returns a local graph id that is well formed, hence safe as a path; raises RefusedError for any other text."""
-    head, slash, stage = local.partition("/")
-    if not slash or len(local) > _MAX_NAME or not _COMPILE.fullmatch(head) or not _STAGE.fullmatch(stage):
+    if not is_id(local):
         raise RefusedError(
             f"{local!r} is not a graph id", "ids look like 0_0/forward, 0_0_a1/joint or x0_0/inference.1"
         )

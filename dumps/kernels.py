@@ -32,18 +32,11 @@ def split(source: str) -> dict[str, str]:
 
 
 def _kernel(statement: ast.stmt) -> tuple[str, str] | None:
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call) or len(statement.targets) != 1:
-        return None
-    target, call = statement.targets[0], statement.value
-    if not isinstance(target, ast.Name) or not isinstance(call.func, ast.Attribute) or not _PLAIN.fullmatch(target.id):
-        return None
-    if not isinstance(call.func.value, ast.Name) or call.func.value.id != "async_compile":
-        return None
-    texts = [
-        node.value for node in [*call.args, *(keyword.value for keyword in call.keywords)]
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]  # fmt: skip
-    source = max(texts, key=len, default="")
-    if not source.strip():
-        return None
-    return target.id + _SUFFIX.get(call.func.attr, ".txt"), source.lstrip("\n")
+    match statement:
+        case ast.Assign([ast.Name(name)], ast.Call(ast.Attribute(ast.Name("async_compile"), language), args, keywords)):
+            constants = [node for node in [*args, *(keyword.value for keyword in keywords)] if isinstance(node, ast.Constant)]
+            source = max((node.value for node in constants if isinstance(node.value, str)), key=len, default="")
+            plain = _PLAIN.fullmatch(name) and source.strip()
+            return (name + _SUFFIX.get(language, ".txt"), source.lstrip("\n")) if plain else None
+        case _:
+            return None

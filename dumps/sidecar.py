@@ -24,7 +24,7 @@ from .errors import UnreadableError
 from .hints import size as number_of_dim
 from .reading import read_bytes, refuse_format
 from .schema import FORMAT, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
-from .walk import given, references
+from .walk import given, references, string
 
 TABLE = "table.msgpack"
 
@@ -208,9 +208,6 @@ def build(record: GraphRecord) -> Table:
     users = [0] * len(record.graph.nodes)
     rows: list[tuple[Any, ...]] = []
 
-    def string(place: int) -> str:
-        return record.strings[place] if 0 <= place < len(record.strings) else ""
-
     for index, node in enumerate(record.graph.nodes):
         position[node.name] = index
         used = list(dict.fromkeys(position[name] for name in references(given(node)) if name in position))
@@ -218,10 +215,11 @@ def build(record: GraphRecord) -> Table:
             users[producer] += 1
         *value, size_bytes = value_columns(node.value, hint)
         if node.stack not in lines:
-            where, code = user_frame(string(node.stack))
+            where, code = user_frame(string(record.strings, node.stack))
             lines[node.stack] = intern(where), intern(code)
         texts = (intern(text) for text in (node.op, node.target, *value))
-        rows.append((node.name, *texts, size_bytes, used, intern(string(node.module)), *lines[node.stack], node.seq_nr))
+        module = intern(string(record.strings, node.module))
+        rows.append((node.name, *texts, size_bytes, used, module, *lines[node.stack], node.seq_nr))
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
     names = (name for name in COLUMNS if name != "users")
     return Table(FORMAT, list(intern), users=users, **dict(zip(names, columns, strict=False)))

@@ -10,7 +10,7 @@ Every tag of `schema.ARGUMENT_TAGS` either holds arguments (NESTED) or is a leaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from .schema import Arg, GraphBody, NodeRecord, StoredTensor
@@ -39,6 +39,11 @@ def tensors(body: GraphBody, prefix: str = "") -> Iterator[tuple[str, StoredTens
         yield from ((f"{prefix}{path}.{name}", stored) for name, stored in module.state.items())
     for path, inner in body.subgraphs.items():
         yield from tensors(inner, f"{prefix}{path}.")
+
+
+def string(strings: Sequence[str], place: int) -> str:
+    """The text at a position; empty where there is none."""
+    return strings[place] if 0 <= place < len(strings) else ""
 
 
 def given(node: NodeRecord) -> list[Arg]:

@@ -60,13 +60,13 @@ class About:
     def sheet(self, kind: str, index: int, number: int = 0) -> Sheet:
         """A view by its name. `number` chooses the frame, the kernel, or the hops."""
         with self.lock:
-            if kind == DETAIL:
-                return self.detail(index)
             if kind == SOURCE:
                 return self.source(index, number)
             if kind == CODE:
                 return self.code(index, number)
-            return self.stages(index) if kind == STAGES else self.near(index, number)
+            if kind == NEAR:
+                return self.near(index, number)
+            return self.stages(index) if kind == STAGES else self.detail(index)
 
     @property
     def views(self) -> tuple[str, ...]:

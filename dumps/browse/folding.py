@@ -4,7 +4,7 @@ A group is a stretch of consecutive nodes of one module, so that the order of th
 lie in several stretches has several groups. All inputs together are a group of their own.
 
 >>> groups = finish(grouping(view))
->>> groups.label(groups.around(57)), list(groups.rows({groups.around(57)}))[:3]
+>>> groups.labels[groups.around(57)], list(groups.rows({groups.around(57)}))[:3]
 ('blocks.0.attention', [0, 1, -3])
 """
 
@@ -38,10 +38,6 @@ class Groups:
     def deepest(self) -> int:
         """How deep groups lie inside each other."""
         return max(self.depths, default=0)
-
-    def label(self, group: int) -> str:
-        """The path of the module."""
-        return self.labels[group]
 
     def around(self, index: int, folded: Collection[int] = ()) -> int:
         """The innermost group of several nodes that holds a node and is not folded; -1 where there is none."""

@@ -95,13 +95,6 @@ def detail_of(saved: SavedGraph, view: GraphView, recorded: Recorded, index: int
     if node is None:
         detail.notes.append("graph.json has no such node: the table beside it is of another graph")
         return detail
-    _fill(detail, node, recorded)
-    if not recorded.large:
-        detail.aliases = _aliases(saved, node)
-    return detail
-
-
-def _fill(detail: NodeDetail, node: NodeRecord, recorded: Recorded) -> None:
     detail.args, detail.kwargs = node.args, node.kwargs
     detail.call = call_text(node, recorded)
     detail.values = list(_values(node.value))
@@ -111,6 +104,9 @@ def _fill(detail: NodeDetail, node: NodeRecord, recorded: Recorded) -> None:
     detail.meta = {key: argument_text(value, recorded.strings) for key, value in node.meta.items() if key not in _HIDDEN_META}
     if node.op == "placeholder":
         detail.input = recorded.inputs.get(node.name)
+    if not recorded.large:
+        detail.aliases = _aliases(saved, node)
+    return detail
 
 
 def call_text(node: NodeRecord, recorded: Recorded) -> str:

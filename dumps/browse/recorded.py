@@ -22,6 +22,7 @@ from ..graph_folder import GRAPH_FILE
 from ..reading import read_bytes
 from ..schema import InputRecord, NodeRecord, SymbolRecord
 from ..store import SavedGraph
+from ..walk import string
 
 MOST_BYTES = 1 << 29
 """A graph.json that unpacks to more is not looked into: its text would not fit beside the workbench."""
@@ -85,7 +86,7 @@ class Recorded:
 
     def string(self, place: int) -> str:
         """The text at that position; empty for none."""
-        return self.strings[place] if 0 <= place < len(self.strings) else ""
+        return string(self.strings, place)
 
     @cached_property
     def _by_name(self) -> dict[str, NodeRecord]:

@@ -84,7 +84,7 @@ def group_text(selection: Selection, key: str, group: int) -> str:
     if key == "index":
         return str(groups.starts[group])
     if key == "name":
-        return groups.label(group)
+        return groups.labels[group]
     inside = selection.inside(group)
     if key == "op":
         return counted(len(inside), "node", form=",")

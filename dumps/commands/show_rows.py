@@ -111,7 +111,7 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
         assert selection.groups is not None
         inside = selection.inside(~row)
         return {
-            "module": selection.groups.label(~row), "first": selection.groups.starts[~row], "nodes": len(inside),
+            "module": selection.groups.labels[~row], "first": selection.groups.starts[~row], "nodes": len(inside),
             "size_bytes": sum(view.table.size_bytes[node] or 0 for node in inside),
             "flops": sum(view.flops(node) or 0 for node in inside),
         }  # fmt: skip

@@ -1,20 +1,29 @@
-"""Encoded arguments as people read them, and where those of two nodes differ.
+"""Encoded arguments as people read them, and where two nodes differ: in their arguments, in their values (dtype, shape, stride,
+device, ...), and which numbers a change of shape puts in the place of others. A departure is what a comparison finds: a pair of
+nodes that differs, or neighbouring nodes that only one graph has.
 
 Nodes are compared by partnership and never by name. Reads records only.
 
 >>> text({"tuple": [{"node": "x"}, {"dtype": "float16"}]})
 '(x, float16)'
+>>> changes(("tensor", "float32", (8, 4), (4, 1), "cpu", 0, "strided", False, False, False, b""),
+...         ("tensor", "float16", (8, 4), (4, 1), "cpu", 0, "strided", False, False, False, b""))
+[Change(aspect='dtype', a='float32', b='float16', place='')]
+>>> Departure("changed", [3], [4], [Change("argument", "0.5", "0.25", "argument 1")])
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
+
+import msgspec
 
 from ..schema import Arg, ConstValue, SymValue
-from ..walk import items, tag_of
+from ..walk import items, string, tag_of
 from .align import Alignment
-from .facts import Facts
+from .facts import Facts, Key
 
 _BRACKETS = {
     "tuple": "()",
@@ -54,16 +63,12 @@ def text(arg: Arg, strings: list[str] | None = None) -> str:
     if tag == "sym":
         return str(body[1])
     if tag == "string":
-        return repr(_string(strings or [], body))
+        return repr(string(strings or [], body))
     if tag in ("ellipsis", "missing"):
         return "..." if tag == "ellipsis" else "nothing"
     if tag == "opaque":
         return str(body[-1])
     return str(body)
-
-
-def _string(strings: list[str], place: int) -> str:
-    return strings[place] if 0 <= place < len(strings) else ""
 
 
 def short(arg: Arg, strings: list[str] | None = None) -> str:
@@ -127,7 +132,7 @@ def _known(facts: Facts, arg: Arg) -> Any:
     if tag == "device":
         return tag, facts.device(body)
     if tag == "string":
-        return _string(facts.record.strings, body)
+        return string(facts.record.strings, body)
     if tag == "tensor" and body in facts.body.attrs:
         stored = facts.body.attrs[body]
         return facts.value(stored.value), "" if stored.parameter else stored.storage
@@ -136,3 +141,102 @@ def _known(facts: Facts, arg: Arg) -> Any:
     if isinstance(arg, list):
         return [_known(facts, item) for item in cast("list[Arg]", arg)]
     return type(arg), arg
+
+
+_ASPECTS = ("dtype", "shape", "stride", "device", "offset", "layout", "requires_grad", "conj", "neg", "quantizer")
+
+
+class Change(msgspec.Struct):
+    """One thing that differs between two partners; `place` says which argument or which of several results."""
+
+    aspect: str
+    a: str
+    b: str
+    place: str = ""
+
+    def text(self) -> str:
+        """The change in a few words: `argument 1: 0.5 -> 0.25`."""
+        what = self.place if self.aspect == "argument" else f"{self.aspect}{' of ' if self.place else ''}{self.place}"
+        return f"{what}: {self.a} -> {self.b}"
+
+
+def shown(part: Any) -> str:
+    """A part of a value key as people read it."""
+    if isinstance(part, tuple):
+        return f"[{', '.join(map(str, part))}]"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return part.decode() if isinstance(part, bytes) else str(part)
+
+
+def summary(key: Key) -> str:
+    """A whole value: float32 [2, s0]."""
+    if not key:
+        return "no value"
+    if key[0] == "tensor":
+        return f"{key[1]} {shown(key[2])}"
+    if key[0] in ("list", "tuple"):
+        return f"({', '.join(summary(item) for item in key[1:4])}{', ...' if len(key) > 4 else ''})"
+    return str(key[-1]) if key[0] == "sym" else "a constant"
+
+
+def changes(a: Key, b: Key, place: str = "") -> list[Change]:
+    """What differs between two values, in the order of interest; empty when they are equal."""
+    if a == b:
+        return []
+    if a and b and a[0] == b[0] and len(a) == len(b):
+        if a[0] == "tensor":
+            return [
+                Change(aspect, shown(one), shown(two), place)
+                for aspect, one, two in zip(_ASPECTS, a[1:], b[1:], strict=True)
+                if one != two and not (aspect == "stride" and a[2] != b[2] and _same_order(a, b))
+            ]
+        if a[0] in ("list", "tuple"):
+            pairs = enumerate(zip(a[1:], b[1:], strict=True))
+            return [change for index, (one, two) in pairs for change in changes(one, two, f"{place}result {index}")]
+        if a[0] == "sym":
+            return [Change("expression", str(a[2]), str(b[2]), place)]
+    return [Change("value", summary(a), summary(b), place)]
+
+
+def _same_order(a: Key, b: Key) -> bool:
+    """Whether dimensions lie in memory in the same order, where numbers tell: a longer batch changes strides, but not this."""
+    if len(a[3]) != len(b[3]) or not all(isinstance(stride, int) for stride in (*a[3], *b[3])):
+        return True
+    one, two = (sorted(range(len(key[3])), key=lambda dim, key=key: (-key[3][dim], dim)) for key in (a, b))
+    return one == two
+
+
+def substitutions(a: Key, b: Key) -> Iterator[tuple[Any, Any]]:
+    """Pairs (old, new) of sizes, strides, element counts, dtypes and devices that one value has in the place of the other's."""
+    if not a or not b or a[0] != b[0]:
+        if a and b and {a[0], b[0]} <= {"sym", "other"}:
+            yield str(a[-1]), str(b[-1])
+        return
+    if a[0] == "tensor":
+        yield a[1], b[1]
+        yield a[4], b[4]
+        if len(a[2]) == len(b[2]):
+            yield from zip(a[2], b[2], strict=True)
+            yield from zip(a[3], b[3], strict=False)
+        if all(isinstance(dim, int) for dim in (*a[2], *b[2])):
+            yield math.prod(a[2]), math.prod(b[2])
+    elif a[0] in ("list", "tuple"):
+        for one, two in zip(a[1:], b[1:], strict=False):
+            yield from substitutions(one, two)
+    elif a[0] == "sym":
+        yield a[2], b[2]
+
+
+Kind = Literal["changed", "removed", "added", "replaced"]
+
+
+class Departure(msgspec.Struct):
+    """A pair that differs, or neighbouring nodes of one graph, or both, that have no partner in the other.
+
+    `follows` is the position of the departure that this one merely follows from; None: it departs by itself.
+    """
+
+    kind: Kind
+    a: list[int]
+    b: list[int]
+    changes: list[Change] = []
+    follows: int | None = None

@@ -17,9 +17,8 @@ from typing import Any, Literal
 from ..schema import GraphRecord, SymValue, TensorValue
 from . import settings
 from .align import Alignment, align
-from .arguments import Difference, differences, short
+from .arguments import Change, Departure, Difference, Kind, changes, differences, short, substitutions
 from .facts import Facts, device_names, symbol_names
-from .values import Change, Departure, Kind, changes, substitutions
 
 TRACED = frozenset({"dynamo", "pre_grad"})
 """Stages before autograd: their values require gradients, those of later stages never do."""

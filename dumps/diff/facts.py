@@ -19,6 +19,7 @@ import msgspec
 
 from ..schema import GraphBody, GraphRecord, NodeRecord, SequenceValue, StoredTensor, SymValue, TensorValue, Value
 from ..sidecar import user_frame
+from ..walk import string
 
 Key = tuple[Any, ...]
 
@@ -84,9 +85,7 @@ class Facts:
         """Positions in the string table, names of tensors and of symbols mean nothing in another graph."""
         strings, attrs = self.record.strings, self.body.attrs
         if b'{"string":' in skeleton:
-            skeleton = _STRING.sub(
-                lambda found: _ENCODER.encode(strings[int(found[1])] if int(found[1]) < len(strings) else ""), skeleton
-            )
+            skeleton = _STRING.sub(lambda found: _ENCODER.encode(string(strings, int(found[1]))), skeleton)
         if b'{"tensor":' in skeleton:
             skeleton = _TENSOR.sub(lambda found: self._stored(attrs.get(found[1].decode())).encode(), skeleton)
         if self.rename and b'{"sym":' in skeleton:
@@ -151,8 +150,7 @@ class Facts:
 
     def _frame(self, stack: int) -> tuple[str, str]:
         if stack not in self._frames:
-            strings = self.record.strings
-            self._frames[stack] = user_frame(strings[stack]) if 0 <= stack < len(strings) else ("", "")
+            self._frames[stack] = user_frame(string(self.record.strings, stack))
         return self._frames[stack]
 
     def code(self, index: int) -> str:
@@ -161,8 +159,7 @@ class Facts:
 
     def module(self, index: int) -> str:
         """The path of modules that the node was traced in."""
-        module = self.nodes[index].module
-        return self.record.strings[module] if 0 <= module < len(self.record.strings) else ""
+        return string(self.record.strings, self.nodes[index].module)
 
 
 def renamed(text: str, rename: Mapping[str, str]) -> str:

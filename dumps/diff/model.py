@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from .arguments import text
+from .arguments import Change, Departure, shown, text
 from .compare import GraphDiff
 from .facts import Facts
-from .values import Change, Departure, shown
 
 MORE = 10
 """Departures shown after the first, unless all are wanted."""

@@ -15,8 +15,8 @@ import msgspec
 
 from ..tables import Column, one_line, plain, render
 from ..wording import counted
+from .arguments import shown
 from .model import DepartureView, GraphView, NodeView
-from .values import shown
 
 _MAX_CALL = 150
 _MAX_CHANGES = 6

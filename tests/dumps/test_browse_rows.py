@@ -88,7 +88,7 @@ def test_groups_are_stretches_of_one_module(count: int, seed: int) -> None:
     groups = finish(grouping(view))
     assert groups.starts == sorted(groups.starts)
     for group in range(len(groups)):
-        start, end, label = groups.starts[group], groups.ends[group], groups.label(group)
+        start, end, label = groups.starts[group], groups.ends[group], groups.labels[group]
         assert end - start > 1
         for node in range(start, end):
             path = ("inputs",) if view.op(node) == "placeholder" else view.levels(view.table.module[node])
