@@ -138,7 +138,7 @@ def test_folds_keep_the_cursor_on_its_node(case: Path) -> None:
         node = view.position("erf_11") or 0
         room.find.jump(node)
         await keys("h", lambda: table.row < 0)
-        assert room.rows.groups is not None and room.rows.groups.label(~table.row) == "blocks.0"
+        assert room.rows.groups is not None and room.rows.groups.labels[~table.row] == "blocks.0"
         assert "blocks.0" in shown(keys.app) and "17 nodes" in shown(keys.app)
         await keys("space", lambda: table.row >= 0)
         await keys("underscore", lambda: table.row < 0 and room.rows.depth == 0)
