@@ -42,8 +42,7 @@ from graphdbg.toolkit.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton import pretended as t
 from graphdbg.toolkit.triton.alone import bench, launched, restricted
 from graphdbg.toolkit.triton.emission import triton_sources
-from graphdbg.toolkit.triton.judged import Judged
-from graphdbg.toolkit.triton.kernel_report import report
+from graphdbg.toolkit.triton.judged import Judged, report
 from graphdbg.toolkit.triton.launches import Launch, Launches, is_launches, open_launches
 from graphdbg.toolkit.triton.loading import loaded
 from graphdbg.toolkit.triton.retarget import retargeted

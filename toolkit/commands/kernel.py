@@ -173,7 +173,7 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
 
 def _listed(known: Launches, asked: Asked) -> int:
     from ...dumps.output import emit, say
-    from ..triton.kernel_report import listed, table
+    from ..triton.judged import listed, table
 
     saved = str(asked.save) if asked.save is not None else None
     if asked.as_json:
@@ -190,8 +190,8 @@ def _listed(known: Launches, asked: Asked) -> int:
 
 def _judge(known: Launches, chosen: list[Launch], asked: Asked, children: ForkServer, found: dict[str, Any]) -> int:
     from ...dumps.output import emit, say
+    from ..triton.judged import document, report
     from ..triton.kernel_asking import alone, ceilings, interpreted
-    from ..triton.kernel_report import document, report
 
     if not chosen and not asked.as_json:
         say("no Triton kernel was launched: there is none in this graph")

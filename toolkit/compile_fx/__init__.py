@@ -12,6 +12,7 @@ Importing this package imports no torch; the first compile does.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .pipeline import Observer, Pipeline, StageReport
@@ -22,16 +23,13 @@ if TYPE_CHECKING:
     from .inner import compile_inner
 
 
+_LATE = {"compile_fx": "entry", "compile_inner": "inner"}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "compile_fx":
-        from .entry import compile_fx
-
-        return compile_fx
-    if name == "compile_inner":
-        from .inner import compile_inner
-
-        return compile_inner
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LATE[name]}", __name__), name)
 
 
 __all__ = ["NAMES", "STAGES", "Observer", "Pipeline", "Stage", "StageReport", "compile_fx", "compile_inner"]

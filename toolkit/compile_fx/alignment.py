@@ -28,11 +28,7 @@ def in_wrapper(to_check: Sequence[int], mutated: Collection[int], deferred: bool
 
 
 def aligning(
-    call: Call,
-    to_check: Sequence[int],
-    mutated: Collection[int] = (),
-    names: Sequence[Any] = (),
-    tell: Tell | None = None,
+    call: Call, to_check: Sequence[int], mutated: Collection[int] = (), names: Sequence[Any] = (), tell: Tell | None = None
 ) -> Call:
     """`call` behind a look at the inputs `to_check`: a misaligned one is copied, and written back if it is one of `mutated`.
 

@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -31,9 +31,6 @@ from .freezing import frozen_compiler
 from .input_names import keep_names
 from .pipeline import Pipeline
 from .work import Work
-
-if TYPE_CHECKING:
-    pass#
 
 
 class Compilers:
@@ -246,8 +243,8 @@ def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
 
 def _give_constants_values(gm: Any, fake_mode: Any) -> None:
     """Constants that export kept as attributes have no fake value yet."""
-    for node in gm.graph.nodes:
-        if node.op != "get_attr" or "val" in node.meta:
+    for node in gm.graph.find_nodes(op="get_attr"):
+        if "val" in node.meta:
             continue
         target = attrgetter(node.target)(gm)
         if isinstance(target, torch.Tensor):

@@ -1,7 +1,7 @@
 """`compile_fx`: the whole path, from Dynamo's graph to a callable.
 
 What `torch._inductor.compile_fx.compile_fx` does under the same configuration, with the same result; the difference is the
-pipeline, which sees each stage.
+pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and options.
 
 >>> compiled = compile_fx(gm, inputs, pipeline=(pipeline := Pipeline()))
 """
@@ -192,3 +192,40 @@ def refuse_moved(gm: Any, inputs: Sequence[Any]) -> None:
     )
     told(error, None, "pre_grad")
     raise error
+
+
+_OURS = ("observers", "skip", "replace", "until", "pipeline")
+"""Options that are not Inductor's."""
+
+
+def compile_graph(
+    gm: Any, example_inputs: Sequence[Any], options: dict[str, Any] | None, mode: str | None
+) -> Callable[..., Any]:
+    """Compiles one Dynamo graph. `options` are Inductor's settings and those of a Pipeline, or a `pipeline`; `mode` is
+    torch.compile's."""
+    settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+    ours = {name: settings.pop(name) for name in _OURS if name in settings}
+    pipeline = ours.pop("pipeline", None)
+    if pipeline is not None and ours:
+        raise UsageError(
+            f"a pipeline was given, and {', '.join(ours)} beside it", "it has its own", "name them where the Pipeline is made"
+        )
+    pipeline = pipeline or Pipeline(**ours)
+    patches = _mode(mode) | settings
+    known = set(t.inductor_config.get_config_copy())
+    if unknown := sorted(set(patches) - known):
+        raise UsageError(
+            f"the backend graphdbg_triton has no option {', '.join(map(repr, unknown))}",
+            f"it takes {', '.join(_OURS)}, and the settings of Inductor",
+            "python -c 'import torch._inductor; print(torch._inductor.list_options())' lists those",
+        )
+    return compile_fx(gm, example_inputs, config_patches=patches or None, pipeline=pipeline)
+
+
+def _mode(mode: str | None) -> dict[str, Any]:
+    if mode is None or mode == "default":
+        return {}
+    try:
+        return dict(t.list_mode_options(mode))
+    except RuntimeError as error:
+        raise UsageError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None

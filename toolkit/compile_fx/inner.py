@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -80,13 +81,6 @@ def _around(kwargs: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def _warm_up_autotuning() -> None:
-    """Starts torch's pool of autotuning processes where it is asked for."""
-    asked = t.optional("use_pipelined_autotuning")
-    if asked is not None and asked():
-        t.AutotuneProcessPool.get_instance().warm_up()
-
-
 @functools.cache
 def _step_log() -> Callable[..., None]:
     """Torch's numbered log of a compile's steps."""
@@ -97,7 +91,8 @@ def _compile(
     gm: Any, example_inputs: Sequence[Any], compile_region_name: str | None = None, *, pipeline: Pipeline, **kwargs: Any
 ) -> Any:
     clear = t.CompiledTritonKernels.cache_clear
-    _warm_up_autotuning()
+    if t.optional("use_pipelined_autotuning", lambda: False)():  # torch's pool of autotuning processes
+        t.AutotuneProcessPool.get_instance().warm_up()
     clear()  # futures of a former compile may not be valid any more
     if _is_empty(gm):
         t.LazyGraphModule.force_recompile(gm)
@@ -122,14 +117,14 @@ def _compile(
             work.compiled = policy.wrap_output(work.compiled)
     logs.of_products()
     clear()
-    _log(f"torchinductor done compiling {_direction(kwargs)} graph {kwargs['graph_id']}")
+    _log("done compiling", kwargs)
     return work.compiled
 
 
 def _generate(work: Work, pipeline: Pipeline) -> None:
     """From the graph to loaded code, without caches; sets `work.compiled`."""
     with t.preserve_rng_state(), work.open:
-        _log(f"torchinductor compiling {_direction(work.kwargs)} graph {work.kwargs['graph_id']}")
+        _log("compiling", work.kwargs)
         work.counters_before = t.counters["inductor"].copy()
         pipeline.run("post_grad", work)
         if work.fake_mode is None:
@@ -197,11 +192,6 @@ def _refuse_single_output(gm: Any) -> None:
         )  # fmt: skip
 
 
-def _direction(kwargs: dict[str, Any]) -> str:
-    return "BACKWARDS" if kwargs["is_backward"] else "FORWARDS"
-
-
-def _log(text: str) -> None:
-    import logging
-
-    _step_log()(logging.INFO, text)
+def _log(doing: str, kwargs: dict[str, Any]) -> None:
+    direction = "BACKWARDS" if kwargs["is_backward"] else "FORWARDS"
+    _step_log()(logging.INFO, f"torchinductor {doing} {direction} graph {kwargs['graph_id']}")

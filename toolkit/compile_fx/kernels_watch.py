@@ -108,11 +108,9 @@ _hooks = Hooks(lambda: [(*t.home(place), partial(_listening, kind)) for place, k
 def numbered(rows: Iterable[KernelRow]) -> list[KernelRow]:
     """The rows with the calls of one kernel counted: Inductor gives equal source one name."""
     seen: Counter[str] = Counter()
-    made: list[KernelRow] = []
-    for row in rows:
+    for row in (made := list(rows)):
         row.call = seen[row.name]
         seen[row.name] += 1
-        made.append(row)
     return made
 
 
@@ -134,8 +132,7 @@ def intensity(flops: int | None, read: int | None, written: int | None) -> float
 
 def line_of(node: Any) -> str:
     """The user's line of a node, "model.py:41"; empty where there is none."""
-    stack = node.meta.get("stack_trace") or getattr(node, "stack_trace", None)
-    return user_frame(stack)[0] if stack else ""
+    return user_frame(node.stack_trace or "")[0]
 
 
 def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:

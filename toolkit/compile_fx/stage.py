@@ -62,3 +62,16 @@ def order(name: str) -> int:
         f"the stages are {', '.join(NAMES)}",
         f"did you mean {near[0]!r}?" if near else "",
     )
+
+
+_FIRST = {
+    "dynamo": "pre_grad", "pre_grad": "capture", "compiled_autograd": "capture", "joint": "joint", "inference": "joint",
+    "joint_passed": "post_grad", "forward": "post_grad", "backward": "post_grad",
+}  # fmt: skip
+
+
+def first_stage(recorded: str, *, training_joint: bool = False) -> str:
+    """The first stage that runs for a graph recorded at `recorded`."""
+    if recorded == "joint_passed" and training_joint:
+        return "partition"
+    return _FIRST.get(recorded, "lower")

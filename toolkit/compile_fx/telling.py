@@ -3,7 +3,7 @@
 
 An observer of the pipeline. Texts and graphs that are too large for events go to files, and only those that were asked for.
 
->>> teller = Teller(folder, Wanted(graphs=True))
+>>> teller = Teller(folder, Request(graphs=True))
 >>> compile_fx(gm, inputs, pipeline=Pipeline([teller, teller.kernels]))
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import torch
 
 from ...dumps import kernels as generated
 from ...dumps import live
@@ -24,7 +25,7 @@ from . import logs
 from .kernels_watch import KernelWatch
 from .passes import PassReport, known
 from .pipeline import Observer, StageReport, node_count
-from .showing.changes import Fingerprint, changed, fingerprint
+from .showing.asking import Request
 from .showing.records import Amount, BufferRow, PassRow, StageRow
 from .stage import Stage
 from .work import Work
@@ -33,30 +34,23 @@ _GRAPHLESS = ("align", "cudagraphs", "load")
 _AFTER_LOWERING = ("schedule", "codegen")
 
 
-class Wanted(msgspec.Struct):
-    """What is to be kept beyond rows: readable graphs around each stage, generated code, records around one stage; of Triton
-    kernels the `forms`, for `target`. `recorded`: kernel -> recorded source."""
-
-    graphs: bool = False
-    source: bool = False
-    diff: str = ""
-    forms: list[str] = []
-    target: str = ""
-    recorded: dict[str, str] = {}
-
-
 def tell(event: str, **about: Any) -> None:
     """One event."""
     report({"event": event, **about})
 
 
 class Teller(Observer):
-    """Sees all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`."""
+    """Sees all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`.
+
+    `wanted` says what is to be kept beyond rows: readable graphs around each stage, generated code, records around one stage; of
+    Triton kernels the forms for a target. `recorded`: kernel -> recorded source.
+    """
 
     wants_passes = True
 
-    def __init__(self, folder: Path, wanted: Wanted) -> None:
+    def __init__(self, folder: Path, wanted: Request) -> None:
         self.folder, self.wanted = folder, wanted
+        self.recorded: dict[str, str] = {}
         self.kernels = KernelWatch(self._tell_kernels, self.name_of)
         self.work: Work | None = None
         """Of the innermost stage that runs, or of the one that failed."""
@@ -168,10 +162,10 @@ class Teller(Observer):
         from ..triton.emission import emitted_kernels
         from ..triton.targets import target_of
 
-        wanted = self.wanted
         text = getattr(work.wrapper_code, "value", None) or ""
         mark(f"Triton ({part})")
-        rows = emitted_kernels(text, target_of(wanted.target), wanted.forms, self.folder / part / "triton", wanted.recorded)
+        target, folder = target_of(self.wanted.target), self.folder / part / "triton"
+        rows = emitted_kernels(text, target, self.wanted.forms, folder, self.recorded)
         tell("compiled", part=part, compiled=rows)
 
     def _headed(self, part: str, file: str, source: str) -> str:
@@ -237,3 +231,45 @@ def buffers_of(lowering: Any) -> list[BufferRow]:
         nodes = [node.name for node in buffer.get_origins()]
         found.append(BufferRow(str(buffer.get_name()), type(buffer).__name__, size, dtype, nodes))
     return found
+
+
+Fingerprint = dict[str, tuple[str, str]]
+"""Node -> the text of its call, the text of its value; in the order of the graph."""
+
+
+class Changed(NamedTuple):
+    """Of the nodes that stand in both graphs."""
+
+    reordered: bool
+    rewired: int
+    relaid: int
+
+
+def fingerprint(gm: Any) -> Fingerprint:
+    """What is compared of a graph and of those inside it; empty for what is no graph."""
+    if not isinstance(gm, torch.fx.GraphModule):
+        return {}
+    found: Fingerprint = {}
+    for name, part in gm.named_modules():
+        if isinstance(part, torch.fx.GraphModule):
+            for node in part.graph.nodes:
+                call = f"{node.op} {node.target} {node.args} {node.kwargs}"
+                found[f"{name}/{node.name}"] = (call, _value(node.meta.get("val", node.meta.get("example_value"))))
+    return found
+
+
+def changed(before: Fingerprint, after: Fingerprint) -> Changed:
+    """How two states of one graph differ, by the names of their nodes."""
+    both = [name for name in before if name in after]
+    rewired = sum(before[name][0] != after[name][0] for name in both)
+    relaid = sum(bool(before[name][1]) and bool(after[name][1]) and before[name][1] != after[name][1] for name in both)
+    return Changed(both != [name for name in after if name in before], rewired, relaid)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        stride = tuple(value.stride()) if value.layout is torch.strided else ""
+        return f"{value.dtype} {tuple(value.shape)} {stride} {value.device}"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_value(one) for one in value)
+    return ""

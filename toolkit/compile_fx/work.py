@@ -54,7 +54,6 @@ class Work:
     wrapper_code: Any = None
     kernel_code: Any = None
     module: Any = None
-    runner: Any = None
     call: Callable[..., Any] | Any = None
     """After load: the generated entry, or ahead of time the path of the library."""
     compiled: Any = None

@@ -15,20 +15,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
-    "nop": "nop",
-    "debug_nop": "debug_nop",
-    "print_compile": "print_compile",
-    "draw_graph_compile": "draw_graph_compile",
-    "ts_compile": "ts_compile",
     "lazy_compile": "lazy",
-    "simple_ts_compile": "simple_ts",
-    "nnc_jit": "simple_ts",
+    "simple_ts_compile": "ts_compile",
+    "nnc_jit": "ts_compile",
     "default_decompositions": "decompositions",
     "memory_efficient_fusion": "memory_efficient",
-    "debug_compile": "debug_compile",
     "graph_dumper_aot": "graph_dumper",
-    "get_inputs": "get_inputs",
 }
+"""Compiler -> the module that it is in, where that has another name."""
 
 __all__ = [
     "debug_compile", "debug_nop", "default_decompositions", "draw_graph_compile", "get_inputs", "graph_dumper_aot",
@@ -46,15 +40,14 @@ if TYPE_CHECKING:
     from .memory_efficient import memory_efficient_fusion
     from .nop import nop
     from .print_compile import print_compile
-    from .simple_ts import nnc_jit, simple_ts_compile
-    from .ts_compile import ts_compile
+    from .ts_compile import nnc_jit, simple_ts_compile, ts_compile
 
 
 class _Compilers(ModuleType):
     """Importing a submodule binds its name here; where the compiler has the same name, the name stays the compiler's."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _HOME and isinstance(value, ModuleType):
+        if name in __all__ and isinstance(value, ModuleType):
             value = getattr(value, name)
         super().__setattr__(name, value)
 
@@ -63,10 +56,10 @@ sys.modules[__name__].__class__ = _Compilers
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    return getattr(import_module(f".{_HOME.get(name, name)}", __name__), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *__all__})

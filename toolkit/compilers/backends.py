@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from ...dumps.errors import UsageError
+from .boxed import through_aot
 
 BACKENDS = {
     "graphdbg_nop": "nop",
@@ -37,7 +38,7 @@ def graphdbg_triton(
     `options` are Inductor's configuration, as for `torch.compile(options=...)`, and `mode` its modes; two more options are ours:
     `skip`, names of stages, and `observers`. Raises UsageError for an option that neither knows.
     """
-    from ..compile_fx.backend import compile_graph
+    from ..compile_fx.entry import compile_graph
 
     return compile_graph(gm, example_inputs, options, mode)
 
@@ -58,11 +59,7 @@ class Backend:
         """Compiles one Dynamo graph. Raises UsageError for a mode, or an option that the compiler does not have."""
         if mode is not None:
             raise UsageError(f"the backend {self.__name__} has no modes", f"mode={mode!r} was asked for", "leave mode out")
-        from .aot import aot_backend
-
-        arguments = self.arguments(options or {})
-        arguments.pop("arrives", lambda _: None)(gm)
-        return aot_backend(arguments, gm, example_inputs)
+        return through_aot(self.arguments(options or {}), gm, example_inputs)
 
     def arguments(self, options: dict[str, Any]) -> dict[str, Any]:
         """What AOTAutograd is given under these options."""

@@ -11,8 +11,10 @@ taken too, as Dynamo gives them to a compiler that is its backend with no AOTAut
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+
+from .. import torch_private as t
 
 Compiler = Callable[[Any, Sequence[Any]], Callable[[list[Any]], Any]]
 """What AOTAutograd calls: `(fx_g, inps)` -> a boxed callable."""
@@ -48,3 +50,20 @@ def boxed(compiler: Callable[..., Callable[..., Any]]) -> Callable[[Any, Sequenc
         return boxed_call(compiler(fx_g, inps))
 
     return boxing
+
+
+def through_aot(arguments: Mapping[str, Any], gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compiles a Dynamo graph through AOTAutograd; `arrives`, one of the arguments, is called with it before.
+
+    `torch._dynamo.backends.common.aot_autograd` is what the documentation of custom backends names;
+    `functorch.compile.aot_module_simplified` does not keep Dynamo from tracing the result.
+    """
+    given = dict(arguments)
+    given.pop("arrives", lambda _: None)(gm)
+    return t.aot_autograd(**given)(gm, list(example_inputs))
+
+
+def by_stage(make: Callable[[str], Any]) -> dict[str, Any]:
+    """AOTAutograd's arguments for a compiler of each stage."""
+    stages = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
+    return {name: make(stage) for name, stage in stages.items()}

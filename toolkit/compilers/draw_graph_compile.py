@@ -21,7 +21,7 @@ from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.live import encode
 from ...dumps.output import say
 from ..drawing import LARGE, picture, render, source
-from .boxed import BoxedCallable, boxed_call
+from .boxed import BoxedCallable, boxed_call, by_stage
 from .label import Label, label
 
 if TYPE_CHECKING:
@@ -86,5 +86,4 @@ def draw_graph_compile(name: str | os.PathLike[str], clear_meta: bool = True) ->
 
 def backend_arguments(name: str | os.PathLike[str] = "graphdbg.svg", clear_meta: bool = False) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_draw`; the files are called after `name` and the graphs."""
-    stages = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
-    return {key: DrawGraphCompile(name, clear_meta, stage=stage, labelled=True) for key, stage in stages.items()}
+    return by_stage(lambda stage: DrawGraphCompile(name, clear_meta, stage=stage, labelled=True))

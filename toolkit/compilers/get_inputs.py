@@ -1,8 +1,10 @@
 """`get_inputs`: inputs for a saved graph: stored ones as they were, the others made up from what was saved of them and a seed.
 
 Made-up inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved graph
-(RUN/ID or a case folder) and functorch's own `.input` files, which are pickles, so they are read by an unpickler that knows
-metadata only.
+(RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype, device), or (int,) and
+(float,), in one list or two.
+A pickle is a program: it is read by an unpickler that knows the names that such a file holds and gives for each a value that does
+nothing. No class or function of the file's choice is ever called.
 
 >>> inputs = get_inputs("dumps/net/0_0/forward", seed=0)
 >>> load_graph("dumps/net/0_0/forward").module()(*inputs)
@@ -11,15 +13,22 @@ metadata only.
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...dumps.errors import UsageError
+import torch
+
+from ...dumps.errors import GraphdbgError, RefusedError, UnreadableError, UsageError
+from ...dumps.schema import TensorValue
 from ...dumps.store import load_graph
-from .functorch_inputs import read
+from ...dumps.torchside import make_inputs
+from ...dumps.torchside.values import dtype_name
 
 SUFFIX = ".input"
+_LARGEST = 64 << 20
 
 
 def get_inputs(path: str | os.PathLike[str], seed: int = 0, *, parts: bool = False) -> list[Any]:
@@ -53,3 +62,99 @@ def _input_file(path: Path) -> Path | None:
     if len(found) > 1:
         raise UsageError(f"{path} holds several {SUFFIX} files", ", ".join(one.name for one in found), "name one")
     return found[0] if found else None
+
+
+class Kind(NamedTuple):
+    """What stands for a type in the file; it cannot be called."""
+
+    name: str
+
+
+def _device(kind: Any, index: Any = None) -> str:
+    """The text of a device; no device is looked for."""
+    return str(kind) if index is None else f"{kind}:{index}"
+
+
+_NAMES: dict[tuple[str, str], Any] = {
+    ("builtins", "int"): Kind("int"),
+    ("builtins", "float"): Kind("float"),
+    ("builtins", "bool"): Kind("bool"),
+    ("torch", "Tensor"): Kind("tensor"),
+    ("torch._tensor", "Tensor"): Kind("tensor"),
+    ("torch.nn.parameter", "Parameter"): Kind("parameter"),
+    ("torch.nn.parameter", "Buffer"): Kind("tensor"),
+    ("torch._subclasses.fake_tensor", "FakeTensor"): Kind("tensor"),
+    ("torch._subclasses.functional_tensor", "FunctionalTensor"): Kind("tensor"),
+    ("torch", "Size"): tuple,
+    ("torch", "device"): _device,
+}
+"""(module, name) in the file -> what stands for it; dtypes stand for themselves."""
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _NAMES:
+            return _NAMES[module, name]
+        if module == "torch" and isinstance(found := vars(torch).get(name), torch.dtype):
+            return found
+        raise RefusedError("the pickle", f"it asks for {module}.{name}, and a file of inputs holds metadata of tensors only")
+
+
+def read(path: Path, seed: int) -> list[Any]:
+    """The inputs, made up; two lists for a joint graph. Raises UnreadableError, or its kind RefusedError for other content."""
+    where = f"cannot read {path}"
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise RefusedError(where, f"it is larger than {_LARGEST} bytes, which metadata is not")
+        content = _MetadataUnpickler(io.BytesIO(path.read_bytes())).load()
+    except RefusedError as error:
+        raise error if error.what == where else RefusedError(where, error.why) from error
+    except OSError as error:
+        raise UnreadableError(where, error.strerror or str(error)) from error
+    except Exception as error:  # a broken or hostile pickle can raise anything
+        raise UnreadableError(where, f"it is no file of inputs ({type(error).__name__}: {error})") from error
+    if not isinstance(content, (list, tuple)):
+        raise UnreadableError(where, f"it holds a {type(content).__name__}, and a list is wanted")
+    if len(content) == 2 and all(isinstance(part, list) for part in content):
+        return [_inputs(part, seed, name, where) for part, name in zip(content, ("primals", "tangents"), strict=True)]
+    return _inputs(content, seed, "input", where)
+
+
+def _inputs(items: Any, seed: int, name: str, where: str) -> list[Any]:
+    return [_input(item, seed, f"{name}_{place}", where) for place, item in enumerate(items, 1)]
+
+
+def _input(item: Any, seed: int, name: str, where: str) -> Any:
+    where = f"{where}: {name}"
+    kind = item[0] if isinstance(item, tuple) and item and isinstance(item[0], Kind) else None
+    if kind is None or len(item) not in (1, 5):
+        raise UnreadableError(where, f"{str(item)[:80]} is not the metadata of an input")
+    if len(item) == 1:
+        return _scalar(kind.name, name, seed, where)
+    _, shape, stride, dtype, device = item
+    if not (isinstance(dtype, torch.dtype) and isinstance(device, str) and _is_sizes(shape) and _is_sizes(stride)):
+        raise UnreadableError(where, "its shape, stride, dtype or device makes no sense")
+    value = TensorValue(dtype_name(dtype), list(shape), list(stride), device=device)
+    try:
+        made = make_inputs.tensor(name, value, seed, where=where)
+    except GraphdbgError:
+        raise
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise UnreadableError(where, str(error).partition("\n")[0]) from error
+    floating = made.dtype.is_floating_point or made.dtype.is_complex
+    return torch.nn.Parameter(made, requires_grad=floating) if kind.name == "parameter" else made
+
+
+def _is_sizes(sizes: Any) -> bool:
+    return isinstance(sizes, tuple) and all(type(one) is int and one >= 0 for one in sizes)
+
+
+def _scalar(kind: str, name: str, seed: int, where: str) -> int | float | bool:
+    """A number of that type: a size that suits small graphs, or a fraction."""
+    source = make_inputs.generator(name, seed)
+    if kind == "float":
+        return float(torch.rand((), generator=source))
+    if kind in ("int", "bool"):
+        number = int(torch.randint(1, 9, (), generator=source))
+        return number if kind == "int" else number % 2 == 0
+    raise UnreadableError(where, f"a {kind} without shape, stride, dtype and device")

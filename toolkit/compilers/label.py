@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...dumps.errors import UsageError
 from ...dumps.ids import compile_name
 from ...dumps.schema import STAGES
-from . import aot
+from .. import torch_private as t
 
 if TYPE_CHECKING:
     from torch import fx
@@ -32,14 +32,30 @@ class Label(NamedTuple):
         return f"{self.name}/{self.stage}"
 
 
+def compile_id() -> str | None:
+    """torch's id of the compile in progress on this thread, with its attempt ("0/0_1"); None outside one."""
+    found = t.CompileContext.current_trace_id()
+    return None if found is None else str(found)
+
+
+def aot_graph_name() -> tuple[int, str] | None:
+    """(number, "forward" | "backward" | "inference" | "joint") of the graph that AOTAutograd compiles now; None outside of it.
+
+    `functorch.compile.get_aot_graph_name` is public and gives the same as one text ("model__0_forward_3").
+    """
+    parts = t.get_aot_graph_name().rsplit("__", 1)[-1].split("_")
+    if len(parts) == 3 and parts[0].isdigit():
+        return int(parts[0]), parts[1]
+    return None
+
+
 def label(fx_g: fx.GraphModule, stage: str | None = None) -> Label:
     """The name of the graph that is being compiled on this thread; `stage` is what the caller knows better."""
-    number = aot.aot_graph_name()
+    number = aot_graph_name()
     stage = stage or (number[1] if number is not None and number[1] in STAGES else stage_of(fx_g))
-    compile_id = aot.compile_id()
-    if compile_id is not None:
+    if (known := compile_id()) is not None:
         try:
-            return Label(compile_name(compile_id), stage)
+            return Label(compile_name(known), stage)
         except UsageError:  # an id that another torch writes
             pass
     return Label(f"x{number[0]}_0" if number is not None else "case", stage)

@@ -5,6 +5,10 @@ kernel, and there are many (`sin`), is named with the user's line. As a backend,
 after one warning for that graph. The lazy backend is begun, for the whole process, when the first graph is compiled, never by an
 import. Parameters and buffers are inputs: what an optimizer writes is seen. On the CPU only; must not change the caller's graph.
 
+Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is kept.
+In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor twice, the
+strides.
+
 >>> compiled = lazy_compile(fx_g, [x, w]); compiled([x, w]); compiled.graph_hash, compiled.ir
 >>> torch.compile(model, backend="graphdbg_lazy", options={"folder": "ir"})      # ir/0_0-forward.ir.txt
 """
@@ -14,7 +18,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,10 +27,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.wording import counted
+from .. import torch_private as t
+from ..execution import leaves, rebuilt
+from . import lazy_backend
+from .boxed import by_stage
 from .decompositions import default_decompositions
 from .label import Label, label
-from .lazy_extraction import Extraction, extract
-from .lazy_tracing import Fallback, NotExtractedError, attributes_of
+from .lazy_tracing import Fallback, NotExtractedError, Traced, attributes_of, traced
 from .operators import storage_size
 
 KEPT = 64
@@ -113,17 +122,20 @@ def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.Pat
     Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError, which is a
     GraphdbgError, now or in the call.
     """
-    made = LazyGraph(fx_g, label(fx_g), Path(folder) if folder is not None else None, as_it_is=False)
-    _extract_now(made, inps)
+    made = _compiled_now(fx_g, inps, None, folder, as_it_is=False)
     if made.refused is not None:
         raise made.refused
     return made
 
 
-def _extract_now(made: LazyGraph, inps: Sequence[Any]) -> None:
-    attributes = attributes_of(made.__wrapped__)
+def _compiled_now(
+    fx_g: fx.GraphModule, inps: Sequence[Any], stage: str | None, folder: str | os.PathLike[str] | None, *, as_it_is: bool
+) -> LazyGraph:
+    made = LazyGraph(fx_g, label(fx_g, stage), Path(folder) if folder else None, as_it_is=as_it_is)
+    attributes = attributes_of(fx_g)
     if not any(_is_symbolic(value) for value in (*inps, *attributes.values())):
         made.prepare(inps, attributes)
+    return made
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -169,14 +181,206 @@ def backend_arguments(folder: str | os.PathLike[str] = "", decompose: bool = Fal
     the operators and the user's lines.
     """
 
-    def compiler(stage: str) -> Callable[[fx.GraphModule, Sequence[Any]], LazyGraph]:
-        def compiling(fx_g: fx.GraphModule, inps: Sequence[Any]) -> LazyGraph:
-            made = LazyGraph(fx_g, label(fx_g, stage), Path(folder) if folder else None, as_it_is=True)
-            _extract_now(made, inps)
-            return made
-
-        return compiling
-
-    stages = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
-    made: dict[str, Any] = {key: compiler(stage) for key, stage in stages.items()}
+    made = by_stage(lambda stage: lambda fx_g, inps: _compiled_now(fx_g, inps, stage, folder, as_it_is=True))
     return {**made, "decompositions": default_decompositions if decompose else None}
+
+
+@dataclass(frozen=True)
+class Made:
+    """An output made of `results[place]`, in eager's strides."""
+
+    place: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """An output that shares an input's memory (or the `base`-th output's): that one itself where `whole`."""
+
+    base: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    of_output: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Plain:
+    """An output that is no tensor."""
+
+    value: Any
+
+
+@dataclass
+class Extraction:
+    """A compiled graph. `sources`: for each of its inputs the place among the graph's inputs, or a constant."""
+
+    graph_hash: str
+    ir: str
+    key: bytes
+    sources: list[int | torch.Tensor]
+    updated: list[tuple[int, int]]
+    """(result, the input that it is copied back to)."""
+    outputs: list[Made | View | Plain]
+    container: Any
+    """The lists, tuples and dictionaries that the outputs come back in."""
+
+    def __call__(self, given: Sequence[Any]) -> tuple[bool, Any]:
+        """(True, what the graph returns); (False, None) when torch has forgotten the graph. `given`: inputs, then attributes."""
+        with torch.no_grad():
+            results = self._results(given)
+            if results is None:
+                return False, None
+            for place, target in self.updated:
+                given[target].copy_(results[place].view(given[target].shape))
+            made: list[Any] = [self._output(wanted, results, given) for wanted in self.outputs]
+            for place, wanted in enumerate(self.outputs):
+                if isinstance(wanted, View) and wanted.of_output:
+                    made[place] = _view(made[wanted.base], wanted)
+        rest = iter(made)
+        return True, rebuilt(self.container, lambda: next(rest))
+
+    def _results(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
+        """What the compiled graph gives, each in memory of its own: a clone is no operation for the lazy backend."""
+        if not self.updated and not any(isinstance(output, Made) for output in self.outputs):
+            return []
+        values = [_traced_shape(given[one].detach()) if isinstance(one, int) else one for one in self.sources]
+        found = lazy_backend.run_lazy(self.key, values)
+        if found is None:
+            return None
+        seen = {value.untyped_storage().data_ptr() for value in values}
+        results = []
+        for result in found:
+            pointer = result.untyped_storage().data_ptr()
+            results.append(result.clone() if pointer in seen else result)
+            seen.add(pointer)
+        return results
+
+    def _output(self, wanted: Made | View | Plain, results: list[torch.Tensor], given: Sequence[Any]) -> Any:
+        if isinstance(wanted, Plain):
+            return wanted.value
+        if isinstance(wanted, View):
+            return None if wanted.of_output else _view(given[wanted.base], wanted)
+        found = results[wanted.place]
+        if found.stride() == wanted.stride:
+            return found
+        laid = torch.empty_strided(wanted.size, wanted.stride, dtype=found.dtype)
+        return laid.copy_(found)
+
+
+def _traced_shape(value: torch.Tensor) -> torch.Tensor:
+    return value if value.dim() else value.view(1)
+
+
+def _view(base: torch.Tensor, wanted: View) -> torch.Tensor:
+    return base if wanted.whole else base.as_strided(wanted.size, wanted.stride, wanted.offset)
+
+
+def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Extraction:
+    """Compiles a graph for inputs of this geometry. Raises NotExtractedError, with every operator that has no lazy kernel."""
+    given = [*inps, *attributes.values()]
+    for value in given:
+        _refuse(value)
+    with torch.random.fork_rng(devices=[]):  # the stand-ins are computed with, too
+        found = traced(gm, inps, attributes)
+        _refuse_shared(given, found.changed)
+        with torch.inference_mode(False), torch.no_grad(), t.modes_off():
+            return _compiled(found)
+
+
+def _compiled(found: Traced) -> Extraction:
+    results: list[torch.Tensor] = []
+    places: dict[int, int] = {}
+
+    def place(lazy: torch.Tensor) -> int:
+        number = lazy_backend.lazy_id(lazy)
+        if number not in places:
+            places[number] = len(results)
+            results.append(lazy)
+        return places[number]
+
+    updated = [(place(found.lazies[one]), one) for one in found.changed]
+    outputs, container = _outputs(found, place), rebuilt(found.eager, lambda: None)
+    if not results:
+        return Extraction("", "", b"", [], [], outputs, container)
+    try:
+        key, ir, ids, values = lazy_backend.extract_lazy(results)
+        compiled = len(lazy_backend.run_lazy(key, values) or ())
+    except RuntimeError as error:
+        raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
+    if compiled != len(results):
+        raise NotExtractedError(f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations")
+    sources: list[int | torch.Tensor] = [
+        given if (given := found.ids.get(one)) is not None else value for one, value in zip(ids, values, strict=True)
+    ]
+    return Extraction(key.hex(), ir, key, sources, updated, outputs, container)
+
+
+def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
+    """How each output comes about: by what it shares in eager."""
+    storages = {
+        storage_size(fake)[0]: number
+        for number, fake in reversed(list(enumerate(found.fakes)))
+        if isinstance(fake, torch.Tensor)
+    }
+    eager, lazy = leaves(found.eager), leaves(found.values)
+    bases: dict[int, int] = {}
+    for number, fake in enumerate(eager):
+        if isinstance(fake, torch.Tensor) and _covers(fake):
+            bases.setdefault(storage_size(fake)[0], number)
+    made: list[Made | View | Plain] = []
+    for number, (fake, value) in enumerate(zip(eager, lazy, strict=True)):
+        if not isinstance(fake, torch.Tensor):
+            made.append(Plain(value))
+            continue
+        storage = storage_size(fake)[0]
+        geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
+        first = next(earlier for earlier, one in enumerate(eager) if one is fake)
+        if storage in storages:
+            same = [one for one, argument in enumerate(found.fakes) if argument is fake]
+            base = same[0] if same else storages[storage]
+            _refuse_reinterpreted(fake, found.fakes[base])
+            made.append(View(base, *geometry, whole=bool(same)))
+        elif first < number:
+            made.append(View(first, *geometry, of_output=True, whole=True))
+        elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
+            made.append(View(bases[storage], *geometry, of_output=True))
+        else:
+            lazy_kind, kind = ((one.dtype, tuple(one.shape)) for one in (value, fake))
+            if lazy_kind != kind:
+                raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
+            made.append(Made(place(value), *geometry[:2]))
+    return made
+
+
+def _covers(fake: torch.Tensor) -> bool:
+    """Whether a tensor is all of its storage, so that others can be views of it."""
+    return fake.numel() * fake.element_size() == storage_size(fake)[1] and fake.storage_offset() == 0
+
+
+def _refuse(value: Any) -> None:
+    if not isinstance(value, torch.Tensor):
+        return
+    if value.layout != torch.strided or value.is_nested or value.is_quantized or value.is_conj() or value.is_neg():
+        raise NotExtractedError(
+            "an input is sparse, nested, quantised or a conjugate view: there are no such lazy tensors"
+        )
+    if not isinstance(value, t.FakeTensor) and type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        raise NotExtractedError(f"an input is a {type(value).__name__}: there are no such lazy tensors")
+    if value.device.type != "cpu":
+        raise NotExtractedError(f"an input is on {value.device}, and the lazy TorchScript backend runs on the CPU")
+
+
+def _refuse_shared(given: Sequence[Any], changed: Sequence[int]) -> None:
+    """An input that is written to is a copy for the lazy backend, so that another one in its memory would not see it."""
+    storages = [storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
+    for place in changed:
+        if storages.count(storages[place]) > 1:
+            raise NotExtractedError("an input that the graph writes to shares its memory with another input")
+
+
+def _refuse_reinterpreted(fake: torch.Tensor, base: torch.Tensor) -> None:
+    if fake.dtype != base.dtype or fake.is_conj() != base.is_conj() or fake.is_neg() != base.is_neg():
+        raise NotExtractedError("an output is an argument's memory seen as another dtype, or its lazy conjugate")

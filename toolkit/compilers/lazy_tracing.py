@@ -21,8 +21,7 @@ from ...dumps.sidecar import user_frame
 from .. import torch_private as t
 from ..copying import attribute
 from . import lazy_backend
-from .lazy_device import OnLazyDevice
-from .operators import op_name, storage_size
+from .operators import first_line, op_name, storage_size
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
         state = _State(dict(zip(names, seen[len(inps) :], strict=True)), watch=True)
         ids = {lazy_backend.lazy_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
         try:
-            with OnLazyDevice(device):
+            with lazy_backend.OnLazyDevice(device):
                 values = _Tracer(gm, state).run(*seen[: len(inps)])
         except _NodeError as error:
             raise _explained(error, state.fallbacks) from error.__cause__
@@ -175,13 +174,10 @@ def _explained(error: _NodeError, fallbacks: Sequence[Fallback]) -> NotExtracted
     """All that is known: what fell back so far, and the node at which it ended."""
     if any(one.node == error.node.name for one in fallbacks):  # it fell back to a kernel that refuses the stand-ins
         return NotExtractedError.of(fallbacks)
-    cause = error.__cause__
-    reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
-    line, _ = user_frame(error.node.stack_trace or "")
-    op = op_name(error.node)
-    why = f"{op} cannot be traced ({line or f'node {error.node.name}'}): {reason}"
-    found = (*fallbacks, Fallback(op, error.node.name, line))
-    return NotExtractedError("; ".join(filter(None, (NotExtractedError.of(fallbacks).why, why))), found)
+    last = Fallback(op_name(error.node), error.node.name, user_frame(error.node.stack_trace or "")[0])
+    why = f"{last.op} cannot be traced ({last.where}): {first_line(error.__cause__)}"
+    told = NotExtractedError.of(fallbacks).why
+    return NotExtractedError(f"{told}; {why}" if told else why, (*fallbacks, last))
 
 
 class _Tracer(fx.Interpreter):

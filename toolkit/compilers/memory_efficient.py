@@ -1,7 +1,9 @@
 """`memory_efficient_fusion`: as little as possible is kept from forward to backward, and each goes through TorchScript.
 
 The split is torch's min-cut: what is cheap to compute again is computed again in the backward. What that saves is told:
-`.saved_bytes` of the result, and a line per graph on a stream on request.
+`.saved_bytes` of the result, and a line per graph on a stream on request. Only results of the forward count; inputs and
+parameters that are kept are counted apart, since they are alive anyway. A storage counts once and whole, however many views of it
+are kept. Symbolic sizes count with the numbers they were traced with.
 
 >>> fused = memory_efficient_fusion(lambda x, y: (x + y).sin().exp().sum())
 >>> fused(x, y).backward()
@@ -12,13 +14,18 @@ graphdbg x0_0: 1.0 KiB kept from forward to backward in 1 tensor (default partit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import torch
+from torch import fx
 
+from ...dumps.amounts import size_text
+from ...dumps.wording import counted
 from .. import torch_private as t
+from ..copying import copy_graph
 from .decompositions import default_decompositions
-from .saved_bytes import SavedBytes
+from .label import label
+from .operators import storage_size
 from .ts_compile import ts_compile
 
 
@@ -61,3 +68,80 @@ class FusedModule(torch.nn.Module):
         """What the module returns."""
         module = self.orig_module
         return self._compiled(dict(module.named_parameters()), dict(module.named_buffers()), args, kwargs)
+
+
+class Kept(NamedTuple):
+    """What one forward keeps: results of its own and inputs, in bytes and in number."""
+
+    result_bytes: int
+    results: int
+    input_bytes: int
+    inputs: int
+
+
+class Partitioned(NamedTuple):
+    """One joint graph: the compile that it belongs to, what is kept, and what the default partition would keep."""
+
+    name: str
+    kept: Kept
+    default: Kept
+
+    def __str__(self) -> str:
+        kept, default = self.kept, self.default
+        return (
+            f"graphdbg {self.name}: {size_text(kept.result_bytes)} kept from forward to backward in "
+            f"{counted(kept.results, 'tensor')} (default partition: {size_text(default.result_bytes)} in {default.results}), "
+            f"and {size_text(kept.input_bytes)} of inputs"
+        )
+
+
+class SavedBytes:
+    """The report of a compiled function: one row per joint graph, added when it is compiled; none where no gradient is wanted."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.rows: list[Partitioned] = []
+        self.stream = stream
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.rows)) or "nothing was partitioned yet: no forward with gradients has run"
+
+    @property
+    def saved(self) -> int:
+        """Bytes kept between forward and backward, over all graphs."""
+        return sum(row.kept.result_bytes for row in self.rows)
+
+    @property
+    def saved_by_default(self) -> int:
+        """The same under torch's default partition."""
+        return sum(row.default.result_bytes for row in self.rows)
+
+    def watching(self, partition: Callable[..., Any]) -> Callable[..., Any]:
+        """The partitioner, with each of its results added to this report and told on the stream."""
+
+        def watched(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+            copied = copy_graph(joint)  # both partitioners change the graph that they are given
+            forward, backward = partition(joint, joint_inputs, **kwargs)
+            by_default, _ = t.default_partition(copied, joint_inputs, **kwargs)
+            count = kwargs["num_fwd_outputs"]
+            row = Partitioned(label(joint, "joint").name, kept(forward, count), kept(by_default, count))
+            self.rows.append(row)
+            if self.stream is not None:
+                self.stream.write(f"{row}\n")
+            return forward, backward
+
+        return watched
+
+
+def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> Kept:
+    """What a forward returns behind its own outputs, for the backward."""
+    given = {key for node in forward.graph.find_nodes(op="placeholder") for key, _ in _storage(node)}
+    outputs: Any = forward.graph.output_node().args[0]
+    found = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))
+    results = [nbytes for key, nbytes in found.items() if key not in given]
+    inputs = [nbytes for key, nbytes in found.items() if key in given]
+    return Kept(sum(results), len(results), sum(inputs), len(inputs))
+
+
+def _storage(node: Any) -> list[tuple[int, int]]:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return [storage_size(value)] if isinstance(value, torch.Tensor) else []

@@ -26,6 +26,11 @@ def op_name(node: fx.Node) -> str:
     return f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__qualname__', node.target)}".lstrip("._")
 
 
+def first_line(error: BaseException | None) -> str:
+    """The first line of an error that says something; its type where none does."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def arguments_of(op: Any) -> list[tuple[str, bool]]:
     """(name, whether it is written to) of each argument of an operator."""
     return [(one.name, one.alias_info is not None and one.alias_info.is_write) for one in op._schema.arguments]

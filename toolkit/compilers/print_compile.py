@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.wording import counted
-from .boxed import BoxedCallable, boxed_call
+from .boxed import BoxedCallable, boxed_call, by_stage
 from .label import label
 
 if TYPE_CHECKING:
@@ -106,5 +106,4 @@ def backend_arguments(
     file: Target | None = None, graph_id: str = "", coloured: bool | None = None
 ) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_print`; `file` is a stream or a path."""
-    stages = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
-    return {name: PrintCompile(file, graph_id=graph_id, coloured=coloured, stage=stage) for name, stage in stages.items()}
+    return by_stage(lambda stage: PrintCompile(file, graph_id=graph_id, coloured=coloured, stage=stage))

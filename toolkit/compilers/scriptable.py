@@ -8,6 +8,7 @@ checkpointing saves goes through two operators of our own. Must not touch the gr
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from torch.fx.node import map_aggregate
 
 from .. import torch_private as t
 from ..copying import copy_graph
-from . import mutable_ops, rng_ops
+from .operators import arguments_of
 
 aten = torch.ops.aten
 
@@ -31,10 +32,13 @@ _BY_FUNCTION: dict[Any, Callable[..., Any]] = {
     torch.sym_min: min,
     math.trunc: int,
     operator.abs: abs,
+    **{
+        getattr(torch, f"_sym_{name}"): getattr(math, name)
+        for name in ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
+        if hasattr(torch, f"_sym_{name}")
+    },
 }
 """Functions on symbolic scalars -> the ones of Python that TorchScript knows."""
-
-_SYM_MATH = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
 
 
 def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule:
@@ -59,7 +63,7 @@ def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule
 
 def has_translation(node: fx.Node) -> bool:
     """Whether a higher-order operator can be written with plain ones."""
-    return _is_rng_wrapper(node.target) or mutable_ops.can_translate(node)
+    return _is_rng_wrapper(node.target) or _hides_mutation(node)
 
 
 def _annotate(graph: fx.Graph, inps: Sequence[Any]) -> None:
@@ -130,12 +134,10 @@ def _translate(graph: fx.Graph, node: fx.Node) -> None:
         _replace(graph, node, lambda test, yes, no: graph.call_function(operator.getitem, ([no, yes], _call(graph, int, test))))
     elif target is operator.pow or target is pow:
         _translate_power(graph, node)
-    elif _is_sym_math(target):
-        node.target = getattr(math, getattr(target, "__name__", "").removeprefix("_sym_"))
-    elif target in (t.optional("run_and_save_rng_state"), t.optional("run_with_rng_state")):
-        rng_ops.translate(graph, node)
-    elif mutable_ops.can_translate(node):
-        mutable_ops.translate(graph, node)
+    elif _is_rng_wrapper(target):
+        _translate_rng(graph, node)
+    elif _hides_mutation(node):
+        _translate_mutable(graph, node)
     elif isinstance(target, t.OpOverload):
         node.target = target.overloadpacket
 
@@ -145,11 +147,6 @@ def _changes_dtype(node: fx.Node) -> bool:
     source = node.args[0]
     before = source.meta.get("val") if isinstance(source, fx.Node) else None
     return isinstance(before, torch.Tensor) and before.dtype != node.kwargs["dtype"]
-
-
-def _is_sym_math(target: Any) -> bool:
-    name = getattr(target, "__name__", "")
-    return name.removeprefix("_sym_") in _SYM_MATH and getattr(torch, name, None) is target and name.startswith("_sym_")
 
 
 def _translate_power(graph: fx.Graph, node: fx.Node) -> None:
@@ -185,3 +182,141 @@ def _chain(graph: fx.Graph, function: Callable[..., Any], terms: Sequence[Any]) 
 def _is_rng_wrapper(target: object) -> bool:
     """Whether a target is what checkpointing leaves of `preserve_rng_state`."""
     return target is not None and target in (t.optional("run_and_save_rng_state"), t.optional("run_with_rng_state"))
+
+
+# Operators that change their arguments: AOTAutograd hides each in a higher-order operator (`auto_functionalized_v2`). It is
+# translated into what it stands for: clones of the tensors that are changed, views of them as arguments, the operator itself.
+# Lists of tensors, and tensors whose strides a clone would not keep, are left to be refused.
+
+
+def _hides_mutation(node: fx.Node) -> bool:
+    """Whether a node is such an operator, and its changed arguments are plain tensors whose clones keep their strides."""
+    if node.target is None or node.target is not t.optional("auto_functionalized") or not isinstance(node.args[0], t.OpOverload):
+        return False
+    bases: Any = node.kwargs.get("_all_bases", [])
+    if any(f"_{name}_length" in node.kwargs for name in _changed(node)) or not all(map(_is_dense, bases)):
+        return False
+    only = node.kwargs.get("_only_clone_these_bases")
+    return only is None and all(isinstance(user.args[1], int) and user.target is operator.getitem for user in node.users)
+
+
+def _is_dense(base: Any) -> bool:
+    value = base.meta.get("val") if isinstance(base, fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        return False
+    return value.clone().stride() == value.stride()  # fake, hence cheap
+
+
+def _changed(node: fx.Node) -> list[str]:
+    """The names of the arguments that the operator writes to."""
+    return [name for name, is_write in arguments_of(node.args[0]) if is_write]
+
+
+def _translate_mutable(graph: fx.Graph, node: fx.Node) -> None:
+    """Puts clones, views and the operator in the place of a node; the graph must be ours to change."""
+    op: Any = node.args[0]
+    given = dict(node.kwargs)
+    bases: Any = given.get("_all_bases", [])
+    with graph.inserting_before(node):
+        clones = [_clone(graph, base) for base in bases]
+        changed = {name: _view(graph, clones, given, f"_{name}") for name in _changed(node)}
+        plain = {name: given[name] for name, is_write in arguments_of(op) if not is_write and name in given}
+        result = graph.call_function(op.overloadpacket, (), {**plain, **changed})
+        count = len(op._schema.returns)
+        results = [result] if count <= 1 else [graph.call_function(operator.getitem, (result, i)) for i in range(count)]
+    _take_apart(graph, node, [*results, *clones])
+
+
+def _take_apart(graph: fx.Graph, node: fx.Node, parts: Sequence[fx.Node]) -> None:
+    """Puts nodes in the place of what the users of one take of its results, each by number."""
+    for user in list(node.users):
+        user.replace_all_uses_with(parts[int(user.args[1])])  # type: ignore[arg-type]
+        graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _clone(graph: fx.Graph, base: fx.Node) -> fx.Node:
+    made = graph.call_function(aten.clone, (base,))
+    made.meta = dict(base.meta)  # the next such operator asks for its strides
+    return made
+
+
+def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix: str) -> fx.Node | None:
+    """The argument as a view of its base's clone, by what AOTAutograd noted of it."""
+    index = given[f"{prefix}_base_index"]
+    if index is None:
+        return None
+    base = clones[index]
+    if f"{prefix}_storage_offset" in given:
+        layout = (given[f"{prefix}_{name}"] for name in ("size", "stride", "storage_offset"))
+        return graph.call_function(aten.as_strided, (base, *layout))
+    if f"{prefix}_slice_dim" in given:
+        bounds = (given[f"{prefix}_slice_{name}"] for name in ("dim", "start", "end"))
+        return graph.call_function(aten.slice, (base, *bounds))
+    return graph.call_function(aten.alias, (base,)) if f"{prefix}_alias" in given else base
+
+
+# Random state: `torch.utils.checkpoint` replays dropout by saving and restoring the generator's state, which AOTAutograd writes
+# as higher-order operators. Each is translated into the operator itself and calls of ours, which read and set the state of the
+# CPU's generator or of the current accelerator's. They must not change places with other random operators, nor be dropped when
+# their result is not used: TorchScript keeps operators as they stand whose aliasing it takes for unknown (CONSERVATIVE).
+
+
+@functools.cache
+def operators() -> tuple[Any, Any]:
+    """(`graphdbg::rng_state`, `graphdbg::swap_rng_state`), registered once. `near` is a random tensor without elements: with
+    constants alone as arguments TorchScript would run them once, while it freezes."""
+    library = torch.library.Library("graphdbg", "FRAGMENT")
+    library.define("rng_state(Tensor near, str device) -> Tensor", "CONSERVATIVE")
+    library.define("swap_rng_state(Tensor near, str device, Tensor state) -> Tensor", "CONSERVATIVE")
+    library.impl("rng_state", read, "CompositeExplicitAutograd")
+    library.impl("swap_rng_state", swap, "CompositeExplicitAutograd")
+    operators.library = library  # type: ignore[attr-defined]  # it is undone when it is collected
+    return torch.ops.graphdbg.rng_state, torch.ops.graphdbg.swap_rng_state
+
+
+def read(near: torch.Tensor, device: str) -> torch.Tensor:
+    """The state of the default generator of a device."""
+    return _home(device).get_rng_state()
+
+
+def swap(near: torch.Tensor, device: str, state: torch.Tensor) -> torch.Tensor:
+    """Sets the state; returns the one before."""
+    before = read(near, device)
+    _home(device).set_rng_state(state)
+    return before
+
+
+def _home(device: str) -> Any:
+    """The module with the functions of a device's default generator."""
+    return torch if device == "cpu" else torch.get_device_module(device)
+
+
+def _translate_rng(graph: fx.Graph, node: fx.Node) -> None:
+    """Replaces `run_and_save_rng_state(op, *args)` or `run_with_rng_state(state, op, *args)` in a graph that is ours."""
+    state_of, swapped = operators()
+    with graph.inserting_before(node):
+        saves = node.target is t.optional("run_and_save_rng_state")
+        state, op, *args = (None, *node.args) if saves else node.args
+        packet: Any = getattr(op, "overloadpacket", op)
+        device = _device(node, args)
+        near = graph.call_function(aten.rand, ([0],))
+        before = graph.call_function(state_of, (near, device)) if saves else graph.call_function(swapped, (near, device, state))
+        result = graph.call_function(packet, tuple(args), dict(node.kwargs))
+        if not saves:
+            graph.call_function(swapped, (near, device, before))
+    if saves:
+        _take_apart(graph, node, [before, result])
+    else:
+        result.meta = dict(node.meta)
+        node.replace_all_uses_with(result)
+        graph.erase_node(node)
+
+
+def _device(node: fx.Node, args: list[Any]) -> str:
+    """The kind of device that the operator works on: of its `device` argument, else of its first tensor."""
+    given = node.kwargs.get("device")
+    if given is not None:
+        return torch.device(given).type  # type: ignore[arg-type]
+    values = [arg.meta.get("val") for arg in args if isinstance(arg, fx.Node)]
+    return next((value.device.type for value in values if isinstance(value, torch.Tensor)), "cpu")

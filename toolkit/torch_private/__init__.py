@@ -14,7 +14,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from .names import NAMES
-from .replacing import Hooks, Replaced, replaced
+from .replacing import Hooks, Replaced, all_replaced, replaced
 
 if TYPE_CHECKING:  # what a type checker follows through isinstance
     from ...dumps.torchside.torch_private import FakeTensor as FakeTensor
@@ -23,7 +23,10 @@ if TYPE_CHECKING:  # what a type checker follows through isinstance
     from ...dumps.torchside.torch_private import OpOverload as OpOverload
     from ...dumps.torchside.torch_private import OpOverloadPacket as OpOverloadPacket
 
-__all__ = ["NAMES", "Hooks", "Replaced", "home", "loaded", "look_up", "optional", "replaced", "swapped", "takes"]
+__all__ = [
+    "NAMES", "Hooks", "Replaced", "all_replaced", "home", "loaded", "look_up", "optional", "replaced", "swapped",
+    "takes",
+]  # fmt: skip
 
 look_up, optional, loaded, home = NAMES.look_up, NAMES.optional, NAMES.loaded, NAMES.home
 __getattr__ = NAMES.taken_by(globals())

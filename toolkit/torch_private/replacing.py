@@ -53,15 +53,21 @@ class Replaced:
                 setattr(owner, name, before)
 
 
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replaced(owner: Any, name: str, value: Any) -> contextlib.AbstractContextManager[None]:
     """One attribute replaced, and put back or taken away."""
-    one = Replaced()
-    one.put(owner, name, value)
+    return all_replaced([(owner, name, value)])
+
+
+@contextlib.contextmanager
+def all_replaced(rows: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Attributes, (owner, name, value), replaced in this order, and put back or taken away in the other."""
+    ours = Replaced()
     try:
+        for row in rows:
+            ours.put(*row)
         yield
     finally:
-        one.put_back()
+        ours.put_back()
 
 
 class Hooks:

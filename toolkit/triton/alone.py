@@ -20,7 +20,7 @@ import torch
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ..isolation.child import mark
 from .comparing import arguments_of, dtype_of, flat
-from .judged import Argument, Judged
+from .judged import Judged
 from .launches import Launch, Launches, open_launches
 from .loading import loaded
 from .roofline import Ceilings, kind_of, measured, placed
@@ -52,7 +52,7 @@ def compared(payload: dict[str, Any]) -> list[dict[str, Any]]:
 
 def beside_eager(launch: Launch, known: Launches) -> Judged:
     """The interpreter's result of a launch, judged."""
-    return _judged(launch, "interpreter", arguments_of(launch, known))
+    return Judged.of(launch, "interpreter", arguments_of(launch, known))
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | N
     if any(row.interpreter is not None and not row.interpreter.ok for row in rows):
         moved = run(kernel, launch, known, _one_rounding_away)
         rows = arguments_of(launch, known, results, moved)
-    made = _judged(launch, torch.cuda.get_device_name(0), rows)
+    made = Judged.of(launch, torch.cuda.get_device_name(0), rows)
     if limits is not None:
         mark("time")
         _time(made, kernel, launch, known, limits)
@@ -112,10 +112,10 @@ def restricted(autotuner: Any, launch: Launch) -> Any:
 
 
 def _is(config: Any, launch: Launch) -> bool:
-    same = config.num_warps == launch.num_warps and config.num_stages == launch.num_stages
-    return same and {name: value for name, value in config.kwargs.items() if isinstance(value, (int, str))} == {
-        name: value for name, value in launch.blocks.items() if isinstance(value, (int, str))
-    }
+    own, saved = (
+        {name: value for name, value in one.items() if isinstance(value, (int, str))} for one in (config.kwargs, launch.blocks)
+    )
+    return (config.num_warps, config.num_stages, own) == (launch.num_warps, launch.num_stages, saved)
 
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -171,7 +171,8 @@ def _time(made: Judged, kernel: Any, launch: Launch, known: Launches, limits: Ce
     stream = torch.cuda.current_stream().cuda_stream
     seconds = bench(lambda: kernel.run(*given, stream=stream))
     made.place = place_of(launch, known.source(launch), seconds, limits)
-    if any(launch.storages[launch.tensors[one.argument].storage].after and _is_read(one.argument) for one in launch.written):
+    written = [one.argument for one in launch.written if one.argument.startswith("in_")]
+    if any(launch.storages[launch.tensors[name].storage].after for name in written):
         made.notes.append(MUTATES)
 
 
@@ -183,11 +184,3 @@ def place_of(launch: Launch, source: str, seconds: float, limits: Ceilings) -> A
     return placed(seconds, moved, launch.flops, kind_of(source, (one.dtype for one in launch.tensors.values())), limits)
 
 
-def _is_read(argument: str) -> bool:
-    return argument.startswith("in_")
-
-
-def _judged(launch: Launch, where: str, rows: list[Argument]) -> Judged:
-    return Judged(
-        launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text(), where, launch.nodes, rows
-    )

@@ -1,8 +1,9 @@
 # pyright: basic
 """Every Triton kernel of a generated wrapper in the forms that were asked for, as files and as rows of a table.
 
-Works on the text of the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the
-sources are programs.
+Triton's two intermediate forms, LLVM's, PTX, machine code, and what the assembler says of a kernel: registers, spills, shared
+memory. Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed. Works on the text of
+the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the sources are programs.
 
 >>> rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
 >>> rows[0].name, rows[0].registers
@@ -12,17 +13,20 @@ sources are programs.
 from __future__ import annotations
 
 import re
+import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...dumps import kernels as generated
+from ...dumps.errors import EnvironmentLackError
 from ..compile_fx.showing.records import CompiledRow
-from .stages import Compiled, kernel_stages
-from .targets import Target
+from . import pretended
+from .loading import loaded
+from .targets import FORMS, Target
 
-SUFFIXES = ("ttir", "ttgir", "llir", "ptx", "cubin")
-"""Form of code and suffix of its file, from Triton's first intermediate form to machine code."""
+LIMIT_S = 120.0
 
 
 def emitted_kernels(
@@ -36,22 +40,17 @@ def emitted_kernels(
     rows: list[CompiledRow] = []
     with tempfile.TemporaryDirectory(prefix="graphdbg-kernels-") as sources:
         for name, source in triton_sources(wrapper).items():
-            rows += _kernel(name, source, target, forms, folder, recorded, Path(sources))
-    return rows
-
-
-def _kernel(
-    name: str, source: str, target: Target, forms: Sequence[str], folder: Path, recorded: Mapping[str, str], sources: Path
-) -> list[CompiledRow]:
-    try:
-        made = kernel_stages(name, source, target, sources)
-    except Exception as error:  # noqa: BLE001  a kernel that cannot be loaded is a row, and the others go on
-        said = str(error).strip() or type(error).__name__
-        return [CompiledRow(name, error=f"{type(error).__name__}: {said.splitlines()[0]}")]
-    rows = [_row(one, place, len(made)) for place, one in enumerate(made)]
-    for row, one in zip(rows, made, strict=True):
-        row.recorded = _as_recorded(name, source, recorded)
-        row.files = _written(one, row, forms, folder)
+            try:
+                autotuner = loaded(name, source, Path(sources))
+                found = [_candidate(name, autotuner, config, target) for config in autotuner.configs]
+            except Exception as error:  # noqa: BLE001  a kernel that cannot be loaded is a row, and the others go on
+                said = str(error).strip() or type(error).__name__
+                rows.append(CompiledRow(name, error=f"{type(error).__name__}: {said.splitlines()[0]}"))
+                continue
+            for place, (row, made) in enumerate(found):
+                row.place, row.count, row.recorded = place, len(found), _as_recorded(name, source, recorded)
+                row.files = _written(row, {form: made[form] for form in forms if form in made}, folder)
+                rows.append(row)
     return rows
 
 
@@ -61,28 +60,84 @@ def triton_sources(wrapper: str) -> dict[str, str]:
     return {name.removesuffix(".py"): text for name, text in files.items() if name != generated.WHOLE and name.endswith(".py")}
 
 
-def _row(made: Compiled, place: int, count: int) -> CompiledRow:
-    row = CompiledRow(made.kernel, made.config_text(), place, count, error=made.error)
-    row.dynamic_shared = int(made.launch.get("shared", 0))
-    if made.resources is not None:
-        found = made.resources
-        row.registers, row.stack, row.shared = found.registers, found.stack, found.shared
-        row.spill_stores, row.spill_loads = found.spill_stores, found.spill_loads
-    row.report = made.report.strip()
-    return row
+def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[CompiledRow, dict[str, str | bytes]]:
+    """One candidate, compiled for the pretended target, and its forms; one that Triton refuses is told of by `error`."""
+    row = CompiledRow(name, _config_text(config, config), dynamic_shared=0)
+    try:
+        kernel = pretended.compile_config(autotuner, config)
+    except Exception as error:  # noqa: BLE001  a candidate that does not compile is one that is told of
+        said = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
+        row.error = f"{type(error).__name__}: {said[-1] if said else ''}"
+        return row, {}
+    row.config, row.dynamic_shared = _config_text(config, kernel.metadata), int(getattr(kernel.metadata, "shared", 0))
+    forms = {form: kernel.asm[form] for form in FORMS if form in kernel.asm}
+    if "ptx" in forms:
+        report = assembled(forms["ptx"], target.capability)
+        row.report = report.strip()
+        for field, count in resources_of(report, row.dynamic_shared).items():
+            setattr(row, field, count)
+    return row, forms
 
 
-def _written(made: Compiled, row: CompiledRow, forms: Sequence[str], folder: Path) -> dict[str, str]:
-    files: dict[str, str] = {}
+def _config_text(config: Any, launch: Any) -> str:
+    """"XBLOCK=512 warps=4 stages=1"."""
+    blocks = [f"{name}={value}" for name, value in config.kwargs.items() if isinstance(value, int)]
+    return " ".join([*blocks, f"warps={getattr(launch, 'num_warps', '?')}", f"stages={getattr(launch, 'num_stages', '?')}"])
+
+
+def architecture(capability: int) -> str:
+    """The assembler's name of a chip: sm_90a from 9.0 on, where Triton uses what only that one chip has."""
+    from triton.backends.nvidia import compiler
+
+    return compiler.sm_arch_from_capability(capability)
+
+
+def assembled(ptx: str, capability: int) -> str:
+    """What ptxas, the one that Triton brings, reports of PTX text. Raises EnvironmentLackError where it cannot be run."""
+    from triton.backends.nvidia import compiler
+
+    with tempfile.TemporaryDirectory(prefix="graphdbg-ptxas-") as folder:
+        source = Path(folder, "kernel.ptx")
+        source.write_text(ptx, encoding="utf-8")
+        command = [
+            compiler.get_ptxas(capability).path, "-v", "-lineinfo", f"--gpu-name={architecture(capability)}", str(source),
+            "-o", str(Path(folder, "kernel.cubin")),
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EnvironmentLackError("the assembler of Triton could not be run", str(error)) from error
+    report = (done.stderr + done.stdout).replace(str(source), "kernel.ptx")
+    if done.returncode:
+        said = report.strip().splitlines()
+        raise EnvironmentLackError(f"ptxas ended with {done.returncode}", said[0] if said else "")
+    return report
+
+
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+def resources_of(report: str, shared: int = 0) -> dict[str, int]:
+    """What the report of `ptxas -v` says, by the fields of a CompiledRow; {} where it tells no registers. `shared`: bytes that a
+    launch asks for on top."""
+    registers, frame, fixed = _REGISTERS.search(report), _FRAME.search(report), _SHARED.search(report)
+    if registers is None:
+        return {}
+    stack, stores, loads = (int(one) for one in frame.groups()) if frame else (0, 0, 0)
+    return {
+        "registers": int(registers.group(1)), "stack": stack, "spill_stores": stores, "spill_loads": loads,
+        "shared": shared + (int(fixed.group(1)) if fixed else 0),
+    }  # fmt: skip
+
+
+def _written(row: CompiledRow, forms: Mapping[str, str | bytes], folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
-    stem = made.kernel if not row.place else f"{made.kernel}.{row.place}"
-    for form in forms:
-        if form in made.forms:
-            data = made.forms[form]
-            path = folder / f"{stem}.{form}"
-            path.write_bytes(data if isinstance(data, bytes) else data.encode())
-            files[form] = path.name
-    return files
+    stem = row.name if not row.place else f"{row.name}.{row.place}"
+    for form, data in forms.items():
+        (folder / f"{stem}.{form}").write_bytes(data if isinstance(data, bytes) else data.encode())
+    return {form: f"{stem}.{form}" for form in forms}
 
 
 _VARYING = re.compile(r"'backend_hash': (?:'[^']*'|None)|# kernel path: .*|filename=[^,]*,")

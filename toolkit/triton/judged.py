@@ -1,21 +1,26 @@
-"""What came of launching a kernel alone, as plain data: what `graphdbg kernel --json` prints. Must not import torch.
+"""What came of launching a kernel alone, as plain data and as the texts of `graphdbg kernel`. Must not import torch.
 
->>> Judged("triton_poi_fused_relu_0", 0, 1, 1).ok
-True
+>>> print(report(judged))
+triton_poi_fused_relu_0, launch 1 of 1, grid (4, 1, 1), XBLOCK=256 warps=4 stages=1   interpreter
+out_ptr0 = buf0 = node relu  f32[1024]  eager 0 (tolerance 1e-05)   ok
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
-from .roofline import Place
+from ...dumps.amounts import count_text, size_text
+from .launches import Launch, Launches
+from .roofline import Ceilings, Place
 
 
 class Against(msgspec.Struct, frozen=True):
     """A result against what it should be. `error`: the largest one of an element to size and RMS of the tensor together, or the
-    relative RMS error to float64; for integers the share of elements that differ; None: not
-    finite. `why`: in what it differs, or why it does not
-    count."""
+    relative RMS error to float64; for integers the share of elements that differ; None: not finite. `why`: in what it differs, or
+    why it does not count."""
 
     error: float | None
     tolerance: float | None
@@ -55,7 +60,109 @@ class Judged(msgspec.Struct):
     died: str = ""
     notes: list[str] = []
 
+    @classmethod
+    def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> Judged:
+        """What came of one launch."""
+        return cls(
+            launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text(), where, launch.nodes,
+            arguments, died=died,
+        )  # fmt: skip
+
     @property
     def ok(self) -> bool:
         """Whether it ran and agrees."""
         return not self.died and all(one.ok for one in self.arguments)
+
+
+def table(launches: Sequence[Launch]) -> str:
+    """One row for each kernel: name, launches, grid, configuration, arguments; of several launches the first one's."""
+    by_name: dict[str, list[Launch]] = {}
+    for one in launches:
+        by_name.setdefault(one.kernel, []).append(one)
+    rows = [["KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"]]
+    for name, found in by_name.items():
+        first = found[0]
+        more = "" if len({one.grid for one in found}) == 1 else " ..."
+        rows.append([name, str(first.calls), _grid(first.grid) + more, first.config_text(), _arguments(first)])
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join("  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows)
+
+
+def _arguments(launch: Launch) -> str:
+    texts = [f"{name} {tensor.text()}" for name, tensor in launch.tensors.items()]
+    numbers = [str(one) for one in launch.passed if not isinstance(one, str)]
+    return ", ".join([*texts, *numbers])
+
+
+def listed(known: Launches) -> dict[str, Any]:
+    """The list as JSON: one object for each launch."""
+    rows = [
+        {
+            "kernel": one.kernel, "launch": one.number, "call": one.call, "calls": one.calls, "grid": list(one.grid),
+            "config": one.config_text(), "blocks": one.blocks, "num_warps": one.num_warps, "num_stages": one.num_stages,
+            "arguments": [{"name": name, "type": tensor.text()} for name, tensor in one.tensors.items()],
+            "numbers": [value for value in one.passed if not isinstance(value, str)],
+            "written": [{"name": row.argument, "buffer": row.buffer, "node": row.node} for row in one.written],
+            "nodes": one.nodes, "bytes_read": one.bytes_read, "bytes_written": one.bytes_written, "flops": one.flops,
+        }
+        for one in known.launches
+    ]  # fmt: skip
+    index = known.index
+    return {"graph": index.graph, "target": index.target, "notes": index.notes, "launches": rows}
+
+
+def report(judged: Judged, limits: Ceilings | None = None) -> str:
+    """One launch: what it wrote and whether that is right, its time, and where it stands."""
+    head = f"{judged.kernel}, launch {judged.call} of {judged.calls}, grid {_grid(judged.grid)}, {judged.config}   {judged.where}"
+    lines = [head, *(_argument(one) for one in judged.arguments)]
+    if judged.died:
+        lines.append(f"died      {judged.died}")
+    if judged.place is not None:
+        lines += placing(judged.place, limits)
+    return "\n".join([*lines, *(f"note      {one}" for one in judged.notes)])
+
+
+def placing(place: Place, limits: Ceilings | None) -> list[str]:
+    """The lines of time, bytes and operations."""
+    lines = [f"time      {place.seconds * 1e6:.1f} us (do_bench, median)"]
+    top = f" of {count_text(limits.bandwidth, 'B/s')} measured here" if limits is not None else ""
+    moved = size_text(place.bytes)
+    speed = f" -> {count_text(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}" if place.bandwidth is not None else ""
+    if place.flops is None:
+        work = "FLOPs ?"
+    else:
+        per = f", {place.intensity:.3g} per byte" if place.intensity is not None else ""
+        share = f", {place.rate_share:.1%} of the {place.kind} peak" if place.rate_share is not None else ""
+        work = f"FLOPs {count_text(place.flops)}{per}{share}"
+    words = {"memory": " -> memory bound", "compute": " -> compute bound", "launch": " -> as short as a launch: bound by neither"}
+    return [*lines, f"bytes     {moved}{speed}     {work}{words.get(place.bound, '')}"]
+
+
+def _argument(row: Argument) -> str:
+    named = " = ".join(filter(None, [row.name, row.buffer, f"node {row.node}" if row.node else ""]))
+    against = [("interpreter", row.interpreter), ("eager", row.eager)]
+    parts = [_against(name, one) for name, one in against if one is not None]
+    if row.eager is None:
+        parts.append("eager ?")
+    return f"{named}  {row.type}  {' · '.join(parts)}   {'ok' if row.ok else 'DIFFERS'}"
+
+
+def _against(name: str, found: Against) -> str:
+    why = f": {found.why}" if found.why else ""
+    if found.error is None or found.tolerance is None:
+        return f"{name} not finite{why}"
+    return f"{name} {found.error:.2g} (tolerance {found.tolerance:.2g}){why}"
+
+
+def document(known: Launches, judged: Sequence[Judged], limits: Ceilings | None, device: str) -> dict[str, Any]:
+    """All of it as JSON."""
+    rows = [{"ok": one.ok, **msgspec.to_builtins(one)} for one in judged]
+    ceilings = None if limits is None else msgspec.to_builtins(limits)
+    return {
+        "graph": known.index.graph, "target": known.index.target, "device": device, "notes": known.index.notes,
+        "ceilings": ceilings, "ok": all(one.ok for one in judged), "launches": rows,
+    }  # fmt: skip
+
+
+def _grid(grid: Sequence[int]) -> str:
+    return f"({','.join(str(one) for one in grid)})"

@@ -96,10 +96,7 @@ def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceiling
     answer = ask(f"{_ALONE}:task", payload, limit_s, server=children).answer()
     if answer.status == "done":
         return msgspec.convert(answer.value, Judged)
-    return Judged(
-        launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text(), "the GPU", launch.nodes,
-        died=ended(answer),
-    )  # fmt: skip
+    return Judged.of(launch, "the GPU", [], died=ended(answer))
 
 
 def interpreted(known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0) -> list[Judged]:

@@ -115,11 +115,6 @@ class Launch(msgspec.Struct):
         """Its place in the folder of launches."""
         return f"{self.number:04d}_{self.kernel}"[:200]
 
-    @property
-    def label(self) -> str:
-        """"NAME", or "NAME#2" where the kernel is launched more than once: what the command line takes."""
-        return self.kernel if self.calls == 1 else f"{self.kernel}#{self.call}"
-
     def config_text(self) -> str:
         """"XBLOCK=64 R0_BLOCK=64 warps=8 stages=1"."""
         blocks = [f"{name}={value}" for name, value in self.blocks.items() if isinstance(value, int)]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx
 
 from .. import torch_private as t
-from ..torch_private import replaced
+from ..torch_private import all_replaced, replaced
 
 
 def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
@@ -78,13 +78,8 @@ def interface(answers: Any, capability: int) -> Iterator[None]:
         "raise_if_triton_unavailable": staticmethod(lambda device=None: None),
     }
     pretended = type("PretendedInterface", (usual,), members)
-    before = dict(known)
-    known.update(dict.fromkeys(("cuda", "cuda:0"), pretended))
-    try:
+    with mock.patch.dict(known, dict.fromkeys(("cuda", "cuda:0"), pretended)):
         yield
-    finally:
-        known.clear()
-        known.update(before)
 
 
 @contextlib.contextmanager
@@ -113,8 +108,7 @@ def config_for_emission() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def chosen_without_timing() -> Iterator[None]:
+def chosen_without_timing() -> contextlib.AbstractContextManager[None]:
     """Has Inductor take the first Triton template among the ways to compute a product, or the first way: it would time them.
 
     Its hook for filters (`add_preprocessing_fn`) belongs to the process, and is cleared with its caches.
@@ -125,8 +119,7 @@ def chosen_without_timing() -> Iterator[None]:
         templates: list[Any] = [one for one in choices if isinstance(one, t.TritonTemplateCaller)]
         return usual(self, name, (templates or choices)[:1], *more, **named)
 
-    with replaced(t.AlgorithmSelectorCache, "__call__", call):
-        yield
+    return replaced(t.AlgorithmSelectorCache, "__call__", call)
 
 
 def _has(config: Any, name: str) -> bool:
@@ -146,12 +139,19 @@ _ASKED_ONCE = (
 )  # fmt: skip
 
 
-def forget_answers() -> None:
-    """Clears what torch remembers of the device."""
-    for name in _ASKED_ONCE:
-        clear = getattr(t.loaded(name), "cache_clear", None)
-        if clear is not None:
-            clear()
+@contextlib.contextmanager
+def answers_forgotten() -> Iterator[None]:
+    """Clears what torch remembers of the device, before and after."""
+
+    def forget() -> None:
+        for name in _ASKED_ONCE:
+            getattr(t.loaded(name), "cache_clear", lambda: None)()
+
+    forget()
+    try:
+        yield
+    finally:
+        forget()
 
 
 def kernels_made_by(make: Callable[[str, str], Any]) -> contextlib.AbstractContextManager[None]:
@@ -163,35 +163,20 @@ def kernels_made_by(make: Callable[[str, str], Any]) -> contextlib.AbstractConte
     return replaced(t.AsyncCompile, "triton", triton)
 
 
-@contextlib.contextmanager
-def allocations(allocate: Callable[..., torch.Tensor], check: Callable[..., None]) -> Iterator[None]:
+def allocations(
+    allocate: Callable[..., torch.Tensor], check: Callable[..., None]
+) -> contextlib.AbstractContextManager[None]:
     """The functions that generated wrappers take from torch's guards when they are loaded."""
     wanted = {
         "_empty_strided_cuda": allocate, "_empty_strided_cpu": allocate, "assert_size_stride": check,
         "assert_alignment": lambda *_: None,
     }  # fmt: skip
-    with contextlib.ExitStack() as open_:
-        for name, value in wanted.items():
-            if hasattr(t.dynamo_guards, name):
-                open_.enter_context(replaced(t.dynamo_guards, name, value))
-        yield
+    known = t.dynamo_guards
+    return all_replaced((known, name, value) for name, value in wanted.items() if hasattr(known, name))
 
 
-def wrappers_called_by(around: Callable[[Callable[..., Any], list[Any]], Any]) -> contextlib.AbstractContextManager[None]:
-    """Has `around(call, inputs)` stand for the `call` of each generated module that is loaded."""
-
-    def stand_in(_: Any, module: Any) -> None:
-        module.call = functools.partial(around, module.call)
-
-    return _wrappers_loaded(stand_in)
-
-
-def wrappers_told_of(tell: Callable[[Any, Callable[..., Any]], None]) -> contextlib.AbstractContextManager[None]:
-    """Has `tell(lowering, call)` hear of each generated module that is loaded, its Inductor lowering beside it."""
-    return _wrappers_loaded(lambda lowering, module: tell(lowering, module.call))
-
-
-def _wrappers_loaded(tell: Callable[[Any, Any], None]) -> contextlib.AbstractContextManager[None]:
+def wrappers_told_of(tell: Callable[[Any, Any], None]) -> contextlib.AbstractContextManager[None]:
+    """Has `tell(lowering, module)` hear of each generated module that is loaded, its Inductor lowering beside it."""
     owner, name = t.home("GraphLowering._compile_to_module_lines")
     usual = getattr(owner, name)
 
@@ -213,17 +198,12 @@ def nodes_of_buffers(lowering: Any) -> dict[str, str]:
     return found
 
 
-def launched_by_triton() -> contextlib.AbstractContextManager[None]:
-    """Has Inductor keep Triton's compiled kernel, with every form of it; its own launcher keeps the machine code alone."""
-    usual = t.optional("StaticTritonCompileResult")
-    if usual is None:
-        return contextlib.nullcontext()
-    return replaced(usual, "can_statically_launch", staticmethod(lambda *_: None))
-
-
 def compile_config(autotuner: Any, config: Any) -> Any:
-    """Triton's compiled kernel of one configuration, with the options that Inductor compiles it with."""
-    with launched_by_triton():
+    """Triton's compiled kernel of one configuration, with the options that Inductor compiles it with, and every form of it:
+    without Inductor's own launcher, which keeps the machine code alone."""
+    own = t.optional("StaticTritonCompileResult")
+    never = staticmethod(lambda *_: None)
+    with replaced(own, "can_statically_launch", never) if own is not None else contextlib.nullcontext():
         return autotuner._precompile_config(config).kernel
 
 
@@ -260,8 +240,7 @@ def _guard_table() -> Any:
 Put = Callable[[fx.GraphModule, list[Any] | None], tuple[list[Any], list[torch.Tensor]]]
 
 
-@contextlib.contextmanager
-def put_on_gpu_behind_autograd(put: Put) -> Iterator[None]:
+def put_on_gpu_behind_autograd(put: Put) -> contextlib.AbstractContextManager[None]:
     """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)` before
     each inner compile, which takes the tensors that it returns behind the fakes as more inputs.
 
@@ -286,11 +265,9 @@ def put_on_gpu_behind_autograd(put: Put) -> Iterator[None]:
 
         return compile_half
 
-    with contextlib.ExitStack() as open_:
-        open_.enter_context(t.swapped("recursive_joint_graph_passes", passes_there))
-        for name in ("compile_fx_forward", "compile_fx_backward"):
-            open_.enter_context(t.swapped(name, compiling_there(t.look_up(name))))
-        yield
+    halves = ("compile_fx_forward", "compile_fx_backward")
+    rows = [(*t.home(name), compiling_there(t.look_up(name))) for name in halves]
+    return all_replaced([(*t.home("recursive_joint_graph_passes"), passes_there), *rows])
 
 
 def _with_more(compiled: Callable[[list[Any]], Any], added: list[torch.Tensor]) -> Callable[[list[Any]], Any]:

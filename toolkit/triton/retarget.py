@@ -18,6 +18,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from .. import torch_private as t
+from ..copying import attribute
 from ..rungs.entries import mode_of
 
 DEVICE = torch.device("cuda", 0)
@@ -116,9 +117,7 @@ def _lifted(gm: fx.GraphModule, mode: Any) -> tuple[list[torch.Tensor], list[Any
     for node in list(gm.graph.nodes):
         if node.op != "get_attr":
             continue
-        value: Any = gm
-        for part in str(node.target).split("."):
-            value = getattr(value, part, None)
+        value = attribute(gm, str(node.target))
         if not isinstance(value, torch.Tensor):
             continue
         known = by_name.get(str(node.target))

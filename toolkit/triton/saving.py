@@ -5,7 +5,7 @@ Eager's values are those of Inductor's own post-grad graph, on the inputs that t
 node whose value it holds. Nodes behind random numbers are left out: kernels draw their own.
 
 >>> saver = Saver(Writer(folder), wanted=lambda kernel, call: True)
->>> with SavingSession(saver).open():
+>>> with Session(saver).open():
 ...     compiled(inputs)
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import fx
@@ -80,7 +81,6 @@ class Saver(Observer):
         self.writer, self.wanted = writer, wanted
         self.rows: list[KernelRow] = []
         self.notes: list[str] = []
-        self.passed: tuple[Any, ...] = ()
         self.calls: Counter[str] = Counter()
         self._parts: dict[int, tuple[Any, Part]] = {}
         self._made: dict[int, tuple[Kernel, Part | None]] = {}
@@ -107,8 +107,7 @@ class Saver(Observer):
             part = self._parts[id(graph)][1]
         self._made[id(kernel.autotuner)] = kernel, part
 
-    def entered(self, inputs: list[Any]) -> None:
-        """A wrapper is called."""
+    def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
         self._inputs = clone_inputs(inputs)
         self._here.clear()
         self._held.clear()
@@ -136,7 +135,7 @@ class Saver(Observer):
             self._overwritten(launch, (name for name in launch.tensors if not name.startswith("in_ptr")))
             return
         watch, began, storages = self._open
-        saved = _saved(launch, self.calls[launch.kernel], self.passed, watch, storages, self.writer)
+        saved = _saved(launch, self.calls[launch.kernel], watch, storages, self.writer)
         saved.seconds = time.perf_counter() - began
         rows = part.rows.get(launch.kernel, []) if part is not None else []
         if place < len(rows):
@@ -176,8 +175,8 @@ class Saver(Observer):
         node = "" if part is None or again else part.nodes.get(buffer, "")
         return Written(name, buffer, node)
 
-    def left(self) -> None:
-        """The wrapper has ended: adds what eager has to the launches since it was called."""
+    def ended(self, outputs: Any) -> None:
+        """Adds what eager has to the launches since the wrapper was called."""
         for _, part in self._parts.values():
             launches, part.launches = part.launches, []
             names = {one.node for saved, _ in launches for one in saved.written if one.node}
@@ -229,43 +228,15 @@ class Saver(Observer):
     ) -> Written:
         value, exact = eager.get(written.node), truth.get(written.node)
         if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
-            return Written(written.argument, written.buffer, written.node)
-        put = self.writer.tensors.put
-        kept = Written(written.argument, written.buffer, written.node, _name(value.dtype), tuple(value.shape), put(_data(value)))
+            return written
+        put, replace = self.writer.tensors.put, msgspec.structs.replace
+        kept = replace(written, dtype=_name(value.dtype), shape=tuple(value.shape), eager=put(_data(value)))
         if exact is None or exact.shape != value.shape or _name(exact.dtype) not in DTYPES:
             return kept
-        return Written(*_fields(kept), truth=put(_data(exact)), truth_dtype=_name(exact.dtype))
+        return replace(kept, truth=put(_data(exact)), truth_dtype=_name(exact.dtype))
 
 
-class SavingSession(Session):
-    """A session that also tells its saver of kernels that are loaded, and of wrappers that are called."""
-
-    def __init__(self, saver: Saver) -> None:
-        super().__init__(saver)
-        self.saver = saver
-
-    def make(self, name: str, source: str) -> Kernel:
-        made = self.kernels[name] = _Kernel(self, name, source, self.which)
-        self.saver.kernel(made)
-        return made
-
-    def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:
-        self.saver.entered(inputs)
-        made = super()._called(call, inputs)
-        self.saver.left()
-        return made
-
-
-class _Kernel(Kernel):
-    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
-        assert isinstance(self.session, SavingSession)
-        self.session.saver.passed = arguments
-        return super()._launch(arguments, named, scope)
-
-
-def _saved(
-    launch: Launch, call: int, passed: tuple[Any, ...], watch: Touched, storages: dict[int, tuple[Any, str]], writer: Writer
-) -> Saved:
+def _saved(launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: Writer) -> Saved:
     places = {key: place for place, key in enumerate(storages)}
     rows = [
         Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")
@@ -282,7 +253,7 @@ def _saved(
     return Saved(
         launch.kernel, launch.number, call, "", (int(launch.grid[0]), int(launch.grid[1]), int(launch.grid[2])),
         {name: _plain(value) for name, value in config.kwargs.items()}, int(config.num_warps), int(config.num_stages),
-        dict(launch.signature), fixed, [names[id(one)] if id(one) in names else _plain(one) for one in passed],
+        dict(launch.signature), fixed, [names[id(one)] if id(one) in names else _plain(one) for one in launch.passed],
         list(launch.arguments), tensors, rows, [], options=_options(config),
         bytes_read=watch.count("read"), bytes_written=watch.count("written"),
     )  # fmt: skip
@@ -329,8 +300,6 @@ def _behind_random(gm: fx.GraphModule) -> set[fx.Node]:
 def _plain(value: Any) -> Any:
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
-    if isinstance(value, (torch.dtype,)):
-        return str(value)
     return int(value) if hasattr(value, "__index__") else float(value) if hasattr(value, "__float__") else str(value)
 
 
@@ -347,5 +316,3 @@ def _data(tensor: torch.Tensor) -> memoryview:
     return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
-def _fields(written: Written) -> tuple[Any, ...]:
-    return written.argument, written.buffer, written.node, written.dtype, written.shape, written.eager

@@ -24,13 +24,12 @@ from ..isolation.child import mark
 from ..rungs.entries import shared_fakes
 from ..rungs.triton_interpret import TritonInterpret
 from ..spec import FULL_STAGES, in_force, no_caches, settings
-from . import _triton
-from .launches import VERSION, Index, Launch, Writer
-from .saving import Saver, SavingSession, Wanted
+from .interpreting.session import Session
+from .launches import VERSION, Index, Writer
+from .saving import Saver, Wanted
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from .interpreting.session import Session
 
 
 class Saving(TritonInterpret):
@@ -42,7 +41,7 @@ class Saving(TritonInterpret):
         self.saver, self.target = saver, target
 
     def session(self) -> Session:
-        return SavingSession(self.saver)
+        return Session(self.saver)
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
@@ -82,11 +81,14 @@ def saved_launches(case: Live, folder: Path, target: str, wanted: Wanted, *, gra
             raise EnvironmentLackError("kernels cannot be written here", reason)
         if reason := rung.cannot_take(case.gm, spec):
             raise UsageError("this graph has no kernels", reason)
+        import triton
+
         try:
             _run(case, rung, saver, seed)
         finally:
-            _count(writer.launches, saver)
-            index = Index(VERSION, graph, target, str(torch.__version__), _triton.version(), [])
+            for launch in writer.launches:
+                launch.calls = saver.calls[launch.kernel]
+            index = Index(VERSION, graph, target, str(torch.__version__), triton.__version__, [])
             index.notes = [*lost, *case.notes, *dict.fromkeys(saver.notes)]
             writer.finish(index)
     return index
@@ -104,6 +106,3 @@ def _run(case: Live, rung: Saving, saver: Saver, seed: int) -> None:
         execute(compiled, clone_inputs(case.inputs), seed=seed, backward=backward, parameters=parameters)
 
 
-def _count(launches: Sequence[Launch], saver: Saver) -> None:
-    for launch in launches:
-        launch.calls = saver.calls[launch.kernel]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ...dumps.errors import EnvironmentLackError
-from ..torch_private import replaced
+from ..torch_private import all_replaced
 from . import pretended
 from .needs import require_triton
 from .targets import WARP, Target
@@ -31,17 +31,15 @@ def pretending(target: Target) -> Iterator[None]:
     from triton.runtime import driver
 
     answers = properties(target)
-    with contextlib.ExitStack() as open_:
-        open_.enter_context(replaced(driver, "_active", _Driver(target)))
-        for place, name, value in pretended.places(answers, target.capability):
-            open_.enter_context(replaced(place, name, value))
-        open_.enter_context(pretended.interface(answers, target.capability))
-        open_.enter_context(pretended.config_for_emission())
-        pretended.forget_answers()
-        open_.callback(pretended.forget_answers)
-        open_.enter_context(pretended.memory_on_cpu())
-        open_.enter_context(pretended.guards_of_gpu())
-        open_.enter_context(pretended.chosen_without_timing())
+    with (
+        all_replaced([(driver, "_active", Driver(target)), *pretended.places(answers, target.capability)]),
+        pretended.interface(answers, target.capability),
+        pretended.config_for_emission(),
+        pretended.answers_forgotten(),
+        pretended.memory_on_cpu(),
+        pretended.guards_of_gpu(),
+        pretended.chosen_without_timing(),
+    ):
         yield
 
 
@@ -57,13 +55,8 @@ def properties(target: Target) -> Any:
     )  # fmt: skip
 
 
-def driver_for(target: Target) -> Any:
-    """A driver of Triton's for a pretended GPU: it answers what is asked before a launch."""
-    return _Driver(target)
-
-
-class _Driver:
-    """What Triton asks of its active driver before anything is launched."""
+class Driver:
+    """A driver of Triton's for a pretended GPU: it answers what is asked before anything is launched."""
 
     def __init__(self, target: Target) -> None:
         from triton.backends.compiler import GPUTarget

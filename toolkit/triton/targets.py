@@ -46,6 +46,8 @@ CHIPS: dict[int, Chip] = {
 }
 """Compute capability times ten -> the chip that stands for it."""
 DEFAULT = "cuda:90"
+FORMS = ("ttir", "ttgir", "llir", "ptx", "cubin")
+"""Forms of a kernel, and suffixes of their files, from Triton's first intermediate form to machine code."""
 WARP = 32
 _SPELT = re.compile(r"(?:cuda:|sm_?|compute_)?(\d{2,3})[af]?")
 

@@ -11,24 +11,22 @@ with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compi
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from .. import torch_private as t
-from ..torch_private import replaced
+from ..torch_private import all_replaced, replaced
 
 _forever = contextlib.ExitStack()
-_ready = False
 
 
+@functools.cache
 def ready() -> None:
     """Interprets such launches until this process ends: for children that replay a trusted graph."""
-    global _ready
-    if not _ready:
-        _ready = True
-        _forever.enter_context(interpreting())
+    _forever.enter_context(interpreting())
 
 
 @contextlib.contextmanager
@@ -41,13 +39,12 @@ def without_gpu() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def interpreting() -> Iterator[None]:
+def interpreting() -> contextlib.AbstractContextManager[None]:
     """Launches on CPU tensors are interpreted while it is open. What torch asks Triton about a kernel (which arguments it
     writes) is answered for a pretended GPU where there is none."""
     from triton.runtime import Autotuner, JITFunction, driver
 
-    from .standin import driver_for
+    from .standin import Driver
     from .targets import DEFAULT, target_of
 
     usual, usual_tuned = JITFunction.run, Autotuner.run
@@ -65,12 +62,10 @@ def interpreting() -> Iterator[None]:
             config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
         return self.fn.run(*args, **kwargs, **config.all_kwargs())
 
-    with contextlib.ExitStack() as open_:
-        open_.enter_context(replaced(JITFunction, "run", run))
-        open_.enter_context(replaced(Autotuner, "run", run_tuned))
-        if not torch.cuda.is_available() and getattr(driver, "_active", None) is None:
-            open_.enter_context(replaced(driver, "_active", driver_for(target_of(DEFAULT))))
-        yield
+    rows: list[tuple[Any, str, Any]] = [(JITFunction, "run", run), (Autotuner, "run", run_tuned)]
+    if not torch.cuda.is_available() and getattr(driver, "_active", None) is None:
+        rows.append((driver, "_active", Driver(target_of(DEFAULT))))
+    return all_replaced(rows)
 
 
 def _on_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -85,6 +80,7 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     from triton.runtime import JITFunction
 
     from .interpreting import language, launching
+    from .interpreting._triton import type_of
     from .interpreting.memory import Memory
 
     bound = kernel.signature.bind(*args, **{name: value for name, value in kwargs.items() if name in kernel.signature.parameters})
@@ -92,7 +88,7 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     arguments = dict(bound.arguments)
     constants = {one.name for one in kernel.params if one.is_constexpr or arguments[one.name] is None}
     signature = {
-        one.name: one.annotation_type or _type_of(arguments[one.name]) for one in kernel.params if one.name not in constants
+        one.name: one.annotation_type or type_of(arguments[one.name]) for one in kernel.params if one.name not in constants
     }
     given = {name: value.value if isinstance(value, constexpr) else value for name, value in arguments.items()}
     size: Any = grid(arguments) if callable(grid) else grid
@@ -104,9 +100,3 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     helpers = replaced(JITFunction, "__call__", called)
     with t.modes_off(), torch.no_grad(), language.interpreted(), helpers:
         launching.run(kernel.fn, given, constants, (x, y, z), Memory(), signature)
-
-
-def _type_of(value: Any) -> str:
-    from .interpreting._triton import type_of
-
-    return type_of(value)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.store import Run
-from graphdbg.toolkit.compile_fx.entering import first_stage
-from graphdbg.toolkit.compile_fx.stage import NAMES, order
+from graphdbg.toolkit.compile_fx.stage import NAMES, first_stage, order
 from graphdbg.toolkit.isolation import ForkServer
 
 from .recorded import stages, told

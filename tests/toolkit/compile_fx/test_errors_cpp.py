@@ -23,8 +23,7 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
 from graphdbg.toolkit.compile_fx.errors import Explained, explain
-from graphdbg.toolkit.compile_fx.errors.kernels import first_error
-from graphdbg.toolkit.compile_fx.errors.sources import enclosing_function, excerpt, kernel_of, kernels
+from graphdbg.toolkit.compile_fx.errors.kernels import enclosing_function, excerpt, first_error, kernel_of, kernels
 from graphdbg.toolkit.judge import judge
 
 HERE = Path(__file__).name

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from graphdbg import GraphdbgError
 from graphdbg.toolkit.compilers import nnc_jit, simple_ts_compile, ts_compile
-from graphdbg.toolkit.compilers.torchscript import UnscriptableError
+from graphdbg.toolkit.compilers.ts_compile import UnscriptableError
 
 aten, prims = torch.ops.aten, torch.ops.prims
 X = torch.linspace(-1, 2, 12).reshape(3, 4)

@@ -31,8 +31,10 @@ def launches(tmp_path_factory: pytest.TempPathFactory) -> Launches:
 
 
 def test_each_launch_is_there_with_what_it_touches(launches: Launches) -> None:
-    assert [(one.label, one.calls, one.grid) for one in launches.launches] == [
-        ("triton_poi_fused_0#1", 2, (16, 1, 1)), ("triton_poi_fused_0#2", 2, (16, 1, 1)), ("triton_per_fused_1", 1, (64, 1, 1)),
+    assert [(one.kernel, one.call, one.calls, one.grid) for one in launches.launches] == [
+        ("triton_poi_fused_0", 1, 2, (16, 1, 1)),
+        ("triton_poi_fused_0", 2, 2, (16, 1, 1)),
+        ("triton_per_fused_1", 1, 1, (64, 1, 1)),
     ]  # fmt: skip
     total = launches.launches[-1]
     assert (total.bytes_read, total.bytes_written, total.flops) == (64 * 63 * 4, 64 * 4, 64 * 63)

@@ -16,10 +16,8 @@ import torch
 
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
-from graphdbg.toolkit.triton.checking.asking import task
 from graphdbg.toolkit.triton.checking.findings import Checked, Finding, UserLine
-from graphdbg.toolkit.triton.checking.showing import shown
-from graphdbg.toolkit.triton.checking.text import text
+from graphdbg.toolkit.triton.checking.showing import shown, task, text
 
 from .planted import captured, embed
 

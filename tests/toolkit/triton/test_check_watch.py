@@ -24,17 +24,6 @@ from graphdbg.toolkit.triton.interpreting.memory import Memory
 from graphdbg.toolkit.triton.interpreting.session import Launch
 
 
-class _Eye:
-    def __init__(self, checking: Checking) -> None:
-        self.checking = checking
-
-    def overflowed(self, made: Any, lanes: Any) -> None:
-        self.checking.watch.overflowed(made, lanes)
-
-    def asserted(self, lanes: Any, message: str) -> None:
-        self.checking.watch.asserted(lanes, message)
-
-
 def checked(kernel: Any, grid: int, *tensors: torch.Tensor, fresh: tuple[int, ...] = (), **constants: Any) -> dict[str, Finding]:
     """The first finding or note of each kind. `fresh`: which tensors hold nothing yet."""
     function = kernel.fn
@@ -46,7 +35,7 @@ def checked(kernel: Any, grid: int, *tensors: torch.Tensor, fresh: tuple[int, ..
     launch = Launch(
         function.__name__, 0, arguments, set(constants), (grid, 1, 1), None, {}, function, SimpleNamespace(inductor_meta={})
     )
-    with interpreted(), checking_builder(_Eye(checking)):
+    with interpreted(), checking_builder(checking):
         launch.memory = Memory(checking.before(launch))
         launching.run(function, arguments, set(constants), launch.grid, launch.memory, {})
         checking.after(launch)

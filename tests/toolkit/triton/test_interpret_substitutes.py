@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from graphdbg.toolkit.gpu_only import KERNELS
 from graphdbg.toolkit.rungs import CannotRun
-from graphdbg.toolkit.triton.interpreting.substitutes import called
+from graphdbg.toolkit.triton.interpreting.on_cpu import called
 
 from .interpreted import compare, run
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdbg.toolkit.triton.judged import Against, Argument, Judged
-from graphdbg.toolkit.triton.kernel_report import report
+from graphdbg.toolkit.triton.judged import Against, Argument, Judged, report
 from graphdbg.toolkit.triton.roofline import Ceilings, kind_of, placed
 
 LIMITS = Ceilings("a GPU", 90, 4e12, {"fp32": 50e12, "bf16": 700e12}, 2e-6)

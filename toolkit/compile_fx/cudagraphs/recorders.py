@@ -57,11 +57,8 @@ def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
         forward_device.set(_device(compiled))
 
 
-def put_on_whole(compiled: Any, facts: Facts, inputs: Sequence[Any], policy: Any, tell: Tell) -> None:
-    """One recording of the whole call, or what the policy makes of it."""
-    if policy is None:
-        compiled.current_callable = recording(compiled.current_callable, compiled, facts, "1 graph", tell)
-        return
+def put_on_by(policy: Any, compiled: Any, facts: Facts, inputs: Sequence[Any]) -> None:
+    """What the user's policy makes of the whole call."""
     kwargs = compiled.fx_kwargs
     compiled.current_callable = policy.cudagraphify(
         compiled.current_callable, inputs, facts.static, device_index=_device(compiled), stack_traces=facts.stacks,
@@ -73,7 +70,7 @@ def put_on_whole(compiled: Any, facts: Facts, inputs: Sequence[Any], policy: Any
 
 def put_on_partitions(compiled: Any, facts: Facts, tell: Tell) -> int:
     """A recording of each partition; what lies between them stays as it is. Returns how many."""
-    parts = split(facts, compiled.partition_maps)
+    parts = [part_of(facts, one) for one in compiled.partition_maps]
     titles = [f"graph {number} of {len(parts)}" if len(parts) > 1 else "1 graph" for number in range(1, len(parts) + 1)]
     compiled.recursively_apply_fns(
         [
@@ -88,8 +85,7 @@ def recording(call: Call, compiled: Any, facts: Facts, title: str, tell: Tell) -
     """`call`, to be recorded at its first call with real inputs."""
     kwargs, device = compiled.fx_kwargs, _device(compiled)
     if t.inductor_config.triton.cudagraph_trees:
-        backward, inference = kwargs["is_backward"], kwargs["is_inference"]
-        return deferred(call, recorder(call, facts, device_index=device, is_backward=backward, is_inference=inference))
+        return deferred(call, recorder(call, facts, device, kwargs["is_backward"], kwargs["is_inference"]))
     check = bool(t.inductor_config.size_asserts)
 
     def record(inputs: list[Any]) -> Call:
@@ -121,12 +117,8 @@ class Facts:
     constants: dict[str, Any] | None = None
 
 
-def split(whole: Facts, maps: Sequence[Any]) -> list[Facts]:
-    """The facts of each partition. `maps` are torch's GraphPartitionMap."""
-    return [_part(whole, one) for one in maps]
-
-
-def _part(whole: Facts, one: Any) -> Facts:
+def part_of(whole: Facts, one: Any) -> Facts:
+    """The facts of one partition, of torch's GraphPartitionMap."""
     inputs: list[int | None] = list(one.input_index_mapping)
     between = [f"partition_{one.id}_placeholder_{place}" for place in range(len(inputs))]
     known = whole.constants or {}
@@ -147,9 +139,7 @@ def _name_alone(name: str) -> Any:
     return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
 
 
-def recorder(
-    call: Call, facts: Facts, *, device_index: int, is_backward: bool, is_inference: bool
-) -> Callable[..., Call]:
+def recorder(call: Call, facts: Facts, device_index: int, is_backward: bool, is_inference: bool) -> Callable[..., Call]:
     """What makes a tree's function of real inputs. The compile that it belongs to is the one that runs now."""
     compile_id = t.CompileContext.current_compile_id()
 

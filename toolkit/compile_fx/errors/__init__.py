@@ -15,8 +15,7 @@ from typing import Any
 
 from ..work import Work
 from . import kernels, machine, operators, passes
-from .case import Case
-from .explained import Explained, NodeAt
+from .case import Case, Explained, NodeAt
 
 __all__ = ["ATTRIBUTE", "Explained", "NodeAt", "carried", "explain", "told"]
 

@@ -14,10 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .case import Case
-from .explained import Explained
-from .nodes import generated, of_kernel
-from .sources import enclosing_function, excerpt, kernel_of, kernels
+from .case import Case, Explained, generated, of_kernel
 
 _ERROR = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<said>.*)$", re.MULTILINE
@@ -207,3 +204,59 @@ def _function(source: str) -> str:
     """The part of a kernel's module that Triton counts lines in: from the decorated function on."""
     found = _DEF.search(source)
     return source[found.start() :] if found else source
+
+
+_KERNEL = re.compile(
+    r"^(\w+) = async_compile\.(\w+)\((?:.*?), r?(?:'''|\"\"\")(.*?)(?:'''|\"\"\")", re.MULTILINE | re.DOTALL
+)
+_FUNCTION = re.compile(
+    r"^\s*(?:extern \"C\"\s+)?(?:__\w+\s+)?(?:static\s+)?(?:inline\s+)?void\s+(\w+)\s*\(", re.MULTILINE
+)
+
+
+def excerpt(source: str, line: int, column: int | None = None, around: int = 3, tail: int | None = None) -> str:
+    """Numbered lines around a line, which is marked; `column` counts from 1 and gets a caret. "" when there is no such line."""
+    lines = source.split("\n")
+    if not 1 <= line <= len(lines):
+        return ""
+    first, last = max(1, line - around), min(len(lines), line + (around if tail is None else tail))
+    width = len(str(last))
+    out: list[str] = []
+    for number in range(first, last + 1):
+        out.append(f"{'>' if number == line else ' '} {number:{width + 2}} | {lines[number - 1]}".rstrip())
+        if number == line and column is not None:
+            blank = re.sub(r"\S", " ", lines[number - 1][: max(0, column - 1)])
+            out.append(f"  {'':{width + 2}} | {blank.ljust(max(0, column - 1))}^")
+    return "\n".join(out)
+
+
+def kernels(generated: str) -> dict[str, str]:
+    """Name -> source of each kernel that a generated wrapper in Python defines."""
+    return {found[1]: found[3] for found in _KERNEL.finditer(generated)}
+
+
+def kernel_of(generated: str, source: str) -> str:
+    """The kernel of a wrapper whose source this is, or contains; "" where it is none."""
+    wanted = _body(source)
+    if wanted:
+        for name, text in kernels(generated).items():
+            body = _body(text)
+            if body and (body in wanted or wanted in body):
+                return name
+    return ""
+
+
+def enclosing_function(source: str, line: int) -> str:
+    """The C++ function that a line stands in, by the last definition above it; "" when there is none."""
+    name = ""
+    for found in _FUNCTION.finditer(source):
+        if source.count("\n", 0, found.start(1)) + 1 > line:
+            break
+        name = found[1]
+    return name
+
+
+def _body(source: str) -> str:
+    """A source without what is put around it when it is written: includes, blank lines, indentation."""
+    kept = (line.strip() for line in source.splitlines())
+    return "\n".join(line for line in kept if line and not line.startswith(("#include", "#pragma once", "//")))

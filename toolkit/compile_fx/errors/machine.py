@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ....dumps.wording import counted
-from .case import Case
-from .explained import Explained, NodeAt
-from .nodes import at
+from .case import Case, Explained, NodeAt, at
 
 _MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|Cannot allocate memory|Killed signal terminated program|"

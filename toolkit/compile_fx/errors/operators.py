@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .case import Case
-from .explained import Explained
-from .nodes import interpreter
+from .case import Case, Explained, interpreter
 
 _UNSUPPORTED = "unsupported operator"
 _NO_FAKE = re.compile(

@@ -12,9 +12,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ....dumps.errors import GraphdbgError
-from .case import Case
-from .explained import Explained
-from .sources import excerpt
+from .case import Case, Explained
+from .kernels import excerpt
 
 if TYPE_CHECKING:
     from ..passes import NamedPass

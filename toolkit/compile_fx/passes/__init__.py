@@ -57,15 +57,10 @@ def watched(
         yield
 
 
-@contextlib.contextmanager
-def at_graph(gm: Any, path: str) -> Iterator[None]:
+def at_graph(gm: Any, path: str) -> contextlib.AbstractContextManager[None]:
     """While entered, the passes that run are those of the graph at `path`, "" for the stage's own."""
     watch = current()
-    if watch is None:
-        yield
-        return
-    with watch.at_graph(gm, path):
-        yield
+    return watch.at_graph(gm, path) if watch is not None else contextlib.nullcontext()
 
 
 def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> list[str]:

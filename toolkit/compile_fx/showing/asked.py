@@ -19,12 +19,9 @@ from ....dumps.atomic import cannot_write, temporary_beside
 from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
 from ...triage.words import address
-from ...triton.targets import CHIPS, DEFAULT, target_of
-from ..entering import first_stage
-from ..stage import NAMES, STAGES, order, reaches
+from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
+from ..stage import NAMES, STAGES, first_stage, order, reaches
 
-FORMS = ("ttir", "ttgir", "llir", "ptx", "cubin")
-"""Forms of single Triton kernels, from Triton's first intermediate form to machine code."""
 REWRITING = tuple(name for name, stage in STAGES.items() if stage.rewrites)
 _GRAPHS = {"pre_grad": ("dynamo",), "capture": ("pre_grad", "dynamo"), "joint": ("joint", "inference", "pre_grad", "dynamo"),
            "partition": ("joint", "joint_passed", "pre_grad", "dynamo"),

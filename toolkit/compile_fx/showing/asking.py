@@ -51,12 +51,7 @@ class Request(msgspec.Struct):
 def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Path, watch: Watch) -> Told:
     """One compile. Files go to `folder`. Raises GraphdbgError for what the child refused, Interrupted after Ctrl-C."""
     told = _Telling(saved, request, watch)
-    payload = {
-        "path": str(saved.path.absolute()), "folder": str(folder), "until": request.until, "skip": request.skip,
-        "package": request.package, "device": request.device, "imports": request.imports,
-        "wanted": {"graphs": request.graphs, "source": request.source, "diff": request.diff, "forms": request.forms,
-                   "target": request.target},
-    }  # fmt: skip
+    payload = {"path": str(saved.path.absolute()), "folder": str(folder), **msgspec.to_builtins(request)}
     asked = ask(TASK, payload, request.limit_s, server=server)
     try:
         for event in asked:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from ....dumps import live
@@ -26,10 +27,12 @@ from ...copying import copy_graph
 from ...isolation.child import failure_of, is_memory_error, mark
 from ...rungs.entries import mode_of, patterns_without_device, shared_fakes
 from ...spec import FULL_STAGES, ReplaySpec, in_force, settings
-from ..pipeline import Observer
+from ..errors import carried, explain
+from ..pipeline import Observer, Pipeline
 from ..stage import Stage
-from ..telling import Teller, Wanted, tell
+from ..telling import Teller, tell
 from ..work import Work
+from .asking import Request
 from .records import MISSING_DEVICE, Trouble
 
 _NO_DEVICE = (
@@ -49,26 +52,24 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     """Compiles; returns {} when all went well or a stage failed, which the events then say. Raises what a user can mend."""
     mark("load the graph")
     saved = load_graph(payload["path"])
-    case = _case(saved, payload["device"])
-    wanted = Wanted(**payload["wanted"])
-    about = {"target": "", "assembler": ""}
-    if wanted.target:
-        about = _for_target(saved, case, wanted)
-    teller = Teller(Path(payload["folder"]), wanted)
+    request = msgspec.convert(payload, Request)
+    case = _case(saved, request.device)
+    teller = Teller(Path(payload["folder"]), request)
+    about = _for_target(saved, case, teller) if request.target else {"target": "", "assembler": ""}
     devices = sorted({value.device.type for value in case.inputs if isinstance(value, torch.Tensor)})
-    lacking = [device for device in devices if device != "cpu" and not _has(device) and not wanted.target]
-    until = payload["until"]
+    lacking = [device for device in devices if device != "cpu" and not _has(device) and not request.target]
+    until = request.until
     if lacking and until is None:
         until = "codegen"
-    if until is None and not wanted.target and (why := gpu_only.refusal(case.gm)) is not None:
+    if until is None and not request.target and (why := gpu_only.refusal(case.gm)) is not None:
         until = "codegen"
         case.notes.append(f"{why}; so it stops after codegen, and --target cuda:90 shows its kernels for a GPU")
     count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))
     tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes, **about)
     began = time.perf_counter()
     try:
-        with patterns_without_device() if lacking or wanted.target else contextlib.nullcontext():
-            lost = _compile(case, teller, payload["skip"], until, wanted.target, payload["package"])
+        with patterns_without_device() if lacking or request.target else contextlib.nullcontext():
+            lost = _compile(case, teller, request, until)
         tell("notes", notes=lost)
     except BaseException as error:  # whatever a stage raises is what is to be told
         if not teller.failed and not isinstance(error, Exception):
@@ -99,15 +100,16 @@ def _case(saved: SavedGraph, device: str | None) -> Live:
     return Live(gm, fakes, case.spec, case.notes)
 
 
-def _for_target(saved: SavedGraph, case: Live, wanted: Wanted) -> dict[str, str]:
+def _for_target(saved: SavedGraph, case: Live, teller: Teller) -> dict[str, str]:
     """Puts the case onto the pretended GPU, tells what of the recording bears on it, and names target and assembler."""
-    from ...triton import _triton
-    from ...triton.emission import triton_sources
+    from ...triton.emission import architecture, triton_sources
     from ...triton.needs import require_triton
     from ...triton.retarget import retargeted
     from ...triton.targets import target_of
 
     require_triton()
+    import triton
+
     on_gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in case.inputs)
     if case.spec.stage not in FULL_STAGES:
         case.inputs[:] = retargeted(case.gm, case.inputs, mode_of(case.gm, case.inputs)).fakes
@@ -115,25 +117,22 @@ def _for_target(saved: SavedGraph, case: Live, wanted: Wanted) -> dict[str, str]
         case.notes.append("recorded on the CPU; these are the kernels that Inductor writes for a GPU")
     for file in saved.code_files():
         if file.name == "output_code.py":
-            wanted.recorded.update(triton_sources(file.read_text()))
-    target = target_of(wanted.target)
-    assembler = f"Triton {_triton.version()}, {_triton.architecture(target.capability)}"
+            teller.recorded.update(triton_sources(file.read_text()))
+    target = target_of(teller.wanted.target)
+    assembler = f"Triton {triton.__version__}, {architecture(target.capability)}"
     return {"target": target.text(), "assembler": assembler}
 
 
-def _compile(
-    case: Live, teller: Teller, skip: Sequence[str], until: str | None, target: str, package: str
-) -> list[str]:
+def _compile(case: Live, teller: Teller, request: Request, until: str | None) -> list[str]:
     from ..entering import enter
     from ..package import compile_ahead_of_time
-    from ..pipeline import Pipeline
 
-    onto = [_Onto()] if target and case.spec.stage in FULL_STAGES else []
-    pipeline = Pipeline([*onto, teller.kernels, teller], skip=skip, until=until)
+    onto = [_Onto()] if request.target and case.spec.stage in FULL_STAGES else []
+    pipeline = Pipeline([*onto, teller.kernels, teller], skip=request.skip, until=until)
     teller.reports = pipeline.reports
-    with settings(case.spec.config) as lost, in_force(case.spec), _pretended(target):
-        if package:
-            compile_ahead_of_time(case.gm, case.inputs, path=package, pipeline=pipeline)
+    with settings(case.spec.config) as lost, in_force(case.spec), _pretended(request.target):
+        if request.package:
+            compile_ahead_of_time(case.gm, case.inputs, path=request.package, pipeline=pipeline)
         else:
             enter(case.gm, case.inputs, case.spec, pipeline)
     teller.tell_skipped()
@@ -176,8 +175,6 @@ def _mistake(error: BaseException | None) -> GraphdbgError | None:
 
 def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Trouble:
     """The account of an error: in which stage, of what type (the one that torch wrapped), behind which nodes, at which lines."""
-    from ..errors import carried, explain
-
     account = carried(error) or explain(error, teller.work, teller.failed or "entering")
     inner = getattr(error, "inner_exception", None) or error
     part = teller.name_of(teller.work) if teller.work is not None else ""

@@ -8,7 +8,7 @@ what the compiled graph says of itself. A forward that is not recorded turns its
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,10 +22,9 @@ from ..cudagraphs.recorders import Facts, telling_backward
 from ..finishing import customized_wrapper, later, wraps_itself
 from ..input_names import InputName, listed, name_at, names_for
 from ..overlap import described
+from ..pipeline import Pipeline
+from ..work import Work
 
-if TYPE_CHECKING:
-    from ..pipeline import Pipeline
-    from ..work import Work
 
 def align(work: Work, pipeline: Pipeline) -> None:
     """Sets `work.to_align` and says which inputs are looked at in each call, by whom."""
@@ -129,22 +128,20 @@ def _refused_behind_lowering(work: Work, *, split: bool) -> str | None:
 
 
 def _put_on(work: Work, pipeline: Pipeline) -> None:
-    compiled, names, tell = work.compiled, names_for(work), later(pipeline, "cudagraphs", work)
+    compiled, tell = work.compiled, later(pipeline, "cudagraphs", work)
     policy = getattr(t.inductor_config, "cudagraph_policy", None)
-    constants = work.constants.unwrap(compiled)
-    facts = recorders.facts_of(compiled, constants, names)
-    device = work.kwargs.get("boxed_forward_device_index")
-    recorders.prepare(compiled, work.inputs, device)
+    facts = recorders.facts_of(compiled, work.constants.unwrap(compiled), names_for(work))
+    recorders.prepare(compiled, work.inputs, work.kwargs.get("boxed_forward_device_index"))
     work.recorded = True
     if policy is not None:
-        recorders.put_on_whole(compiled, facts, work.inputs, policy, tell)
+        recorders.put_on_by(policy, compiled, facts, work.inputs)
         work.notes.append("left to the CUDAGraphPolicy")
         return
     count = 1
     if t.inductor_config.graph_partition:
         count = recorders.put_on_partitions(compiled, facts, tell)
     else:
-        recorders.put_on_whole(compiled, facts, work.inputs, None, tell)
+        compiled.current_callable = recorders.recording(compiled.current_callable, compiled, facts, "1 graph", tell)
     how = "by torch's trees: warm-up at the first call, recorded at the second"
     if not t.inductor_config.triton.cudagraph_trees:
         how = "at the first call"

@@ -5,13 +5,12 @@ generation: a kernel for each fused group and the wrapper that allocates and cal
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import torch_private as t
+from ..pipeline import Pipeline
+from ..work import Work
 
-if TYPE_CHECKING:
-    from ..pipeline import Pipeline
-    from ..work import Work
 
 def lower(work: Work, pipeline: Pipeline) -> None:
     """Sets `work.lowering`, which stays the handler `V.graph` until code is loaded, and `work.output_strides`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,11 +18,9 @@ from ....dumps.wording import counted
 from ... import torch_private as t
 from .. import logs
 from ..passes import at_graph
-from ..pipeline import node_count
+from ..pipeline import Pipeline, node_count
+from ..work import Work
 
-if TYPE_CHECKING:
-    from ..pipeline import Pipeline
-    from ..work import Work
 
 def pre_grad(work: Work, pipeline: Pipeline) -> None:
     """Rewrites `work.gm`."""

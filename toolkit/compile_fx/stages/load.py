@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,10 +19,8 @@ from ....dumps.wording import counted
 from ... import torch_private as t
 from .. import logs
 from ..cpp_library import shared_standard_library
-
-if TYPE_CHECKING:
-    from ..pipeline import Pipeline
-    from ..work import Work
+from ..pipeline import Pipeline
+from ..work import Work
 
 
 def load(work: Work, pipeline: Pipeline) -> None:
@@ -35,7 +33,7 @@ def load(work: Work, pipeline: Pipeline) -> None:
         work.call, linked = _library(work)
     else:
         work.module = _module(work)
-        work.call, work.runner = work.module.call, getattr(work.module, "runner", None)
+        work.call = work.module.call
     work.notes.extend([_loaded(work), *_spent(before), *linked])
     work.compiled = _output_code(work)
 
@@ -157,7 +155,7 @@ def _output_code(work: Work) -> Any:
         work.call, lowering, work.gm, work.output_strides, lowering.disable_cudagraphs_reason,
         work.metrics.get_deltas(), t.counters["inductor"] - work.counters_before, cudagraphs, work.inputs,
         kwargs.get("static_input_idxs", ()), *region, kwargs, work.inputs_to_check, work.runnable, work.post_grad_text,
-        work.runner, provenance, stacks,
+        getattr(work.module, "runner", None), provenance, stacks,
     )  # fmt: skip
 
 

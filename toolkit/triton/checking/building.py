@@ -9,7 +9,7 @@ fail.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,59 +21,43 @@ _FITS = 1 << 30
 _MOST = float(1 << 63)
 
 
-class Blind:
-    """Hears of everything and tells nothing."""
+def _told(name: str, overflow: Callable[[Any, Any, Any], Any]) -> Any:
+    """An operation on two integers that tells of the lanes where signed ones do not hold the result."""
+    usual = getattr(Builder, name)
 
-    def overflowed(self, made: Any, lanes: np.ndarray) -> None:
-        """An integer wrapped."""
+    def call(self: Any, lhs: Any, rhs: Any) -> Any:
+        made = usual(self, lhs, rhs)
+        if made.data.dtype in _SIGNED:
+            lanes = overflow(lhs.data, rhs.data, made.data)
+            if lanes.any():
+                self.eye.overflowed(made, lanes)
+        return made
 
-    def asserted(self, lanes: np.ndarray, message: str) -> None:
-        """An assertion failed."""
+    return call
+
+
+def _product_overflows(left: np.ndarray, right: np.ndarray, made: np.ndarray) -> Any:
+    if made.dtype == np.int32:
+        return np.multiply(left, right, dtype=np.int64) != made
+    if not left.size or not right.size:
+        return np.False_
+    if max(abs(int(left.min())), abs(int(left.max()))) < _FITS and max(abs(int(right.min())), abs(int(right.max()))) < _FITS:
+        return np.False_
+    return np.abs(left.astype(np.float64) * right.astype(np.float64)) >= _MOST
 
 
 class CheckingBuilder(Builder):
-    """`eye.overflowed(lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the builder stays the
-    one that Triton's language has."""
+    """`eye.overflowed(made, lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the builder stays
+    the one that Triton's language has."""
 
     eye: Any = None
-
-    def create_add(self, lhs: Any, rhs: Any) -> Any:
-        made = super().create_add(lhs, rhs)
-        if made.data.dtype in _SIGNED:
-            a, b, r = lhs.data, rhs.data, made.data
-            lanes = ((a ^ r) & (b ^ r)) < 0
-            if lanes.any():
-                self.eye.overflowed(made, lanes)
-        return made
-
-    def create_sub(self, lhs: Any, rhs: Any) -> Any:
-        made = super().create_sub(lhs, rhs)
-        if made.data.dtype in _SIGNED:
-            a, b, r = lhs.data, rhs.data, made.data
-            lanes = ((a ^ b) & (a ^ r)) < 0
-            if lanes.any():
-                self.eye.overflowed(made, lanes)
-        return made
-
-    def create_mul(self, lhs: Any, rhs: Any) -> Any:
-        made = super().create_mul(lhs, rhs)
-        if made.data.dtype in _SIGNED:
-            lanes = _product_overflows(lhs.data, rhs.data, made.data)
-            if lanes is not None:
-                self.eye.overflowed(made, lanes)
-        return made
-
-    def create_shl(self, lhs: Any, rhs: Any) -> Any:
-        made = super().create_shl(lhs, rhs)
-        if made.data.dtype in _SIGNED:
-            wide = lhs.data.astype(np.float64) * np.exp2(np.asarray(rhs.data, np.float64))
-            lanes = made.data.astype(np.float64) != wide
-            if lanes.any():
-                self.eye.overflowed(made, lanes)
-        return made
+    create_add = _told("create_add", lambda a, b, made: ((a ^ made) & (b ^ made)) < 0)
+    create_sub = _told("create_sub", lambda a, b, made: ((a ^ b) & (a ^ made)) < 0)
+    create_mul = _told("create_mul", _product_overflows)
+    create_shl = _told("create_shl", lambda a, b, made: made.astype(float) != a.astype(float) * np.exp2(b.astype(float)))
 
     def create_int_cast(self, src: Any, dst_type: Any, is_signed: Any) -> Any:
-        made = Builder.create_int_cast(self, src, dst_type, is_signed)
+        made = super().create_int_cast(src, dst_type, is_signed)
         narrow, wide = made.data.dtype, src.data.dtype
         if narrow.kind == "i" and wide.kind == "i" and narrow.itemsize < wide.itemsize:
             lanes = made.data != src.data
@@ -87,26 +71,16 @@ class CheckingBuilder(Builder):
             self.eye.asserted(~data.astype(bool), str(getattr(message, "value", message)))
 
 
-def _product_overflows(left: np.ndarray, right: np.ndarray, made: np.ndarray) -> np.ndarray | None:
-    if made.dtype == np.int32:
-        lanes = np.multiply(left, right, dtype=np.int64) != made
-        return lanes if lanes.any() else None
-    if not left.size or not right.size:
-        return None
-    if max(abs(int(left.min())), abs(int(left.max()))) < _FITS and max(abs(int(right.min())), abs(int(right.max()))) < _FITS:
-        return None
-    lanes = np.abs(left.astype(np.float64) * right.astype(np.float64)) >= _MOST
-    return lanes if lanes.any() else None
+class LenientBuilder(Builder):
+    """Goes on where an assertion fails."""
 
-
-def plain_builder() -> contextlib.AbstractContextManager[None]:
-    """While it is open, kernels compute as they do unchecked."""
-    return checking_builder(None, Builder)
+    def create_assert(self, condition: Any, message: Any) -> None:
+        """It was told of when it ran the first time."""
 
 
 @contextlib.contextmanager
 def checking_builder(eye: Any, kind: type[Builder] = CheckingBuilder) -> Iterator[None]:
-    """While it is open, kernels compute with this class."""
+    """While it is open, kernels compute with this class; with the plain Builder as they do unchecked."""
     before, eye_before = type(BUILDER), CheckingBuilder.eye
     BUILDER.__class__ = kind
     CheckingBuilder.eye = eye

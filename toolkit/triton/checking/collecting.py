@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,10 @@ class Place:
         x, y, _ = (int(one) for one in self.launch.grid)
         return self.number % x, self.number // x % y, self.number // (x * y)
 
+    def text(self, line: int) -> str:
+        """What stands in a line of the kernel's file."""
+        return linecache.getline(self.file, line).strip()
+
     def line(self) -> int:
         """The line of the kernel itself that is being run, whatever it has called."""
         frame: Any = sys._getframe(1)
@@ -57,26 +61,10 @@ class Place:
         return found
 
 
-class Sources:
-    """Lines of kernels' files, read once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, list[str]] = {}
-
-    def line(self, file: str, number: int) -> str:
-        """One line, without what surrounds it."""
-        if file not in self._known:
-            self._known[file] = Path(file).read_text(encoding="utf-8").splitlines()
-        lines = self._known[file]
-        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
-
-
 class Collected:
     """All findings of a run. `Finding.programs` counts programs that have it, `count` accesses."""
 
-    def __init__(self, only: str | None = None) -> None:
-        self.only = only
-        self.sources = Sources()
+    def __init__(self) -> None:
         self._found: dict[tuple[str, str, int, str], Finding] = {}
         self._last: dict[tuple[str, str, int, str], tuple[int, int]] = {}
 
@@ -90,7 +78,7 @@ class Collected:
     ) -> Finding:  # fmt: skip
         """One more. `lanes`: those of the program that it befell."""
         line = line or at.line()
-        text = self.sources.line(at.file, line)
+        text = at.text(line)
         argument = argument_of(at.launch, access, text)
         key = (at.launch.kernel, kind, line, argument)
         program = (at.launch.number, at.number)
@@ -102,18 +90,14 @@ class Collected:
             self._last[key] = program
             return known
         made = Finding(kind, at.launch.kernel, at.launch.number, at.program, line, text, note=note, detail=detail)
-        _lanes(made, lanes)
         made.nodes, made.lines = at.nodes, at.lines
+        places = np.flatnonzero(lanes)
+        made.lanes = int(places.size)
+        if places.size:
+            made.first_lane, made.last_lane = int(places[0]), int(places[-1])
         _argument(made, at, access, argument, lanes)
         self._found[key], self._last[key] = made, program
         return made
-
-
-def _lanes(made: Finding, lanes: np.ndarray) -> None:
-    places = np.flatnonzero(lanes)
-    made.lanes = int(places.size)
-    if places.size:
-        made.first_lane, made.last_lane = int(places[0]), int(places[-1])
 
 
 def argument_of(launch: Launch, access: Access | None, text: str) -> str:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -19,7 +20,7 @@ from ...eager import GraphRunError
 from ..interpreting.memory import Access, Watch
 from ..interpreting.on_cpu import running
 from ..interpreting.session import Launch, Observer, Session
-from .building import Blind, checking_builder
+from .building import LenientBuilder, checking_builder
 from .collecting import Collected, Place
 from .findings import Finding
 from .watching import Checking, Run
@@ -70,7 +71,7 @@ def departures(
         before, session.observers, session.launches = session.observers, (beside,), 0
         try:
             torch.manual_seed(_SEED)
-            with around(), checking_builder(Blind()), running(session), torch.no_grad():
+            with around(), checking_builder(None, LenientBuilder), running(session), torch.no_grad():
                 run.call(clone_inputs(run.inputs))
         finally:
             session.observers = before
@@ -87,17 +88,13 @@ class Beside(Observer):
         self.run, self.eager, self.verdict = run, eager, verdict
         self.found: list[Finding] = []
         self._collected = Collected()
-        self._launched: dict[str, int] = {}
+        self._launched: Counter[str] = Counter()
         self._watch: _Stores | None = None
 
     def before(self, launch: Launch) -> Watch | None:
         assert self.run.wrapper is not None
-        place = Place(launch)
-        call = self._launched.get(launch.kernel, 0)
-        self._launched[launch.kernel] = call + 1
-        place.nodes, place.lines = self.run.wrapper.behind(launch.kernel, call)
-        place.node_of = self.run.wrapper.nodes
-        self._watch = _Stores(place)
+        self._watch = _Stores(self.run.wrapper.place(launch, self._launched[launch.kernel]))
+        self._launched[launch.kernel] += 1
         return self._watch
 
     def after(self, launch: Launch) -> None:

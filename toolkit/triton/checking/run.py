@@ -29,8 +29,9 @@ from ...rungs.triton_interpret import TritonInterpret
 from ...signature import from_exception
 from ...spec import ReplaySpec, in_force, no_caches, settings
 from ...verdict import WHOLE, judged, skipped
+from ..interpreting.builder import Builder
 from ..interpreting.session import Session
-from .building import checking_builder, plain_builder
+from .building import checking_builder
 from .findings import Checked
 from .watching import Checking
 from .wrapper import Wrappers
@@ -52,7 +53,6 @@ class CheckedRung(TritonInterpret):
         self.known: Session | None = None
         self.seconds_plain: float | None = None
         self.seconds_checked = 0.0
-        self.recompiled = False
 
     def session(self) -> Session:
         assert self.checking is not None
@@ -62,17 +62,13 @@ class CheckedRung(TritonInterpret):
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        wrappers = Wrappers()
-        first = self.checking is None
-        usual = self.checking
-        self.checking = Checking(wrappers, self.kernel)
-        kept = self.checking if first or usual is None else usual
+        wrappers, first = Wrappers(), self.checking
+        self.checking = checking = Checking(wrappers, self.kernel)
         try:
-            with settings(NO_REUSE), wrappers.open(), super().around(gm, spec), checking_builder(_Eye(self)):
+            with settings(NO_REUSE), wrappers.open(), super().around(gm, spec), checking_builder(checking):
                 yield
         finally:
-            self.recompiled = not first
-            self.checking = kept
+            self.checking = first or checking
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         compiled = super().build(gm, fake_inputs, spec)
@@ -107,36 +103,13 @@ class CheckedRung(TritonInterpret):
         checking.active = False
         began = time.perf_counter()
         try:
-            with plain_builder():
+            with checking_builder(None, Builder):
                 compiled(given)
             return time.perf_counter() - began
         finally:
             checking.active = True
             if self.known is not None:
                 self.known.launches = 0
-
-
-class _Eye:
-    """Hands what the builder sees to the launch that runs."""
-
-    def __init__(self, rung: CheckedRung) -> None:
-        self.rung = rung
-
-    @property
-    def watch(self) -> Any:
-        """Of the launch that runs, where it is checked."""
-        checking = self.rung.checking
-        return checking.watch if checking is not None and checking.active else None
-
-    def overflowed(self, made: Any, lanes: Any) -> None:
-        """An integer wrapped."""
-        if self.watch is not None:
-            self.watch.overflowed(made, lanes)
-
-    def asserted(self, lanes: Any, message: str) -> None:
-        """An assertion failed."""
-        if self.watch is not None:
-            self.watch.asserted(lanes, message)
 
 
 def checked(

@@ -79,8 +79,10 @@ class Shadows:
 
     def allocated(self, tensor: torch.Tensor) -> None:
         """A fresh storage that holds nothing."""
-        self._forget_dead()
-        self._make(tensor, holds=False)
+        if len(self._known) % 64 == 63:
+            self._known = {key: one for key, one in self._known.items() if not one.reference.expired()}
+        storage = tensor.untyped_storage()
+        self._known[storage._cdata] = Shadow(storage.nbytes(), tensor.element_size(), StorageWeakRef(storage), holds=False)
 
     def filled(self, tensor: torch.Tensor) -> None:
         """Something outside of kernels wrote all elements of a tensor."""
@@ -105,17 +107,6 @@ class Shadows:
                 self._known[zone.storage._cdata] = shadow
             zone.facts["shadow"] = shadow
         return shadow
-
-    def _make(self, tensor: torch.Tensor, *, holds: bool) -> Shadow:
-        storage = tensor.untyped_storage()
-        made = self._known[storage._cdata] = Shadow(
-            storage.nbytes(), tensor.element_size(), StorageWeakRef(storage), holds=holds
-        )
-        return made
-
-    def _forget_dead(self) -> None:
-        if len(self._known) % 64 == 63:
-            self._known = {key: one for key, one in self._known.items() if not one.reference.expired()}
 
 
 def _elements(shadow: Shadow, tensor: torch.Tensor) -> np.ndarray:

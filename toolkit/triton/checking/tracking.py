@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import triton.language as tl
 
-from ...torch_private import replaced
+from ...torch_private import all_replaced
 from ..interpreting._triton import Handle
 from ..interpreting.builder import BUILDER
 from ..interpreting.memory import Access, Memory, Watch
-from ..interpreting.rounding import is_coded, values
+from ..interpreting.rounding import is_float, not_finite, numbers
 from .building import CheckingBuilder, checking_builder
 from .collecting import Collected, Place
 from .findings import Finding
@@ -108,7 +108,7 @@ class Tracker(Watch):
             one.events = twin.data
 
     def _loaded(self, name: str, given: tuple[Any, ...], made: Any) -> None:
-        bad = _bad(made)
+        bad = not_finite(made)
         if bad is None:
             return
         events = np.where(bad, CAME_IN, 0).astype(np.int32)
@@ -118,10 +118,10 @@ class Tracker(Watch):
         made.events = events
 
     def _computed(self, name: str, operands: list[Any], made: Any) -> None:
-        if not _is_float(made):
+        if not is_float(made):
             self._passed_on(operands, made)
             return
-        bad = _bad(made)
+        bad = not_finite(made)
         if bad is None:
             return
         if name == "create_dot":
@@ -130,14 +130,14 @@ class Tracker(Watch):
         events = np.zeros(made.data.shape, np.int32)
         worse, nans = np.zeros(made.data.shape, bool), np.zeros(made.data.shape, bool)
         for one in operands:
-            wrong = _bad(one)
+            wrong = not_finite(one)
             if wrong is None:
                 continue
             wrong = np.broadcast_to(wrong, events.shape)
             known = events_of(one)
             if known is not None:
                 events = np.where((events == 0) & wrong, np.broadcast_to(known, events.shape), events)
-            worse, nans = worse | wrong, nans | np.broadcast_to(np.isnan(_numbers(one)), events.shape)
+            worse, nans = worse | wrong, nans | np.broadcast_to(np.isnan(numbers(one)), events.shape)
         if name != "create_bitcast":
             self._born(made, bad, events, worse, nans)
         made.events = np.where(bad, events, 0).astype(np.int32)
@@ -146,7 +146,7 @@ class Tracker(Watch):
         """Events of integers go on with them, into addresses too."""
         events = events_of(made)
         for one in operands:
-            known = None if _is_float(one) else events_of(one)
+            known = None if is_float(one) else events_of(one)
             if known is not None and made.data.dtype != bool:
                 known = np.broadcast_to(known, made.data.shape)
                 events = known if events is None else np.where(events == 0, known, events)
@@ -157,13 +157,13 @@ class Tracker(Watch):
         known = [one for handle in operands if (one := events_of(handle)) is not None]
         if known:
             return np.where(bad, max((int(one.max()) or int(one.min())) for one in known), 0).astype(np.int32)
-        if any(_bad(one) is not None for one in operands):
+        if any(not_finite(one) is not None for one in operands):
             return np.zeros(bad.shape, np.int32)
         return np.where(bad, self._event("inf"), 0).astype(np.int32)
 
     def _born(self, made: Any, bad: np.ndarray, events: np.ndarray, worse: np.ndarray, nans: np.ndarray) -> None:
         """Numbers the lanes that are not finite of operands that are, in `events`."""
-        is_nan = np.isnan(_numbers(made))
+        is_nan = np.isnan(numbers(made))
         fresh = bad & (events == 0) & np.where(is_nan, ~nans, ~worse)
         if fresh.any():
             for kind, lanes in (("nan", fresh & is_nan), ("inf", fresh & ~is_nan)):
@@ -184,9 +184,9 @@ class Tracker(Watch):
         return result
 
     def _fold(self, given: list[Any], axis: int | None, made: Any) -> None:
-        bad = _bad(made)
+        bad = not_finite(made)
         known = [_full(one) for one in given if events_of(one) is not None]
-        if bad is None and (not known or _is_float(made)):
+        if bad is None and (not known or is_float(made)):
             return
         shape = made.data.shape
         events = np.zeros(shape, np.int32)
@@ -196,9 +196,9 @@ class Tracker(Watch):
         if bad is not None:
             worse, nans = np.zeros(shape, bool), np.zeros(shape, bool)
             for one in given:
-                if (wrong := _bad(one)) is not None:
+                if (wrong := not_finite(one)) is not None:
                     worse |= _as(wrong.any(axis), shape)
-                    nans |= _as(np.isnan(_numbers(one)).any(axis), shape)
+                    nans |= _as(np.isnan(numbers(one)).any(axis), shape)
             self._born(made, bad, events, worse, nans)
             events = np.where(bad, events, 0).astype(np.int32)
         made.events = events
@@ -217,11 +217,9 @@ def followed(memory: Memory, place: Place, collected: Collected) -> list[tuple[F
     before, memory.watch = memory.watch, tracker
     try:
         with checking_builder(tracker, FollowingBuilder):
-            reduce, scan = (functools.partial(tracker.folded, one) for one in (tl.core.reduce, tl.core.associative_scan))
-            with (
-                replaced(tl, "reduce", reduce), replaced(tl.core, "reduce", reduce),
-                replaced(tl, "associative_scan", scan), replaced(tl.core, "associative_scan", scan),
-            ):  # fmt: skip
+            names = ("reduce", "associative_scan")
+            folded = {name: functools.partial(tracker.folded, getattr(tl.core, name)) for name in names}
+            with all_replaced((home, name, folded[name]) for home in (tl, tl.core) for name in names):
                 memory.again()
     finally:
         memory.watch = before
@@ -254,24 +252,6 @@ def _handles(given: Any) -> list[Any]:
         elif isinstance(one, (list, tuple)):
             found += _handles(one)
     return found
-
-
-def _is_float(handle: Any) -> bool:
-    scalar = handle.dtype.scalar
-    return not scalar.is_ptr() and scalar.is_floating()
-
-
-def _numbers(handle: Any) -> np.ndarray:
-    kind = handle.dtype.scalar
-    return values(handle.data, kind) if is_coded(kind) else handle.data
-
-
-def _bad(handle: Any) -> np.ndarray | None:
-    """Lanes that are not finite, None where there are none."""
-    if not _is_float(handle):
-        return None
-    fine = np.isfinite(_numbers(handle))
-    return None if fine.all() else ~fine
 
 
 def _chosen(given: tuple[Any, ...], made: Any) -> None:

@@ -20,11 +20,12 @@ import torch
 from ....dumps.wording import counted
 from ...copying import clone_inputs
 from ..interpreting.memory import Access, Watch, Zone
-from ..interpreting.rounding import is_coded, values
+from ..interpreting.rounding import not_finite
 from ..interpreting.session import Launch, Observer
 from .collecting import Collected, Place
 from .findings import Finding
 from .shadow import SEVERAL, Shadow, Shadows
+from .tracking import followed
 from .wrapper import Wrapper, Wrappers
 
 _OWN = "{}, whose index names a place twice, does so in the graph itself"
@@ -43,7 +44,7 @@ class Checking(Observer):
 
     def __init__(self, wrappers: Wrappers, only: str | None = None) -> None:
         self.wrappers, self.only = wrappers, only
-        self.collected = Collected(only)
+        self.collected = Collected()
         self.shadows = Shadows()
         self.runs: list[Run] = []
         self.kernels: set[str] = set()
@@ -57,6 +58,18 @@ class Checking(Observer):
         self._again: Counter[tuple[str, int]] = Counter()
         self._launched: Counter[str] = Counter()
         self._inside = False
+
+    # what the builder tells
+
+    def overflowed(self, made: Any, lanes: np.ndarray) -> None:
+        """A signed integer does not hold its result in some lanes."""
+        if self.watch is not None and self.active:
+            self.watch.overflowed(made, lanes)
+
+    def asserted(self, lanes: np.ndarray, message: str) -> None:
+        """`tl.device_assert` failed."""
+        if self.watch is not None and self.active:
+            self.watch.asserted(lanes, message)
 
     # what the session tells
 
@@ -76,11 +89,7 @@ class Checking(Observer):
         self.kernels.add(launch.kernel)
         self.launches += 1
         wrapper = self.runs[-1].wrapper if self.runs else None
-        place = Place(launch)
-        if wrapper is not None:
-            place.nodes, place.lines = wrapper.behind(launch.kernel, self._launched[launch.kernel])
-            place.node_of = wrapper.nodes
-            place.is_empty, place.scattering = wrapper.is_empty, wrapper.scattering(place.nodes)
+        place = wrapper.place(launch, self._launched[launch.kernel]) if wrapper is not None else Place(launch)
         self._launched[launch.kernel] += 1
         self.watch = LaunchWatch(self, place)
         return self.watch
@@ -238,7 +247,7 @@ class LaunchWatch(Watch):
 
     def _by(self, shadow: Shadow) -> None:
         shadow.wrote, line = True, self.place.line()
-        shadow.by = self.launch.kernel, line, self.checking.collected.sources.line(self.place.file, line)
+        shadow.by = self.launch.kernel, line, self.place.text(line)
 
     def _atomic(self, access: Access, zone: Zone, shadow: Shadow) -> None:
         places = self._places(access, shadow)
@@ -334,16 +343,11 @@ class LaunchWatch(Watch):
         self.undo.append((zone, access.dtype, index, zone.elements(access.dtype)[index]))
 
     def _not_finite(self, access: Access) -> None:
-        value = access.pointer[1] if isinstance(access.pointer, tuple) else None
-        if value is None or not_finite(value.data, value.dtype.scalar) is None:
-            return
-        lanes = np.broadcast_to(not_finite(value.data, value.dtype.scalar), access.live.shape) & access.live  # type: ignore[arg-type]
-        if lanes.any():
+        bad = not_finite(access.pointer[1]) if isinstance(access.pointer, tuple) else None
+        if bad is not None and (np.broadcast_to(bad, access.live.shape) & access.live).any():
             self.suspects[self.place.line()] = None
 
     def _again(self) -> None:
-        from .tracking import followed
-
         memory = self.launch.memory
         assert memory is not None and memory.again is not None
         for zone, dtype, index, old in reversed(self.undo):
@@ -356,17 +360,6 @@ class LaunchWatch(Watch):
 def _by_whom(shadows: Shadows, access: Access) -> str:
     by = shadows.of(access.zone).by if access.zone is not None else None
     return f"{by[0]}, line {by[1]}, wrote the rest of it" if by is not None else "nothing wrote to it"
-
-
-def not_finite(data: np.ndarray, kind: Any) -> np.ndarray | None:
-    """Lanes that are NaN or infinite; None where there are none, or the type has neither."""
-    if not (kind.is_floating() if hasattr(kind, "is_floating") else False):
-        return None
-    numbers = values(data, kind) if is_coded(kind) else data
-    if numbers.dtype.kind != "f":
-        return None
-    fine = np.isfinite(numbers)
-    return None if fine.all() else ~fine
 
 
 def _bits(data: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import fx
@@ -23,6 +23,8 @@ from ...copying import clone_inputs
 from ...eager import is_uninitialised, run_graph
 from .. import pretended
 from ..interpreting.on_cpu import devices_on_cpu
+from ..interpreting.session import Launch
+from .collecting import Place
 from .findings import UserLine
 
 _SCATTERS = frozenset({
@@ -34,15 +36,10 @@ _SCATTERS = frozenset({
 _NUMBER = re.compile(r"_\d+$")
 
 
-class _Call(NamedTuple):
-    nodes: list[fx.Node]
-    graph: Any
-
-
 class Wrapper:
     """One generated module. `nodes`: the wrapper's name of a buffer -> node."""
 
-    def __init__(self, lowering: Any, calls: dict[str, list[_Call]]) -> None:
+    def __init__(self, lowering: Any, calls: dict[str, list[list[fx.Node]]]) -> None:
         self.module: fx.GraphModule = lowering.module
         self.nodes = pretended.nodes_of_buffers(lowering)
         self.calls = calls
@@ -53,21 +50,21 @@ class Wrapper:
         known = self.calls.get(kernel, ())
         if not known:
             return [], []
-        nodes = known[min(call, len(known) - 1)].nodes
+        nodes = known[min(call, len(known) - 1)]
         order = {node: place for place, node in enumerate(self.module.graph.nodes)}
         nodes = sorted(nodes, key=lambda node: order.get(node, len(order)))
         return [node.name for node in nodes], list(dict.fromkeys(line for node in nodes if (line := line_of(node))))
 
-    def line(self, node: str) -> UserLine | None:
-        """The user's line of a node."""
-        found = self._by_name.get(node)
-        return line_of(found) if found is not None else None
+    def place(self, launch: Launch, call: int) -> Place:
+        """The `call`th launch of a kernel, with what is known of it."""
+        nodes, lines = self.behind(launch.kernel, call)
+        return Place(launch, nodes, lines, self.nodes, is_empty=self.is_empty, scattering=self.scattering(nodes))
 
     @property
     def outputs(self) -> list[str]:
         """The node of each output; an empty name for what is none."""
-        output = next(node for node in reversed(self.module.graph.nodes) if node.op == "output")
-        return [getattr(one, "name", "") for one in output.args[0]]
+        outputs: Any = self.module.graph.output_node().args[0]
+        return [getattr(one, "name", "") for one in outputs]
 
     def is_empty(self, node: str) -> bool:
         """Whether a node is the user's own memory that holds nothing."""
@@ -99,8 +96,7 @@ def _name(node: fx.Node) -> str:
 
 def line_of(node: fx.Node) -> UserLine | None:
     """Where the user wrote what became of a node."""
-    stack = node.meta.get("stack_trace") or getattr(node, "stack_trace", None)
-    place, code = user_frame(stack) if stack else ("", "")
+    place, code = user_frame(node.stack_trace or "")
     return UserLine(place, code) if place else None
 
 
@@ -108,13 +104,13 @@ class Wrappers:
     """Those that are loaded while it is open."""
 
     def __init__(self) -> None:
-        self._heard: list[tuple[str, list[fx.Node], Any]] = []
+        self._heard: list[tuple[str, list[fx.Node]]] = []
         self._known: list[tuple[Callable[..., Any], Wrapper]] = []
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Wrappers]:
         """Around compiles."""
-        heard = kernels_heard(lambda row, nodes, graph: self._heard.append((row.name, nodes, graph)))
+        heard = kernels_heard(lambda row, nodes, _: self._heard.append((row.name, nodes)))
         with heard, pretended.wrappers_told_of(self._loaded):
             yield self
 
@@ -122,11 +118,10 @@ class Wrappers:
         """The one with that function."""
         return next((wrapper for known, wrapper in self._known if known is call), None)
 
-    def _loaded(self, lowering: Any, call: Callable[..., Any]) -> None:
-        calls: dict[str, list[_Call]] = {}
-        for name, nodes, graph in self._heard:
-            calls.setdefault(name, []).append(_Call(nodes, graph))
-            if (own := _NUMBER.sub("", name)) != name:  # a user's kernel goes by its own name where it is made
-                calls.setdefault(own, []).append(_Call(nodes, graph))
+    def _loaded(self, lowering: Any, module: Any) -> None:
+        calls: dict[str, list[list[fx.Node]]] = {}
+        for name, nodes in self._heard:
+            for known in {name, _NUMBER.sub("", name)}:  # a user's kernel goes by its own name where it is made
+                calls.setdefault(known, []).append(nodes)
         self._heard = []
-        self._known.append((call, Wrapper(lowering, calls)))
+        self._known.append((module.call, Wrapper(lowering, calls)))

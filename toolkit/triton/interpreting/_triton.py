@@ -19,7 +19,7 @@ try:
     from triton.runtime.interpreter import InterpreterBuilder
     from triton.runtime.interpreter import InterpreterOptions as Options
     from triton.runtime.interpreter import TensorHandle as Handle
-    from triton.runtime.jit import JITFunction
+    from triton.runtime.jit import JITFunction, mangle_type
 except (ImportError, AttributeError) as error:
     raise EnvironmentLackError(
         "this Triton has another interpreter than the one known here", str(error), "pip install 'graphdbg[triton]'"
@@ -49,17 +49,10 @@ def numpy_type(kind: Any) -> np.dtype:
     return found
 
 
-def type_of(argument: Any) -> str:
-    """Triton's type of an argument of a launch: "*fp32", "i32", "fp32"."""
-    from triton.runtime.jit import mangle_type
-
-    return mangle_type(argument)
-
-
-def implicit(argument: Any) -> Any:
-    """An argument of a launch that is no tensor, as the interpreter passes it."""
-    return interpreter._implicit_cvt(argument)
-
+type_of = mangle_type
+"""Triton's type of an argument of a launch: "*fp32", "i32", "fp32"."""
+implicit = interpreter._implicit_cvt
+"""An argument of a launch that is no tensor, as the interpreter passes it."""
 
 __all__ = [
     "ROUND_TO_ZERO", "Handle", "InterpreterBuilder", "JITFunction", "Options", "atomic_name", "implicit", "interpreter",

@@ -23,7 +23,6 @@ class MissingInstruction(CannotRun):
     """Inline assembly that is not in the table."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
         super().__init__(f"a kernel holds inline assembly that the interpreter does not know: {' '.join(text.split())}")
 
 

@@ -102,9 +102,9 @@ class Builder(InterpreterBuilder):
         if is_coded(target):
             return Handle(to_bits(data.astype(np.float32) if data.dtype != np.float64 else data, target), target)
         dtype = numpy_type(target)
-        if data.dtype.kind == "f" and dtype.kind in "iu":
-            return Handle(_to_integer(data, dtype), target)
         with np.errstate(all="ignore"):
+            if data.dtype.kind == "f" and dtype.kind in "iu":  # as NVIDIA's cvt does: toward zero
+                return Handle(libdevice.integer(np.trunc(data.astype(np.float64)), dtype), target)
             return Handle(data.astype(dtype), target)
 
     def create_fp_to_fp(self, src: Any, dst_type: Any, rounding: Any) -> Any:
@@ -189,10 +189,10 @@ class Builder(InterpreterBuilder):
         return self.unary_op(arg, np.abs)
 
     def create_erf(self, arg: Any) -> Any:
-        return self.unary_op(arg, libdevice.erf)
+        return self.unary_op(arg, libdevice.function("__nv_erf"))
 
     def create_rsqrt(self, arg: Any) -> Any:
-        return self.unary_op(arg, libdevice.rsqrt)
+        return self.unary_op(arg, libdevice.function("__nv_rsqrt"))
 
     def create_dot(self, a: Any, b: Any, d: Any, precision: Any, imprecise: Any) -> Any:
         left, right = (values(one.data, one.dtype.scalar) for one in (a, b))
@@ -243,17 +243,6 @@ def _remainder(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.fmod(left, right)
     zero = right == 0
     return np.where(zero, left, np.fmod(left, np.where(zero, 1, right).astype(right.dtype)))
-
-
-def _to_integer(data: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Float to integer as NVIDIA's cvt does: toward zero, saturated, NaN is zero."""
-    limits = np.iinfo(dtype)
-    with np.errstate(all="ignore"):
-        whole = np.trunc(np.nan_to_num(data.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
-        low, high = whole <= float(limits.min), whole >= float(limits.max)
-        made = np.where(low | high, 0, whole).astype(np.int64 if dtype.kind == "i" else np.uint64).astype(dtype)
-    made = np.where(low, limits.min, made)
-    return np.where(high, limits.max, made).astype(dtype)
 
 
 def _toward_zero(data: np.ndarray, kind: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ time of a judgement; everything around them runs as it is. A kernel that calls `
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,24 +19,19 @@ import torch
 import triton.language as tl
 
 from ... import philox
-from ...torch_private import replaced, triton_helpers
+from ...torch_private import all_replaced, triton_helpers
 from ._triton import Handle
 
 _LOW = 0xFFFFFFFF
 
 
-@contextlib.contextmanager
-def drawing_like_cpu() -> Iterator[None]:
+def drawing_like_cpu() -> contextlib.AbstractContextManager[None]:
     """Open inside `interpreted()`."""
     functions: list[tuple[Any, str, Callable[..., Any]]] = [
         (tl, "rand", _rand), (tl, "randn", _randn), (triton_helpers, "rand4x", _rand), (triton_helpers, "randn4x", _randn),
         (triton_helpers, "randint64", _randint),
     ]  # fmt: skip
-    with contextlib.ExitStack() as open_:
-        for place, name, function in functions:
-            if hasattr(place, name):
-                open_.enter_context(replaced(place, name, function))
-        yield
+    return all_replaced(row for row in functions if hasattr(*row[:2]))
 
 
 def _rand(seed: Any, offset: Any, *_: Any) -> Any:

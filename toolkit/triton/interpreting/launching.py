@@ -12,7 +12,7 @@ import contextlib
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,24 +20,22 @@ import torch
 import triton.language as tl
 
 from ...rungs.base import CannotRun
-from ._triton import Handle, implicit, interpreter, numpy_type
+from ._triton import Handle, implicit, numpy_type, type_of
 from .builder import BUILDER, alone
 from .cooperating import MARK, Programs
 from .language import functions_of
 from .memory import Memory
 from .rewriting import rewritten
 
-EachProgram = Callable[[int], None]
-
 
 def run(
     function: Any, arguments: Mapping[str, Any], constants: Sequence[str] | set[str], grid: tuple[int, int, int], memory: Memory,
-    signature: Mapping[str, str] | None = None, each: EachProgram | None = None,
+    signature: Mapping[str, str] | None = None,
 ) -> None:  # fmt: skip
     """Runs `function`, the kernel's Python function, once for each program. `constants`: names passed as they are.
 
-    `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. `each` is called before each program with its number.
-    Raises KernelError from what the kernel raises (`memory.Fault` for an access out of bounds).
+    `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. Raises KernelError from what the kernel raises
+    (`memory.Fault` for an access out of bounds).
     """
     function = rewritten(function)
     given = {
@@ -55,8 +53,6 @@ def run(
         rest, x = divmod(number, grid[0])
         BUILDER.grid_idx = (x, rest % grid[1], rest // grid[1])
         BUILDER.asked = 0
-        if each is not None:
-            each(number)
 
     def start(number: int) -> None:
         function(**given)
@@ -105,7 +101,7 @@ def _passed(value: Any, kind: str, memory: Memory, name: str) -> Any:
     if isinstance(value, torch.Tensor):
         zone = memory.zone_of(value)
         zone.names.setdefault("argument", name)
-        pointer: Any = tl.str_to_ty(kind, None) if kind.startswith("*") else tl.pointer_type(_pointed(value))
+        pointer: Any = tl.str_to_ty(kind if kind.startswith("*") else type_of(value), None)
         address = np.array([memory.address(value)], np.uint64)
         return tl.tensor(Handle(address, pointer), pointer)
     if isinstance(value, (bool, int, float)) and kind in _SCALARS:
@@ -117,11 +113,3 @@ def _passed(value: Any, kind: str, memory: Memory, name: str) -> Any:
 _SCALARS = ("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "fp32", "fp64")
 
 
-def _pointed(value: torch.Tensor) -> Any:
-    from triton.runtime.jit import mangle_type
-
-    named: Any = tl.str_to_ty(mangle_type(value), None)
-    return named.element_ty
-
-
-assert interpreter  # the module checks the interpreter's version

@@ -25,7 +25,6 @@ class MissingFunction(CannotRun):
     """A function of libdevice that is not in the table."""
 
     def __init__(self, symbol: str) -> None:
-        self.symbol = symbol
         super().__init__(f"the interpreter has no {symbol}: a kernel calls a libdevice function that is not in its table")
 
 
@@ -67,10 +66,6 @@ def _round_away(x: np.ndarray) -> np.ndarray:
     return np.trunc(x + np.copysign(0.5, x)) if x.dtype.kind == "f" else x
 
 
-def _powi(x: np.ndarray, n: np.ndarray) -> np.ndarray:
-    return np.power(x, n.astype(np.float64))
-
-
 def _ilogb(x: np.ndarray) -> np.ndarray:
     """The exponent as an integer; of zero the smallest, of infinity and NaN the largest (CUDA Math API)."""
     made = np.where(np.isfinite(x) & (x != 0), np.frexp(np.where(np.isfinite(x), x, 1))[1] - 1, 2**31 - 1)
@@ -82,22 +77,13 @@ def _logb(x: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(x), made, np.abs(x))
 
 
-def _integer(x: np.ndarray, kind: type) -> np.ndarray:
+def integer(x: np.ndarray, kind: Any) -> np.ndarray:
+    """Whole numbers as integers: saturated, NaN is zero."""
     limits = np.iinfo(kind)
     safe = np.nan_to_num(x, nan=0.0, posinf=float(limits.max), neginf=float(limits.min))
     high, low = safe >= float(limits.max), safe <= float(limits.min)
     made = np.where(high | low, 0, safe).astype(kind)
     return np.where(high, limits.max, np.where(low, limits.min, made)).astype(kind)
-
-
-def erf(x: np.ndarray) -> np.ndarray:
-    """The error function, in the type of its argument."""
-    return _rounded(REAL["erf"])(x)
-
-
-def rsqrt(x: np.ndarray) -> np.ndarray:
-    """One by the square root."""
-    return _rounded(REAL["rsqrt"])(x)
 
 
 _special = torch.special
@@ -112,7 +98,8 @@ REAL: dict[str, Function] = {
     "fma": lambda x, y, z: x * y + z, "fmod": np.fmod, "hypot": np.hypot, "j0": _torch(_special.bessel_j0),
     "j1": _torch(_special.bessel_j1), "ldexp": lambda x, n: np.ldexp(x, n.astype(np.int32)), "lgamma": _torch(torch.lgamma),
     "log": np.log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2, "logb": _logb, "nearbyint": np.rint,
-    "normcdf": _torch(_special.ndtr), "normcdfinv": _torch(_special.ndtri), "pow": np.power, "powi": _powi,
+    "normcdf": _torch(_special.ndtr), "normcdfinv": _torch(_special.ndtri), "pow": np.power,
+    "powi": lambda x, n: np.power(x, n.astype(np.float64)),
     "rcbrt": lambda x: 1 / np.cbrt(x), "remainder": lambda x, y: x - y * np.rint(x / y),
     "rhypot": lambda x, y: 1 / np.hypot(x, y),
     "rint": np.rint, "round": _round_away, "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -137,10 +124,6 @@ REAL: dict[str, Function] = {
 def _sign_of_gamma(x: torch.Tensor) -> torch.Tensor:
     odd = (torch.floor(x).to(torch.int64) % 2) != 0
     return torch.where((x < 0) & odd, -1.0, 1.0)
-
-
-def _next_after(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.nextafter(x, y.astype(x.dtype))
 
 
 def _count_bits(x: np.ndarray) -> np.ndarray:
@@ -172,8 +155,9 @@ WHOLE: dict[str, Function] = {
     "abs": np.abs, "llabs": np.abs, "isnan": lambda x: np.isnan(x).astype(np.int32),
     "isinf": lambda x: np.isinf(x).astype(np.int32),
     "finite": lambda x: np.isfinite(x).astype(np.int32), "isfinite": lambda x: np.isfinite(x).astype(np.int32),
-    "signbit": lambda x: np.signbit(x).astype(np.int32), "nextafter": _next_after, "ilogb": _ilogb,
-    "llrint": lambda x: _integer(np.rint(x), np.int64), "llround": lambda x: _integer(_round_away(x), np.int64),
+    "signbit": lambda x: np.signbit(x).astype(np.int32),
+    "nextafter": lambda x, y: np.nextafter(x, y.astype(x.dtype)), "ilogb": _ilogb,
+    "llrint": lambda x: integer(np.rint(x), np.int64), "llround": lambda x: integer(_round_away(x), np.int64),
     "popc": _count_bits, "popcll": _count_bits, "clz": _leading_zeros, "clzll": _leading_zeros, "ffs": _find_first,
     "ffsll": _find_first, "mulhi": _high_half, "mul64hi": _high_half, "umulhi": _high_half, "umul64hi": _high_half,
     "hadd": lambda x, y: (x & y) + ((x ^ y) >> 1), "rhadd": lambda x, y: (x | y) - ((x ^ y) >> 1),
@@ -190,7 +174,7 @@ def _conversions() -> dict[str, Function]:
     for way, round_ in rounding.items():
         for name, kind in kinds.items():
             for source in ("float", "double"):
-                made[f"__nv_{source}2{name}_{way}"] = lambda x, r=round_, k=kind: _integer(r(x), k)
+                made[f"__nv_{source}2{name}_{way}"] = lambda x, r=round_, k=kind: integer(r(x), k)
     for name in kinds:
         made[f"__nv_{name}2float_rn"] = lambda x: x.astype(np.float32)
         made[f"__nv_{name}2double_rn"] = lambda x: x.astype(np.float64)

@@ -67,7 +67,6 @@ class Access:
     dtype: np.dtype
     pointer: Any = None
     value: np.ndarray | None = None
-    text: str = ""
 
     @property
     def outside(self) -> np.ndarray:
@@ -91,9 +90,6 @@ class Watch:
     def access(self, access: Access) -> bool:
         """One access."""
         return False
-
-    def loaded(self, access: Access, values: np.ndarray) -> None:
-        """What a load brought."""
 
     def stored(self, access: Access) -> None:
         """A store was done."""
@@ -144,7 +140,6 @@ class Memory:
                 result = elements[access.index]
             else:
                 result[access.inside] = elements[access.index[access.inside]]
-            self.watch.loaded(access, result)
         return result
 
     def store(self, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray, dtype: np.dtype, pointer: Any = None) -> None:

@@ -2,7 +2,8 @@
 """What a wrapper written for a GPU asks of it while it runs, answered on the CPU.
 
 Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make their
-result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing.
+result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing. Library
+calls that only a GPU has are those of `toolkit.gpu_only`; one that is missing there is refused by its name.
 
 >>> with answers(session):
 ...     module = load(wrapper)
@@ -19,22 +20,11 @@ from typing import Any
 
 import torch
 
+from ... import gpu_only
 from ... import torch_private as t
 from ...rungs.base import CannotRun
-from ...torch_private import replaced
+from ...torch_private import all_replaced
 from .. import pretended
-from .substitutes import SIZED_OTHERWISE, called
-
-
-class _Guard:
-    def __init__(self, index: int = 0) -> None:
-        pass
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: Any) -> None:
-        return None
 
 
 class _Calls(t.TorchDispatchMode):
@@ -83,6 +73,23 @@ def _moved(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[list[torch.Ten
     return read, written
 
 
+SIZED_OTHERWISE = frozenset({"torch.ops.aten._embedding_bag.default", "torch.ops.aten._embedding_bag_forward_only.default"})
+"""Operators that leave results empty on the CPU that a GPU fills, which only their own backward reads (an empty input of a
+backward is such a one)."""
+
+
+def called(operator: Any, args: Any, kwargs: Any) -> Any:
+    """What an operator gives on the CPU. Raises CannotRun, by its name, for one that only a GPU has."""
+    if getattr(getattr(operator, "overloadpacket", None), "__name__", "") in gpu_only.KERNELS:
+        gpu_only.register()
+    try:
+        return operator(*args, **kwargs)
+    except NotImplementedError as error:
+        if "Could not run" not in str(error):
+            raise
+        raise CannotRun(f"{operator} has no kernel for the CPU, and nothing here stands for it") from error
+
+
 class NoTensor(TypeError):
     """A library call gave no tensor where the kernels expect one."""
 
@@ -110,8 +117,7 @@ def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:
     return _Calls(SimpleNamespace(observers=()))
 
 
-@contextlib.contextmanager
-def answers(session: Any) -> Iterator[None]:
+def answers(session: Any) -> contextlib.AbstractContextManager[None]:
     """Open while wrappers are loaded: they take their allocation functions and checks from torch when they are."""
 
     def allocate(size: Any, stride: Any, dtype: Any) -> torch.Tensor:
@@ -120,20 +126,14 @@ def answers(session: Any) -> Iterator[None]:
             one.allocated(made)
         return made
 
-    def check(tensor: torch.Tensor, size: Any, stride: Any, name: Any = None) -> None:
-        laid_out(tensor, size, stride, name)
-
-    with pretended.allocations(allocate, check):
-        yield
+    return pretended.allocations(allocate, laid_out)
 
 
 @contextlib.contextmanager
 def running(session: Any) -> Iterator[None]:
     """Open while a wrapper runs."""
-    with contextlib.ExitStack() as open_:
-        for name, value in (
-            ("_DeviceGuard", _Guard), ("set_device", lambda device: None), ("synchronize", lambda device=None: None),
-        ):  # fmt: skip
-            open_.enter_context(replaced(torch.cuda, name, value))
-        open_.enter_context(_Calls(session))
+    answered = {
+        "_DeviceGuard": contextlib.nullcontext, "set_device": lambda device: None, "synchronize": lambda device=None: None,
+    }  # fmt: skip
+    with all_replaced((torch.cuda, name, value) for name, value in answered.items()), _Calls(session):
         yield

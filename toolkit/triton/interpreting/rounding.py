@@ -41,6 +41,24 @@ def values(bits: np.ndarray, dtype: Any) -> np.ndarray:
     return torch.from_numpy(given).view(known).to(torch.float32).numpy().reshape(bits.shape)
 
 
+def is_float(handle: Any) -> bool:
+    """Whether a value of a kernel is of floating-point numbers."""
+    scalar = handle.dtype.scalar
+    return not scalar.is_ptr() and scalar.is_floating()
+
+
+def numbers(handle: Any) -> np.ndarray:
+    """What a value of a kernel holds, as numbers."""
+    return values(handle.data, handle.dtype.scalar)
+
+
+def not_finite(handle: Any) -> np.ndarray | None:
+    """Lanes of a value that are NaN or infinite; None where there are none, or its type has neither."""
+    if not is_float(handle) or (fine := np.isfinite(numbers(handle))).all():
+        return None
+    return ~fine
+
+
 def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
     """Values as that type holds them: rounded, and as bits where NumPy lacks the type."""
     if dtype not in CODED:

@@ -11,6 +11,7 @@ results of library calls are laid out as the wrapper expects them. `Launch`es ar
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,8 @@ class Launch:
     autotuner: Any
     buffers: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
+    passed: tuple[Any, ...] = ()
+    """What the launcher was given, in order."""
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -56,6 +59,9 @@ class Launch:
 class Observer:
     """Sees launches and library calls. A `watch` for the memory of a launch may be given."""
 
+    def kernel(self, kernel: Kernel) -> None:
+        """A wrapper is being loaded, and has this kernel."""
+
     def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
         """A wrapper is about to be called."""
 
@@ -65,9 +71,6 @@ class Observer:
     def before(self, launch: Launch) -> Watch | None:
         """Called before a kernel runs."""
         return None
-
-    def program(self, launch: Launch, number: int) -> None:
-        """Called before each program of it."""
 
     def after(self, launch: Launch) -> None:
         """Called when it has run."""
@@ -80,13 +83,13 @@ class Observer:
 
 
 class Kernel:
-    """What a wrapper gets for `async_compile.triton(...)`: `run` interprets. `which`: the configuration that is used."""
+    """What a wrapper gets for `async_compile.triton(...)`: `run` interprets, with the first configuration."""
 
-    def __init__(self, session: Session, name: str, source: str, which: int = 0) -> None:
-        self.session, self.name, self.source, self.which = session, name, source, which
+    def __init__(self, session: Session, name: str, source: str) -> None:
+        self.session, self.name, self.source = session, name, source
         session.made += 1
         self.autotuner = loaded(name, source, session.folder / str(session.made))  # two wrappers may use one name
-        self.config = self.autotuner.configs[which]
+        self.config = self.autotuner.configs[0]
         self.function = self.autotuner.fn.fn
         self.signature = dict(self.autotuner.triton_meta["signature"])
 
@@ -96,24 +99,20 @@ class Kernel:
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
         own, grid = self.autotuner._interpret_args_grid(tuple(arguments), self.config)
-        known = self.autotuner.triton_meta.get("constants", {})
-        constants = {name: value for name, value in known.items() if isinstance(name, str)}
         names = list(self.autotuner.fn.arg_names)
-        given: dict[str, Any] = {}
-        fixed = {**constants, **self.config.kwargs}
+        known = self.autotuner.triton_meta.get("constants", {})
+        fixed = {**{name: value for name, value in known.items() if isinstance(name, str)}, **self.config.kwargs}
         free = [name for name in names if name not in fixed and self.signature.get(name) != "constexpr"]
         by_name = dict(zip(free if len(free) == len(own) else names, own, strict=False))
         if lost := [name for name in names if name not in by_name and name not in fixed and name not in named]:
             why = f"Inductor passes no value for {', '.join(lost)} (Triton refuses to compile it, too)"
             raise KernelMistake(f"kernel {self.name}: {why}")
-        for name in names:
-            given[name] = by_name[name] if name in by_name else fixed.get(name, named.get(name))
+        given = {name: by_name[name] if name in by_name else fixed.get(name, named.get(name)) for name in names}
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
-        buffers = _names(given, scope)
-        number = self.session.launches
         return Launch(
-            self.name, number, given, constexprs, grid, self.config, self.signature, self.function, self.autotuner, buffers
-        )
+            self.name, self.session.launches, given, constexprs, grid, self.config, self.signature, self.function,
+            self.autotuner, _names(given, scope), passed=arguments,
+        )  # fmt: skip
 
 
 def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]:
@@ -121,13 +120,9 @@ def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]
     known = {name: value for name, value in scope.items() if isinstance(value, torch.Tensor)}
     by_identity = {id(value): name for name, value in known.items()}
     by_storage = {value.untyped_storage()._cdata: name for name, value in reversed(known.items())}
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        if isinstance(value, torch.Tensor):
-            called = by_identity.get(id(value)) or by_storage.get(value.untyped_storage()._cdata)
-            if called is not None:
-                found[name] = called
-    return found
+    tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
+    called = {name: by_identity.get(id(one)) or by_storage.get(one.untyped_storage()._cdata) for name, one in tensors.items()}
+    return {name: buffer for name, buffer in called.items() if buffer}
 
 
 class Session:
@@ -136,12 +131,10 @@ class Session:
     `edit(name, source)` may give a kernel another source than the one that was generated.
     """
 
-    def __init__(
-        self, *observers: Observer, which: int = 0, edit: Callable[[str, str], str] | None = None, draws_like_cpu: bool = False
-    ) -> None:
-        self.observers, self.which, self.edit = observers, which, edit
+    def __init__(self, *observers: Observer, edit: Callable[[str, str], str] | None = None) -> None:
+        self.observers, self.edit = observers, edit
         self.made = 0
-        self.draws_like_cpu = draws_like_cpu
+        self.draws_like_cpu = False
         self.kernels: dict[str, Kernel] = {}
         self.launches = self.programs = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -161,9 +154,12 @@ class Session:
         from .on_cpu import answers
 
         draws = drawing_like_cpu() if self.draws_like_cpu else contextlib.nullcontext()
-        made, called = pretended.kernels_made_by(self.make), pretended.wrappers_called_by(self._called)
-        with made, interpreted(), draws, answers(self), called:
+        made, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_told_of(self._loaded)
+        with made, interpreted(), draws, answers(self), loaded:
             yield self
+
+    def _loaded(self, _: Any, module: Any) -> None:
+        module.call = functools.partial(self._called, module.call)
 
     def _called(self, call: Callable[..., Any], inputs: list[Any]) -> Any:
         from .on_cpu import running
@@ -180,7 +176,9 @@ class Session:
         """A kernel of a wrapper."""
         if self.edit is not None:
             source = self.edit(name, source)
-        made = self.kernels[name] = Kernel(self, name, source, self.which)
+        made = self.kernels[name] = Kernel(self, name, source)
+        for one in self.observers:
+            one.kernel(made)
         return made
 
     def launch(self, launch: Launch) -> None:
@@ -196,14 +194,6 @@ class Session:
             )
         watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
         memory = launch.memory = Memory(watches[0] if watches else None)
-
-        def each(number: int) -> None:
-            for one in self.observers:
-                one.program(launch, number)
-
-        launching.run(
-            launch.function, launch.arguments, launch.constants, launch.grid, memory, launch.signature,
-            each if self.observers else None,
-        )  # fmt: skip
+        launching.run(launch.function, launch.arguments, launch.constants, launch.grid, memory, launch.signature)
         for one in self.observers:
             one.after(launch)
