@@ -161,17 +161,12 @@ def _tell(work: Work, pipeline: Pipeline, info: dict[str, Any] | None, started_n
     pipeline.tell_cache(work)
 
 
-@contextlib.contextmanager
-def answered(until: str | None) -> Iterator[None]:
+def answered(until: str | None) -> contextlib.AbstractContextManager[None]:
     """For a compile that stops after `until`: torch's question is answered by yes where no compiler can, and none is needed.
 
     Torch keeps the answer for the life of the process; nothing can be built in it anyway.
     """
-    if reaches(until, "load") or has_cpp_compiler():
-        yield
-        return
-    with _hooks.inside(True):
-        yield
+    return contextlib.nullcontext() if reaches(until, "load") or has_cpp_compiler() else _hooks.inside(True)
 
 
 def _answered(usual: Function) -> Function:

@@ -125,12 +125,13 @@ class Compilers:
 
     def _forward(self, gm: Any, inputs: Sequence[Any], *, is_inference: bool) -> Any:
         keep_names(gm, self.model)
-        originals = _outputs(self.model if isinstance(self.model, fx.GraphModule) else gm)
+        original = self.model if isinstance(self.model, fx.GraphModule) else gm
+        count = len(t.pytree.arg_tree_leaves(*t.output_node(original).args))
         if is_inference:
             gm = self._joint_of_inference(gm, inputs)
         fixed = t.num_fw_fixed_arguments(self.input_count, len(inputs))
         if t.inductor_config.keep_output_stride:
-            show_user_outputs(gm, len(originals), is_inference=is_inference)
+            show_user_outputs(gm, count, is_inference=is_inference)
         else:
             t.output_node(gm).meta["user_visible_output_idxs"] = []
         t.record_user_visible_output_idxs(gm)
@@ -175,10 +176,6 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
     assert first + count <= len(made), f"the graph returns {counted(len(made), 'value')}, the model {count} behind {first}"
     output.meta["user_visible_output_idxs"] = [i for i in range(first, first + count) if isinstance(made[i], fx.Node)]
-
-
-def _outputs(gm: Any) -> list[Any]:
-    return t.pytree.arg_tree_leaves(*t.output_node(gm).args)
 
 
 def _extra(gm: Any) -> Any:

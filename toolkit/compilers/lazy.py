@@ -295,7 +295,7 @@ def _compiled(found: Traced) -> Extraction:
     places: dict[int, int] = {}
 
     def place(lazy: torch.Tensor) -> int:
-        number = lazy_backend.lazy_id(lazy)
+        number = t.lazy_tensor_id(lazy)
         if number not in places:
             places[number] = len(results)
             results.append(lazy)

@@ -43,11 +43,6 @@ def lazy_fallbacks() -> dict[str, int]:
     return {name: t.lazy_counter(name) for name in t.lazy_counters() if name.startswith("aten::")}
 
 
-def lazy_id(tensor: torch.Tensor) -> int:
-    """The number that the lazy backend gives a tensor; the device data of a graph has those of its tensors."""
-    return t.lazy_tensor_id(tensor)
-
-
 def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
     """A lazy tensor that views can be taken of: a wrapper makes those functional, and factories give none under a mode."""
     return tensor if t.is_functional_tensor(tensor) else t.to_functional_tensor(tensor)

@@ -113,7 +113,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
             lazies.append(lazy)
             seen.append(shown)
         state = _State(dict(zip(names, seen[len(inps) :], strict=True)), watch=True)
-        ids = {lazy_backend.lazy_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
+        ids = {t.lazy_tensor_id(lazy): place for place, lazy in enumerate(lazies) if isinstance(lazy, torch.Tensor)}
         try:
             with lazy_backend.OnLazyDevice(device):
                 values = _Tracer(gm, state).run(*seen[: len(inps)])

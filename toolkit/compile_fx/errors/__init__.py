@@ -10,12 +10,12 @@ wraps errors in others; the note moves to the outermost, so that it is shown onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..work import Work
 from . import kernels, machine, operators, passes
-from .case import Case, Explained, NodeAt
+from .case import Case, Explained, NodeAt, chain_of
 
 __all__ = ["ATTRIBUTE", "Explained", "NodeAt", "carried", "explain", "told"]
 
@@ -82,7 +82,7 @@ def told(error: BaseException, work: Work | None, stage: str) -> Explained:
 
 def carried(error: BaseException) -> Explained | None:
     """The account that an error, or one that it wraps, has already; the error has it afterwards. None where there is none."""
-    for one in _wrapped(error):
+    for one in chain_of(error):
         known = getattr(one, _RECORD, None)
         if isinstance(known, Explained):
             if one is not error:
@@ -90,16 +90,6 @@ def carried(error: BaseException) -> Explained | None:
                 _put(error, known)
             return known
     return None
-
-
-def _wrapped(error: BaseException) -> Iterator[BaseException]:
-    at: BaseException | None = error
-    for _ in range(20):
-        if at is None:
-            return
-        yield at
-        inner = getattr(at, "inner_exception", None)
-        at = inner if isinstance(inner, BaseException) else at.__cause__ or at.__context__
 
 
 def _put(error: BaseException, known: Explained) -> None:

@@ -113,9 +113,7 @@ class Case:
     @classmethod
     def of(cls, error: BaseException, work: Work | None, stage: str) -> Case:
         """Unwraps an error. An exception that only happened to be handled when another was raised counts as wrapped, too."""
-        chain = [error]
-        while len(chain) < 20 and (inner := _inside(chain[-1])) is not None and inner not in chain:
-            chain.append(inner)
+        chain = chain_of(error)
         frames: list[FrameType] = []
         for one in chain:
             frames += [frame for frame, _ in traceback.walk_tb(one.__traceback__) if frame not in frames]
@@ -201,9 +199,16 @@ def _work_of(frames: list[FrameType]) -> Work | None:
     return found
 
 
-def _inside(error: BaseException) -> BaseException | None:
-    inner = getattr(error, "inner_exception", None)
-    return inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
+def chain_of(error: BaseException) -> list[BaseException]:
+    """An error, then what it wraps, outermost first."""
+    chain = [error]
+    while len(chain) < 20:
+        inner = getattr(chain[-1], "inner_exception", None)
+        inner = inner if isinstance(inner, BaseException) else chain[-1].__cause__ or chain[-1].__context__
+        if inner is None or inner in chain:
+            break
+        chain.append(inner)
+    return chain
 
 
 _LOCALS = (

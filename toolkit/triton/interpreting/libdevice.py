@@ -126,18 +126,19 @@ def _sign_of_gamma(x: torch.Tensor) -> torch.Tensor:
     return torch.where((x < 0) & odd, -1.0, 1.0)
 
 
-def _count_bits(x: np.ndarray) -> np.ndarray:
-    width = x.dtype.itemsize * 8
-    return np.vectorize(lambda one: bin(int(one) & ((1 << width) - 1)).count("1"), otypes=[np.int32])(x)
+def _of_bits(count: Callable[[int, int], int]) -> Function:
+    """`count(bits, width)` of each element, whose bits are taken without a sign."""
+
+    def call(x: np.ndarray) -> np.ndarray:
+        width = x.dtype.itemsize * 8
+        return np.vectorize(lambda one: count(int(one) & ((1 << width) - 1), width), otypes=[np.int32])(x)
+
+    return call
 
 
-def _leading_zeros(x: np.ndarray) -> np.ndarray:
-    width = x.dtype.itemsize * 8
-    return np.vectorize(lambda one: width - (int(one) & ((1 << width) - 1)).bit_length(), otypes=[np.int32])(x)
-
-
-def _find_first(x: np.ndarray) -> np.ndarray:
-    return np.vectorize(lambda one: (int(one) & -int(one)).bit_length(), otypes=[np.int32])(x)
+_count_bits = _of_bits(lambda bits, _: bits.bit_count())
+_leading_zeros = _of_bits(lambda bits, width: width - bits.bit_length())
+_find_first = _of_bits(lambda bits, _: (bits & -bits).bit_length())
 
 
 def _high_half(x: np.ndarray, y: np.ndarray) -> np.ndarray:
