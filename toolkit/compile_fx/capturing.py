@@ -27,7 +27,7 @@ from ...dumps.wording import counted
 from .. import torch_private as t
 from ..torch_private.replacing import Function, Hooks
 from . import logs
-from .freezing import frozen_compiler
+from .freezing import compile_frozen
 from .input_names import keep_names
 from .pipeline import Pipeline
 from .work import Work
@@ -98,7 +98,7 @@ class Compilers:
     def for_inference(self) -> Any:
         """The compiler of an inference graph: with freezing on, parameters become constants."""
         if t.inductor_config.freezing and not torch.is_grad_enabled():
-            return frozen_compiler(self)
+            return functools.partial(compile_frozen, self)
         return t.SerializableAOTDispatchCompiler(t.OutputCode, self.inference)
 
     def aot_arguments(self, ignore_shape_env: bool, compile_region_name: str | None) -> dict[str, Any]:

@@ -211,7 +211,10 @@ def compile_graph(
             f"a pipeline was given, and {', '.join(ours)} beside it", "it has its own", "name them where the Pipeline is made"
         )
     pipeline = pipeline or Pipeline(**ours)
-    patches = _mode(mode) | settings
+    try:
+        patches = (dict(t.list_mode_options(mode)) if mode not in (None, "default") else {}) | settings
+    except RuntimeError as error:
+        raise UsageError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None
     known = set(t.inductor_config.get_config_copy())
     if unknown := sorted(set(patches) - known):
         raise UsageError(
@@ -220,12 +223,3 @@ def compile_graph(
             "python -c 'import torch._inductor; print(torch._inductor.list_options())' lists those",
         )
     return compile_fx(gm, example_inputs, config_patches=patches or None, pipeline=pipeline)
-
-
-def _mode(mode: str | None) -> dict[str, Any]:
-    if mode is None or mode == "default":
-        return {}
-    try:
-        return dict(t.list_mode_options(mode))
-    except RuntimeError as error:
-        raise UsageError(f"the backend graphdbg_triton has no mode {mode!r}", str(error)) from None

@@ -3,14 +3,13 @@
 The passes are torch's, of `_inductor/freezing.py`; their order, what is kept, what is freed, and the call that leaves out what
 became a constant are here. It happens at the end of the joint stage, whose report tells it. Must not run with grad on.
 
->>> compiler = frozen_compiler(compilers)
+>>> compiled = compile_frozen(compilers, gm, inputs)
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -25,12 +24,8 @@ if TYPE_CHECKING:
     from .capturing import Compilers
 
 
-def frozen_compiler(compilers: Compilers) -> Callable[..., Any]:
+def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     """The inference compiler under `config.freezing`."""
-    return functools.partial(_compile, compilers)
-
-
-def _compile(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     frozen = Frozen(compilers.model)
     work = Work("inference", gm, inputs, at_end=frozen.freeze)
     compilers.pipeline.run("joint", work)

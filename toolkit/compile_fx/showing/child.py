@@ -27,7 +27,14 @@ from ...copying import copy_graph
 from ...isolation.child import failure_of, is_memory_error, mark
 from ...rungs.entries import mode_of, patterns_without_device, shared_fakes
 from ...spec import FULL_STAGES, ReplaySpec, in_force, settings
+from ...triton.emission import architecture, triton_sources
+from ...triton.needs import require_triton
+from ...triton.retarget import put, retargeted
+from ...triton.standin import pretending
+from ...triton.targets import target_of
+from ..entering import enter
 from ..errors import carried, explain
+from ..package import compile_ahead_of_time
 from ..pipeline import Observer, Pipeline
 from ..stage import Stage
 from ..telling import Teller, tell
@@ -102,11 +109,6 @@ def _case(saved: SavedGraph, device: str | None) -> Live:
 
 def _for_target(saved: SavedGraph, case: Live, teller: Teller) -> dict[str, str]:
     """Puts the case onto the pretended GPU, tells what of the recording bears on it, and names target and assembler."""
-    from ...triton.emission import architecture, triton_sources
-    from ...triton.needs import require_triton
-    from ...triton.retarget import retargeted
-    from ...triton.targets import target_of
-
     require_triton()
     import triton
 
@@ -124,13 +126,11 @@ def _for_target(saved: SavedGraph, case: Live, teller: Teller) -> dict[str, str]
 
 
 def _compile(case: Live, teller: Teller, request: Request, until: str | None) -> list[str]:
-    from ..entering import enter
-    from ..package import compile_ahead_of_time
-
     onto = [_Onto()] if request.target and case.spec.stage in FULL_STAGES else []
     pipeline = Pipeline([*onto, teller.kernels, teller], skip=request.skip, until=until)
     teller.reports = pipeline.reports
-    with settings(case.spec.config) as lost, in_force(case.spec), _pretended(request.target):
+    pretended = pretending(target_of(request.target)) if request.target else contextlib.nullcontext()
+    with settings(case.spec.config) as lost, in_force(case.spec), pretended:
         if request.package:
             compile_ahead_of_time(case.gm, case.inputs, path=request.package, pipeline=pipeline)
         else:
@@ -143,21 +143,10 @@ class _Onto(Observer):
     """Puts graphs onto the pretended GPU behind AOTAutograd, whose engine takes no tensors of a GPU that torch does not have."""
 
     def before(self, stage: Stage, work: Work) -> None:
-        from ...triton.retarget import put
-
         if stage.name == "joint":
             put(work.gm, None)
         elif stage.name == "post_grad":
             work.inputs = put(work.gm, list(work.inputs))[0]
-
-
-def _pretended(target: str) -> contextlib.AbstractContextManager[None]:
-    if not target:
-        return contextlib.nullcontext()
-    from ...triton.standin import pretending
-    from ...triton.targets import target_of
-
-    return pretending(target_of(target))
 
 
 def _has(device: str) -> bool:
