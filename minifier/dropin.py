@@ -20,8 +20,8 @@ from ..dumps.errors import UsageError
 from ..dumps.output import say
 from ..dumps.wording import counted
 from .engine import Engine
+from .events import Best, Happening
 from .inprocess import FxProblem, search
-from .minified import Event
 
 if TYPE_CHECKING:
     from torch import fx
@@ -79,11 +79,11 @@ def minifier(
         say(f"minifying {counted(len(whole.graph.nodes), 'node')} in {counted(problem.size, 'atom')}")
         dump_state(*problem.original())
 
-        def show(event: Event) -> None:
-            if event.improved:
-                dump_state(*problem.build(event.candidate))
+        def show(event: Happening) -> None:
+            if isinstance(event, Best) and engine.best is not None:
+                dump_state(*problem.build(engine.best))
 
-        engine = Engine(problem, queries=0 if skip_sanity else 1, on_event=show)
+        engine = Engine(problem, queries=0 if skip_sanity else 1, tell=show)
         result = search(engine, problem, max_granularity)
         if result.best is None:
             return problem.original()

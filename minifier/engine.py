@@ -25,8 +25,8 @@ from .agenda import Agenda
 from .budget import Budget, Cancelled, Restarted, Skipped, Stopped
 from .events import Asked, Asking, Best, Follow, Stepped
 from .journal import Journal
-from .minified import Event, Interrupted, Others, Result
-from .monotony import Contradictions, Passed
+from .minified import Interrupted, Others, Result
+from .monotony import Monotony
 from .problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
 from .quantiles import quantiles
 
@@ -83,7 +83,6 @@ class Engine:
         jobs: int = 1,
         executor: Executor | None = None,
         queries: int = 0,
-        on_event: Callable[[Event], None] = lambda event: None,
         tell: Follow = lambda event: None,
         measure: Callable[[Engine], int] = lambda engine: FLAKY_REPEATS,
         steering: Steering | None = None,
@@ -118,12 +117,11 @@ class Engine:
         self._taken = 0
         """The place in `bests` of the case that was taken last (see `take`)."""
         self._answers: dict[Candidate, Answer] = {}
-        self._contradictions = Contradictions()
-        self._passed = Passed()
+        self._monotony = Monotony()
         self._others = Others()
         self._journal = journal
         self._executor = executor
-        self._on_event, self._tell, self._measure = on_event, tell, measure
+        self._tell, self._measure = tell, measure
         self._runs: dict[Candidate, list[Answer]] = {}
         self._learnt: Counter[Candidate] = Counter()
         self._doubted: Candidate | None = None
@@ -309,7 +307,7 @@ class Engine:
         return None
 
     def _implied(self, candidate: Candidate) -> bool:
-        return candidate not in self._answers and self._passed.implies(candidate)
+        return candidate not in self._answers and self._monotony.implies(candidate)
 
     def _wave(self, candidates: list[Candidate]) -> list[Answer]:
         """Answers in order, up to the first that fails the same way; the rest is not needed, and not waited for.
@@ -447,7 +445,6 @@ class Engine:
             self._tell(Asked.of(self.queries, self._purpose, self.step, text, answer, improved, recalled))
             if improved:
                 self._tell_best()
-            self._on_event(Event(self.queries, self.step, candidate, answer, improved, recalled, len(self.history)))
         if candidate not in self._answers:
             self.budget.check(self.queries)
             raise Stopped("the budget ended")
@@ -474,8 +471,7 @@ class Engine:
         for candidate in [one for one, answer in self._answers.items() if answer.verdict in UNSURE]:
             if len(self._runs.get(candidate, ())) < self.repeats:
                 del self._answers[candidate]
-        self._contradictions.forget_passes()
-        self._passed.forget()
+        self._monotony.forget()
         self.monotone = self.local = True
         self.anchor = None
         raise FlakyError
@@ -502,7 +498,6 @@ class Engine:
         return "explanation" if self._inspecting else "search"
 
     def _watch_monotony(self, candidate: Candidate, answer: Answer) -> None:
-        self._passed.learn(candidate, answer.verdict)
-        doubted = self._contradictions.learn(candidate, answer.verdict)
+        doubted = self._monotony.learn(candidate, answer.verdict)
         if doubted is not None:
             self.monotone, self._doubted = False, doubted

@@ -18,7 +18,8 @@ from ..dumps.errors import UsageError
 from ..toolkit.verdict import Verdict
 from .budget import Budget
 from .engine import Engine, Step
-from .minified import Event, Minified, Result
+from .events import Follow
+from .minified import Minified, Result
 from .passes import NAMES, PLAINER
 from .problem import Candidate
 from .search.edits import drop_outputs, exhaust
@@ -174,7 +175,7 @@ def minify_here(
     *,
     max_time: float | None = None,
     max_queries: int | None = None,
-    on_event: Callable[[Event], None] = lambda event: None,
+    tell: Follow = lambda event: None,
 ) -> Minified:
     """Reduces nodes, outputs, sizes, values and the rest; the original is checked once.
 
@@ -186,7 +187,7 @@ def minify_here(
     whole = (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
         raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
-    engine = Engine(problem, budget=Budget(max_time, max_queries), queries=1, on_event=on_event)
+    engine = Engine(problem, budget=Budget(max_time, max_queries), queries=1, tell=tell)
     result = search(engine, problem, axes=AXES)
     live = problem.original() if result.best is None else problem.build(result.best)
     size = whole if result.answer is None else result.answer.size

@@ -8,11 +8,11 @@ A second one is refused in a sentence. Whoever looks on asks `at_work`, and take
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,7 +32,7 @@ BEFORE_ANYTHING = frozenset({WORK, LOCK_FILE, PROCESS_FILE})
 """What a process that was killed before its first query leaves in OUT: no reason to refuse the folder."""
 
 
-class Life:
+class Life(AbstractContextManager["Life"]):
     """A context manager. Raises UsageError where OUT is another's, or in use. `complain` takes what is wrong and ends nothing."""
 
     def __init__(self, out: Path, *, resume: bool = False, complain: Callable[[str], None] = lambda text: None) -> None:
@@ -75,9 +75,6 @@ class Life:
         """What is told when the block is left."""
         self._ended = ended
 
-    def __enter__(self) -> Life:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._began and self.out.is_dir():
             if self._ended is None and isinstance(error, KeyboardInterrupt):
@@ -108,7 +105,7 @@ class Life:
 
 def at_work(out: Path) -> tuple[Liveness, ProcessRecord | None]:
     """Whether a process is at work in OUT, and its record; ("dead", None) where none ever was."""
-    with contextlib.suppress(GraphdbgError):
+    with suppress(GraphdbgError):
         record = read_record(out / PROCESS_FILE, ProcessRecord)
         return liveness(record, ended=False), record
     return "dead", None

@@ -50,7 +50,7 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
         answer, found = oracle.judge(None, made_up=True)
     except EnvironmentLackError:
         found = answer = None
-    if answer is None or found is None or not _is_crash(found) or _first_line(found.raw) in why:
+    if answer is None or found is None or (found.kind, found.stage) != ("crash", "compile") or _first_line(found.raw) in why:
         if lack is None:
             return None
         seen = "" if answer is None else f"; compiled on made-up values, it {_ended(found)}"
@@ -76,10 +76,6 @@ def why(answer: Answer) -> str:
 def sentence(why: str) -> str:
     """What a user is told."""
     return f"eager cannot run this graph here ({why}): only crashes of the compiler are judged, on made-up values"
-
-
-def _is_crash(found: Signature) -> bool:
-    return (found.kind, found.stage) == ("crash", "compile")
 
 
 def _ended(found: Signature | None) -> str:

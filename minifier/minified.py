@@ -68,19 +68,6 @@ class Interrupted(KeyboardInterrupt):
         """The same as a `Minified`, once its case is on the disk."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """One answered query, for progress displays. `number`: how many improvements there were so far."""
-
-    queries: int
-    step: str
-    candidate: Candidate
-    answer: Answer
-    improved: bool
-    recalled: bool
-    number: int = 0
-
-
 class Others:
     """The bucket of failures with another signature than the one looked for."""
 

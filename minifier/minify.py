@@ -22,7 +22,6 @@ from .options import Options
 if TYPE_CHECKING:
     from torch import fx
 
-    from .minified import Event
 
 
 
@@ -42,13 +41,13 @@ from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
-from .events import Ended, Follow, Happening, Started
+from .events import Asked, Ended, Follow, Happening, Started
 from .executors import executor_for
 from .executors.elsewhere import Elsewhere
 from .executors.worker import Settings
 from .journal import JOURNAL_FILE, Journal
 from .life import Life
-from .minified import Event, Interrupted
+from .minified import Interrupted
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
 from .results import WORK
 from .session import SANITY, Session
@@ -75,7 +74,7 @@ def minify(
     memory_limit: int | None = None,
     out: str | Path | None = None,
     executor: Executor | str = "local",
-    on_event: Callable[[Event], None] = lambda event: None,
+    on_event: Callable[[Asked], None] = lambda event: None,
 ) -> Minified:
     """Reduces a failing graph and its inputs to the smallest case that fails the same way.
 
@@ -90,13 +89,18 @@ def minify(
     `out`: a folder for the case and the journal; must not exist. Raises UsageError where the original does not fail,
     Interrupted (with the best so far) on Ctrl-C.
     """
+
+    def tell(event: Happening) -> None:
+        if isinstance(event, Asked):
+            on_event(event)
+
     if callable(check):
         if executor != "local":
             what = "executor and a check of your own do not go together"
             raise UsageError(what, "it is called in this process", "leave executor out, or name a check")
         from .inprocess import minify_here
 
-        return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, on_event=on_event)
+        return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, tell=tell)
     from ..dumps.live import save_graph
     from ..dumps.store import load_graph
     from .minified import Interrupted
@@ -109,7 +113,7 @@ def minify(
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
         try:
             result = minify_saved(
-                saved, out=Path(folder) / "out" if out is None else Path(out), options=options, on_event=on_event,
+                saved, out=Path(folder) / "out" if out is None else Path(out), options=options, tell=tell,
                 executor=None if isinstance(executor, str) else executor,
             )  # fmt: skip
         except Interrupted as interrupted:
@@ -155,7 +159,6 @@ def minify_saved(
     resume: bool = False,
     named: str = "",
     directory: str = "",
-    on_event: Callable[[Event], None] = lambda event: None,
     narrate: Callable[[str], None] = lambda text: None,
     tell: Follow = lambda event: None,
     life: Life | None = None,
@@ -171,7 +174,7 @@ def minify_saved(
     if life is None:
         with Life(out, resume=resume, complain=narrate) as own:
             return minify_saved(
-                saved, out=out, options=options, resume=resume, named=named, directory=directory, on_event=on_event,
+                saved, out=out, options=options, resume=resume, named=named, directory=directory,
                 narrate=narrate, tell=tell, life=own, executor=executor,
             )  # fmt: skip
     from ..toolkit.rungs import NAMES
@@ -222,7 +225,7 @@ def minify_saved(
             else:
                 oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
             steering = stack.enter_context(Steering(out, journal, told, without=options.without, abort=oracle.abort))
-            session = Session(oracle, journal, out, options, narrate=said, tell=told, on_event=on_event, steering=steering)
+            session = Session(oracle, journal, out, options, narrate=said, tell=told, steering=steering)
             try:
                 result = session.run(pool)
                 result.notes += oracle.asking.deaths()

@@ -4,10 +4,12 @@ Most failures are: what needs atoms a and b fails wherever both are. So every pa
 and a search may propose it at no cost. One failing part of a candidate that passed ends the belief. Only PASS counts: another
 failure, an invalid candidate or a time limit may hide this one. Must not ask or count anything.
 
->>> passed = Passed()
->>> passed.learn(Candidate.of([1, 2, 3]), Ruling.PASS)
->>> passed.implies(Candidate.of([1, 3])), passed.implies(Candidate.of([1, 4]))
+>>> known = Monotony()
+>>> known.learn(Candidate.of([1, 2, 3]), Ruling.PASS)
+>>> known.implies(Candidate.of([1, 3])), known.implies(Candidate.of([1, 4]))
 (True, False)
+>>> known.learn(Candidate.of([1]), Ruling.SAME) == Candidate.of([1, 2, 3])
+True
 """
 
 from __future__ import annotations
@@ -15,52 +17,38 @@ from __future__ import annotations
 from .problem import Candidate, Ruling
 
 
-class Passed:
-    """The largest sets of atoms that passed, apart for each way in which candidates were changed otherwise."""
-
-    def __init__(self) -> None:
-        self.believed = True
-        self._largest: dict[tuple[object, ...], list[frozenset[int]]] = {}
-
-    def implies(self, candidate: Candidate) -> bool:
-        """Whether the candidate must pass."""
-        return self.believed and any(candidate.keep <= passed for passed in self._alike(candidate))
-
-    def learn(self, candidate: Candidate, verdict: Ruling) -> None:
-        """Takes in one answer."""
-        alike = self._alike(candidate)
-        if verdict.accepted:
-            self.believed = self.believed and not any(candidate.keep <= passed for passed in alike)
-        elif verdict is Ruling.PASS:
-            alike[:] = [*(passed for passed in alike if not passed <= candidate.keep), candidate.keep]
-
-    def forget(self) -> None:
-        """Starts anew: what passed was not sure."""
-        self.__init__()
-
-    def _alike(self, candidate: Candidate) -> list[frozenset[int]]:
-        return self._largest.setdefault((candidate.bypass, candidate.returned, candidate.edits), [])
-
-
-class Contradictions:
-    """The sets of atoms that failed and that did not, as far as they were asked without other edits."""
+class Monotony:
+    """The sets of atoms that failed and that did not, apart for each way in which candidates were changed otherwise."""
 
     def __init__(self) -> None:
         self._failing: list[frozenset[int]] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """What passed was not sure, and is not believed any more."""
+        self._believed = True
+        self._largest: dict[tuple[object, ...], list[frozenset[int]]] = {}
         self._passing: list[frozenset[int]] = []
 
+    def implies(self, candidate: Candidate) -> bool:
+        """Whether the candidate must pass."""
+        return self._believed and any(candidate.keep <= passed for passed in self._alike(candidate))
+
     def learn(self, candidate: Candidate, verdict: Ruling) -> Candidate | None:
-        """Takes in one answer; returns the candidate that did not fail although a part of it does, or None."""
+        """Takes in one answer; returns the candidate that did not fail although a part of it does, or None (also of one that
+        was changed otherwise)."""
+        alike = self._alike(candidate)
+        if verdict.accepted:
+            self._believed = self._believed and not any(candidate.keep <= passed for passed in alike)
+        elif verdict is Ruling.PASS:
+            alike[:] = [*(passed for passed in alike if not passed <= candidate.keep), candidate.keep]
         if candidate.bypass or candidate.edits or candidate.returned is not None:
             return None
         if verdict.accepted:
             self._failing.append(candidate.keep)
-            contradicting = next((passing for passing in self._passing if candidate.keep < passing), None)
-        else:
-            self._passing.append(candidate.keep)
-            contradicting = candidate.keep if any(failing < candidate.keep for failing in self._failing) else None
-        return None if contradicting is None else candidate.keeping(contradicting)
+            return next((candidate.keeping(passing) for passing in self._passing if candidate.keep < passing), None)
+        self._passing.append(candidate.keep)
+        return candidate if any(failing < candidate.keep for failing in self._failing) else None
 
-    def forget_passes(self) -> None:
-        """What passed is not believed any more."""
-        self._passing.clear()
+    def _alike(self, candidate: Candidate) -> list[frozenset[int]]:
+        return self._largest.setdefault((candidate.bypass, candidate.returned, candidate.edits), [])

@@ -28,7 +28,7 @@ from .engine import TURNS, Engine, FlakyError, Step, persistent
 from .events import EXPLAINING, Asked, Asking, Best, Follow, Happening, Stepped
 from .flaky import CALIBRATION, Rate
 from .journal import Journal
-from .minified import Event, Interrupted, Minified, Result
+from .minified import Interrupted, Minified, Result
 from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
 from .options import Options
 from .passes import NAMES as PASS_NAMES
@@ -114,12 +114,12 @@ class Session:
     def __init__(
         self, subject: Subject, journal: Journal, out: Path, options: Options, *,
         narrate: Callable[[str], None] = lambda text: None, tell: Follow = lambda event: None,
-        on_event: Callable[[Event], None] = lambda event: None, steering: Steering | None = None,
+        steering: Steering | None = None,
     ) -> None:  # fmt: skip
         self.steering = steering
         self.subject, self.journal, self.options = subject, journal, options
         self.results = Results(subject, out, options)
-        self.narrate, self.tell, self.on_event = narrate, tell, on_event
+        self.narrate, self.tell = narrate, tell
         self.budget = Budget(options.max_time, options.max_queries)
         self.notes: list[str] = []
         self.originals: list[Answer] = []
@@ -161,7 +161,7 @@ class Session:
         engine = self.engine = Engine(
             self.subject, budget=self.budget, journal=self.journal, repeats=repeats, jobs=options.jobs,
             executor=pool if options.jobs > 1 else None, queries=self.queries, tell=self._hear,
-            on_event=self.on_event, measure=self._measure, steering=self.steering,
+            measure=self._measure, steering=self.steering,
         )  # fmt: skip
         if self.steering is not None:
             self.steering.searching, self.steering.whole = True, self.whole.size

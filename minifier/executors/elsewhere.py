@@ -47,11 +47,7 @@ class Errand(Asked):
         self.here: Asked | None = None
         """Its pending query at this process's own server, where the executor is broken."""
         self._future: Future[bytes] | None = None
-
-    def start(self) -> Errand:
-        """Hands it to the executor."""
         self._send({})
-        return self
 
     def answer(self, timeout_s: float | None = None) -> Reply:
         """Waits for the answer, however long. Raises GraphdbgError where a worker cannot ask at all."""
@@ -108,8 +104,8 @@ class Errand(Asked):
         return Reply(self.order.number, "lost", error=Failure("WorkerLost", why))
 
 
-class Elsewhere:
-    """A context manager. The executor is the caller's: it is neither started nor shut down here.
+class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
+    """The executor is the caller's: it is neither started nor shut down here.
 
     An executor may have three methods beside `submit`: `share(bytes)` returns what travels in place of the bytes and has
     `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and so must be on
@@ -151,7 +147,7 @@ class Elsewhere:
         """As `ForkServer.submit`; the folders that the payload names travel with it where the worker has another disk."""
         order = self._order(function, payload, limit_s)
         trees = self.trees(payload) if self._far else None
-        return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {}))).start()
+        return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {})))
 
     def far(self, order: Order) -> Order:
         """The same query for a worker in another process: with its folders by content."""
@@ -181,9 +177,6 @@ class Elsewhere:
         folders.remove(self._folder)
         with contextlib.suppress(OSError):
             os.close(self._held)
-
-    def __enter__(self) -> Elsewhere:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -87,8 +87,9 @@ def apply(case: Live, edit: str) -> Live:
     else:
         given = call.drop_operand(which)
         owner = call.node.graph
-        inner = owner is not gm.graph
-        homes = owner.find_nodes(op="placeholder") if inner else _homes(gm) if case.spec.dynamic else []
+        homes = owner.find_nodes(op="placeholder")
+        if owner is gm.graph:
+            homes = [one for one in homes if case.spec.dynamic and bound_by(fake_of(one))]
         sweep(owner, given, set(homes))
         owner.owning_module.recompile()  # type: ignore[union-attr]
     return fewer(case, gm, case.inputs, names)
@@ -226,8 +227,3 @@ def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModu
 def _graph(owner: fx.GraphModule, node: Any) -> fx.GraphModule | None:
     found = attribute(owner, str(node.target)) if isinstance(node, fx.Node) and node.op == "get_attr" else None
     return found if isinstance(found, fx.GraphModule) else None
-
-
-def _homes(gm: fx.GraphModule) -> list[fx.Node]:
-    """Inputs that bind symbols."""
-    return [node for node in gm.graph.find_nodes(op="placeholder") if bound_by(fake_of(node))]

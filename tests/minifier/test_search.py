@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from graphdbg.minifier.engine import Engine
-from graphdbg.minifier.minified import Event, Result
+from graphdbg.minifier.events import Asked, Happening
+from graphdbg.minifier.minified import Result
 from graphdbg.minifier.problem import Candidate, Ruling
+from graphdbg.minifier.progress.candidates import parsed
 from graphdbg.minifier.search.tiers import TIERS, gentle
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -118,12 +120,14 @@ def test_parts_of_what_passed_are_not_asked() -> None:
     problem = Generated(transformer(500), needs([40, 222, 400]))
     passed: list[frozenset[int]] = []
 
-    def note(event: Event) -> None:
-        if event.answer.verdict is Ruling.PASS:
-            assert not any(event.candidate.keep <= other for other in passed if not event.candidate.bypass)
-            passed.append(event.candidate.keep)
+    def note(event: Happening) -> None:
+        if isinstance(event, Asked) and event.verdict == "pass":
+            candidate = parsed(event.case)
+            assert candidate is not None
+            assert not any(candidate.keep <= other for other in passed if not candidate.bypass)
+            passed.append(candidate.keep)
 
-    assert run(problem, on_event=note).monotone
+    assert run(problem, tell=note).monotone
     assert len(passed) > 10
 
 
@@ -223,14 +227,13 @@ def test_gentle_search_drops_no_more_than_asked() -> None:
     sizes: list[int] = []
     last = 60
 
-    def note(event: object) -> None:
+    def note(event: Happening) -> None:
         nonlocal last
-        answer = event.answer  # type: ignore[attr-defined]
-        sizes.append(last - answer.nodes)
-        if answer.verdict is Ruling.SAME:
-            last = answer.nodes
+        if isinstance(event, Asked):
+            sizes.append(last - event.nodes)
+            last = event.nodes if event.verdict == "same" else last
 
-    result = Engine(problem, on_event=note).run(gentle(4), Candidate.of(range(60)))
+    result = Engine(problem, tell=note).run(gentle(4), Candidate.of(range(60)))
     assert result.best is not None
     assert max(sizes) <= 4
     assert len(result.best.keep) < 45
