@@ -14,9 +14,9 @@ import difflib
 import json
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -88,17 +88,14 @@ class Orders:
 
     def new(self) -> list[Order]:
         """Those that came since the last call."""
-        return [order for told in lines.objects(self._tail.read()) if (order := self._order(told)) is not None]
-
-    def _order(self, value: dict[str, Any]) -> Order | None:
-        try:
-            order = msgspec.convert(value, Order)
-        except msgspec.MsgspecError:
-            return None
-        if order.id in self._seen or order.what not in WHATS:
-            return None
-        self._seen.add(order.id)
-        return order
+        found: list[Order] = []
+        for told in lines.objects(self._tail.read()):
+            with suppress(msgspec.ValidationError):
+                order = msgspec.convert(told, Order)
+                if order.what in WHATS and order.id not in self._seen:
+                    self._seen.add(order.id)
+                    found.append(order)
+        return found
 
 
 LOOK_S = 0.05

@@ -19,27 +19,19 @@ from typing import TYPE_CHECKING, Any
 from ..dumps.errors import UsageError
 from ..dumps.output import say
 from ..dumps.wording import counted
+from ..toolkit.case import Live
+from ..toolkit.values import input_bytes
 from .engine import Engine
 from .events import Best, Happening
 from .inprocess import FxProblem, search
-
-if TYPE_CHECKING:
-    from torch import fx
-
-
-
-from typing import TYPE_CHECKING
-
-from ..toolkit.case import Live
-from ..toolkit.values import input_bytes
 from .passes import inputs as stand_ins
 
 if TYPE_CHECKING:
     from torch import fx
 
+
 def dump_state(fx_g: fx.GraphModule, inps: Sequence[Any]) -> None:
     """Says on stderr how small the failing case is now."""
-    from ..toolkit.values import input_bytes
 
     size = f"{counted(len(fx_g.graph.nodes), 'node')}, {counted(len(inps), 'input')}, {input_bytes(inps)} input bytes"
     say(f"still failing: {size}")
@@ -68,7 +60,6 @@ def minifier(
         raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")
     if offload_to_disk and save_dir is None:
         raise UsageError("offload_to_disk needs a save_dir")
-    from ..toolkit.values import input_bytes
 
     with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None

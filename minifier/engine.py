@@ -185,6 +185,11 @@ class Engine:
         answer = self._answers.get(candidate)
         return answer is not None and answer.verdict.accepted
 
+    @property
+    def case(self) -> Candidate:
+        """The best case, or all atoms where none could go."""
+        return self.best or Candidate.of(range(self.problem.size))
+
     def unedited(self) -> Candidate | None:
         """The smallest failing case that has no edits but those of switches; else the best case.
 

@@ -133,14 +133,18 @@ class Asked(Happening, frozen=True, tag="query"):
         return cls(queries=queries, purpose=purpose, step=step, case=case, improved=improved, recalled=recalled, **told)
 
 
-class Best(Happening, frozen=True, tag="best"):
-    """The smallest failing case so far has become smaller. `number`: its place in the history, 1 for the first one."""
+class Improved(Happening, frozen=True):
+    """A case of the history, and its `number` there."""
 
     queries: int = 0
     case: str = ""
     nodes: int = 0
     input_bytes: int = 0
     number: int = 0
+
+
+class Best(Improved, frozen=True, tag="best"):
+    """The smallest failing case so far has become smaller."""
 
 
 class Asking(Happening, frozen=True, tag="asking"):
@@ -179,14 +183,8 @@ class Steered(Happening, frozen=True, tag="steered"):
         return f"{order}: done, after {counted(self.queries, 'query')}" + (f" ({words(self.step)})" if self.step else "")
 
 
-class Restarted(Happening, frozen=True, tag="restarted"):
-    """The search goes on from the `number`-th case of its history; 0 is the original. What was found stays in the history."""
-
-    number: int = 0
-    queries: int = 0
-    case: str = ""
-    nodes: int = 0
-    input_bytes: int = 0
+class Restarted(Improved, frozen=True, tag="restarted"):
+    """The search goes on from that case of its history; 0 is the original. What was found stays in the history."""
 
 
 class Ended(Happening, frozen=True, tag="end"):

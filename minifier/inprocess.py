@@ -11,32 +11,14 @@ Settings and the stage are the caller's, and stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
-from ..toolkit.verdict import Verdict
-from .budget import Budget
-from .engine import Engine, Step
-from .events import Follow
-from .minified import Minified, Result
-from .passes import NAMES, PLAINER
-from .problem import Candidate
-from .search.edits import drop_outputs, exhaust
-from .search.tiers import TIERS, gentle
-
-if TYPE_CHECKING:
-    from torch import fx
-
-
-
-import operator
-import time
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from ..toolkit.atoms import fake_of, symbols_in
 from ..toolkit.case import Live
 from ..toolkit.copying import clone_inputs, copy_graph
@@ -44,9 +26,16 @@ from ..toolkit.eager_values import record_values
 from ..toolkit.spec import ReplaySpec
 from ..toolkit.subgraph import Atoms, build, candidate_spec, output_nodes
 from ..toolkit.values import Values, input_bytes
-from .passes import pass_of
+from ..toolkit.verdict import Verdict
+from .budget import Budget
+from .engine import Engine, Step
+from .events import Follow
+from .minified import Minified, Result
+from .passes import NAMES, PLAINER, pass_of
 from .passes.forms import forms
-from .problem import Answer, Ruling
+from .problem import Answer, Candidate, Ruling
+from .search.edits import drop_outputs, exhaust
+from .search.tiers import TIERS, gentle
 
 if TYPE_CHECKING:
     from torch import fx
@@ -181,7 +170,6 @@ def minify_here(
 
     Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out.
     """
-    from ..toolkit.values import input_bytes
 
     problem = FxProblem.of(gm, inputs, predicate)
     whole = (len(gm.graph.nodes), input_bytes(inputs))
@@ -209,8 +197,7 @@ def search(engine: Engine, problem: FxProblem, max_granularity: int | None = Non
 
     def axis(name: str) -> Step:
         def step(engine: Engine, state: Candidate) -> Candidate:
-            state = engine.best or Candidate.of(range(problem.size))
-            return exhaust(engine, state, lambda case: problem.propose(name, case), plainer=name in PLAINER)
+            return exhaust(engine, engine.case, lambda case: problem.propose(name, case), plainer=name in PLAINER)
 
         return step
 

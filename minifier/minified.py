@@ -9,6 +9,7 @@ Must not ask, judge or print anything.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
 from ..toolkit.verdict import OK, Verdict
+from .problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:
     from torch import fx
@@ -23,19 +25,11 @@ if TYPE_CHECKING:
     from ..toolkit.signature import Signature
 
 
-
-
-from collections import Counter
-
-from .problem import Answer, Candidate, Ruling
-
-
 @dataclass
 class Other:
     """Failures with one other signature: how often they were seen, and the smallest candidate that shows them."""
 
     signature: str
-    detail: str
     count: int
     candidate: Candidate
     nodes: int
@@ -78,9 +72,7 @@ class Others:
         """Counts one; the smallest candidate of each signature is kept."""
         other = self._known.get(answer.signature)
         if other is None:
-            self._known[answer.signature] = Other(
-                answer.signature, answer.detail, 1, candidate, answer.nodes, answer.failure
-            )
+            self._known[answer.signature] = Other(answer.signature, 1, candidate, answer.nodes, answer.failure)
             return
         other.count += 1
         if answer.nodes < other.nodes:

@@ -9,33 +9,20 @@ With a callable the caller's process runs it, one call after the other. Imports 
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ..dumps.errors import UsageError
-from .minified import Minified
-from .options import Options
-
-if TYPE_CHECKING:
-    from torch import fx
-
-
-
-
 import hashlib
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..dumps.compressed import stored
-from ..dumps.errors import GraphdbgError
+from ..dumps.errors import GraphdbgError, UsageError
 from ..dumps.reading import read_bytes
 from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
 from ..toolkit.recorder.summary import shown_path
@@ -47,14 +34,18 @@ from .executors.elsewhere import Elsewhere
 from .executors.worker import Settings
 from .journal import JOURNAL_FILE, Journal
 from .life import Life
-from .minified import Interrupted
+from .minified import Interrupted, Minified
+from .options import Options
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
 from .results import WORK
 from .session import SANITY, Session
 from .steering import Steering
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from ..dumps.store import SavedGraph
+
 
 def minify(
     gm: fx.GraphModule,
@@ -103,7 +94,6 @@ def minify(
         return minify_here(gm, list(inputs), check, max_time=max_time, max_queries=max_queries, tell=tell)
     from ..dumps.live import save_graph
     from ..dumps.store import load_graph
-    from .minified import Interrupted
 
     options = Options(
         check, rung, seed, match, tuple(imports), hangs, slower_than, memory_over, time_limit, memory_limit,

@@ -26,14 +26,6 @@ from .problem import Answer, Candidate, Ruling
 if TYPE_CHECKING:
     from .engine import Engine
 
-
-
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .engine import Engine
-
 MOST = 24
 """Probes of one case that are queries of their own."""
 MOST_FLAKY = 8
@@ -300,7 +292,6 @@ class Neighbour:
     """A passing case and its difference to the failing one. `plain`: to that as it was before its other axes were changed."""
 
     candidate: Candidate
-    answer: Answer
     dropped: tuple[int, ...] = ()
     edits: tuple[str, ...] = ()
     plain: bool = False
@@ -349,15 +340,10 @@ def parts(engine: Engine, case: Candidate) -> list[Part]:
     found: list[Part] = []
     for atom in sorted(case.keep):
         smaller = without(case, atom)
-        answer = None if smaller is None else engine.answer(smaller) or _plain(engine, smaller)
+        answer = None if smaller is None else engine.answer(smaller) or engine.answer(replace(smaller, edits=(), returned=None))
         verdict = "all" if smaller is None else "unknown" if answer is None else answer.verdict.value
         found.append(Part(atom, verdict, answer.signature if answer and answer.verdict is Ruling.OTHER else ""))
     return found
-
-
-def _plain(engine: Engine, case: Candidate) -> Answer | None:
-    """The answer to the same atoms before other axes were changed."""
-    return engine.answer(replace(case, edits=(), returned=None))
 
 
 def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
@@ -381,7 +367,7 @@ def _nearest(engine: Engine, case: Candidate, *, plain: bool = False) -> Neighbo
         place = max((_place(edit) for edit in edits), default=TELLING.index("probes cut"))
         order = distance, place, number if probe else -number
         if 0 < distance <= NEAR and (best is None or order < best[0]):
-            best = order, Neighbour(candidate, answer, changed, edits, plain)
+            best = order, Neighbour(candidate, changed, edits, plain)
     return best and best[1]
 
 

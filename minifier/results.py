@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..dumps.atomic import write_file
-from ..dumps.errors import GraphdbgError
+from ..dumps.errors import GraphdbgError, UnreadableError
 from ..dumps.wording import counted
 from ..toolkit.signature import Signature
 from ..toolkit.verdict_words import without
@@ -36,16 +36,6 @@ from .problem import Answer, Candidate
 if TYPE_CHECKING:
     from .engine import Engine
     from .minified import Other
-    from .session import Subject
-
-
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from ..dumps.errors import UnreadableError
-
-if TYPE_CHECKING:
     from .session import Subject
 
 BEST_FILE = "best.json"
@@ -198,7 +188,7 @@ def _merged(others: list[Other]) -> list[Other]:
         twin.count += other.count
         if other.nodes < twin.nodes:
             twin.candidate, twin.nodes, twin.failure = other.candidate, other.nodes, other.failure
-            twin.signature, twin.detail = other.signature, other.detail
+            twin.signature = other.signature
     return sorted((other for _, other in found), key=lambda other: -other.count)
 
 

@@ -268,7 +268,7 @@ class Session:
                 shown, times = self._verify(engine)
             except Restarted as again:
                 engine.restart(again.number)
-                state = engine.best or Candidate.of(range(self.subject.size))
+                state = engine.case
                 continue
             self.of_saved = Rate(self.of_saved.failing + shown, self.of_saved.runs + times)
             doubtful = shown < times if engine.repeats == 1 else self._believed().repeats() > engine.repeats
@@ -300,17 +300,13 @@ class Session:
         if least is not None and least == engine.best:
             write_file(self.results.out / BEST_FILE, msgspec.json.encode(least.to_json()))
 
-    def _case(self, engine: Engine) -> Candidate:
-        """The best case, or all atoms where none could go."""
-        return engine.best or Candidate.of(range(self.subject.size))
-
     def _outputs(self, engine: Engine, state: Candidate) -> Candidate:
-        state = self._case(engine)
+        state = engine.case
         returned, loose = self._told("no outputs were dropped", lambda: self.subject.outputs(state)) or ((), ())
         return drop_outputs(engine, state, returned, loose)
 
     def _together(self, engine: Engine, state: Candidate) -> Candidate:
-        state = self._case(engine)
+        state = engine.case
         self.left = set(PASS_NAMES)
         found = self._told("axes were changed one by one only", lambda: self.subject.together(state))
         if found is None:
@@ -326,7 +322,7 @@ class Session:
 
     def _axis(self, name: str) -> Step:
         def step(engine: Engine, state: Candidate) -> Candidate:
-            state = self._case(engine)
+            state = engine.case
             if name not in self.left and not (name in NEUTRAL and state != self.together):
                 return state
             return exhaust(engine, state, lambda case: self._proposed(name, case), plainer=name in PLAINER)

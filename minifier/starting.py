@@ -140,7 +140,8 @@ def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
         raise UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume")
     old = Options.from_json(known.get("options", {}))
     kept = {field.name: getattr(old, field.name) for field in fields(old) if field.name not in typed}
-    if kept.get("max_queries") and answers(path) >= kept["max_queries"]:
+    answers = path.read_bytes().count(b"\n") - 2  # roughly: notes count too
+    if kept.get("max_queries") and answers >= kept["max_queries"]:
         kept["max_queries"] = None
     if kept.get("max_time"):
         kept["max_time"] = None
@@ -152,7 +153,3 @@ def again(out: Path, options: Options | None = None) -> str:
     words = [word for word in option_words(options.imports) if word == "--trust"] if options is not None else []
     return shlex.join(["graphdbg", "minify", "--resume", "-o", str(out), *words])
 
-
-def answers(path: Path) -> int:
-    """How many answers a journal has, roughly (its notes count too)."""
-    return max(0, path.read_bytes().count(b"\n") - 2)

@@ -153,7 +153,7 @@ class Steering:
             case "restart":
                 number = order.number or 0
                 best, size = engine.bests[number], engine.history[number - 1][1:] if number else self.whole
-                self._tell(RestartedEvent(number, engine.queries, best.text() if best else "original", *size))
+                self._tell(RestartedEvent(engine.queries, best.text() if best else "original", *size, number))
                 raise Restarted(number)
             case "cancel":
                 self.paused = False

@@ -14,10 +14,11 @@ from click.core import ParameterSource
 
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option, seconds_option
-from ...dumps.errors import UsageError
+from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
 from ...toolkit.imports import TRUST, with_trust
+from ...toolkit.recorder.options import size_of
 from ...toolkit.recorder.summary import shown_path
 from ..control import STEPS, known_step
 from ..events import Stepped
@@ -32,17 +33,7 @@ if TYPE_CHECKING:
     from ..minified import Minified
 
 
-
-from typing import TYPE_CHECKING
-
-from ...toolkit.recorder.options import size_of
-
-if TYPE_CHECKING:
-    _Amount = click.ParamType[object]
-else:
-    _Amount = click.ParamType
-
-class Size(_Amount):
+class Size(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """Bytes, written like 500MB, 2G or 2e9; raises the UsageError of `size_of`."""
 
     name = "size"
@@ -52,7 +43,7 @@ class Size(_Amount):
         return value if isinstance(value, int) else size_of(str(value))
 
 
-class Seconds(_Amount):
+class Seconds(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """Seconds of an option whose value may be left out: what follows such a flag may be the graph."""
 
     name = "seconds"
@@ -233,7 +224,6 @@ def _run(
 
 def _report(result: Minified, out: Path, options: Options, bare: ForkServer | None, *, python: bool) -> dict[str, Any]:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
-    from ...dumps.errors import GraphdbgError
     from ...dumps.store import load_graph
     from ..report.bundle import emit_report
     from ..report.by_command import write_report

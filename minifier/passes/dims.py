@@ -41,9 +41,13 @@ def propose(case: Live) -> list[list[str]]:
     if is_tied(case.gm):
         return []
     sizes = _sizes(case)
-    smaller = [[f"dims {size} {small}" for size in sizes if size > small] for small in SMALL]
-    halves = [f"dims {size} {size // 2}" for size in sizes if size > 4]
-    return fitting(case, [*smaller, halves, *_with_windows(case, sizes)], apply, _runs)
+    return fitting(case, [*_rounds(sizes, 4), *_with_windows(case, sizes)], apply, _runs)
+
+
+def _rounds(sizes: list[int], least: int, more: str = "") -> list[list[str]]:
+    """To 2, to 1, halves of what is larger than `least`."""
+    smaller = [[f"dims {size} {small}{more}" for size in sizes if size > small] for small in SMALL]
+    return [*smaller, [f"dims {size} {size // 2}{more}" for size in sizes if size > least]]
 
 
 def _with_windows(case: Live, sizes: list[int]) -> list[list[str]]:
@@ -51,9 +55,7 @@ def _with_windows(case: Live, sizes: list[int]) -> list[list[str]]:
     windows = {size for node in case.gm.graph.nodes for size in _window_sizes(node) if size > 1}
     if not windows:
         return []
-    every = sorted({*sizes, *windows})[:MOST_SIZES]
-    rounds = [[f"dims {size} {small} {WINDOWS}" for size in every if size > small] for small in SMALL]
-    return [*rounds, [f"dims {size} {size // 2} {WINDOWS}" for size in every]]
+    return _rounds(sorted({*sizes, *windows})[:MOST_SIZES], 1, f" {WINDOWS}")
 
 
 def _window_sizes(node: fx.Node) -> list[int]:

@@ -70,10 +70,8 @@ def outcome_of(out: Path, story: Story) -> Outcome:
     """What is known now. A case folder that cannot be read is told in `notes`."""
     found = Outcome(out, original=story.original, signature=story.signature)
     found.nodes, found.input_bytes = story.best or story.original
-    folder = {name: out / name for name in ("case", PASSES)}
-    found.case = folder["case"] if folder["case"].is_dir() else None
-    found.passes = folder[PASSES] if folder[PASSES].is_dir() else None
-    found.repro, found.issue = _file(out / "repro.py"), _file(out / "issue.md")
+    there = {name: out / name if (out / name).exists() else None for name in ("case", PASSES, "repro.py", "issue.md")}
+    found.case, found.passes, found.repro, found.issue = there.values()
     if story.done is not None:
         _from_event(found, story.done)
     elif found.case is not None:
@@ -124,10 +122,6 @@ def _from_case(found: Outcome) -> None:
         found.original = case.original.nodes, case.original.input_bytes
     found.nearest = next((told.removeprefix(NEAREST) for told in case.told if told.startswith(NEAREST)), "")
     found.needed = needs_sentences(case.needs) or [told for told in case.told if told.startswith("without ")]
-
-
-def _file(path: Path) -> Path | None:
-    return path if path.is_file() else None
 
 
 def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:

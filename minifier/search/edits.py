@@ -16,13 +16,6 @@ from ..problem import Candidate
 if TYPE_CHECKING:
     from ..engine import Engine
 
-
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-
 ROUNDS = 7
 """How often one pass may propose."""
 

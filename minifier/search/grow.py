@@ -10,23 +10,14 @@ can be bypassed (an input has the same shape) cost nothing and are bypassed at o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..problem import Candidate
-from .dense import dense
-from .neighbourhood import nearest
-from .windows import windows
-
-if TYPE_CHECKING:
-    from ..engine import Engine
-
-
-
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .neighbourhood import cheapest_path, components
+from ..problem import Candidate
+from .dense import dense
+from .neighbourhood import cheapest_path, components, nearest
+from .windows import windows
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -135,7 +135,7 @@ def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     told = (checkout / "docs" / "minify-events.md").read_text()
     more = [
         Asking(3, "search", "windows", "0-3"), Said("it fails"), Steered("a1", "skip", "refused", "why"),
-        Restarted(1, 9, "0-3", 180, 18_000), Ended("reduced"),
+        Restarted(9, "0-3", 180, 18_000, 1), Ended("reduced"),
     ]  # fmt: skip
     for event in [*events(), *more]:
         line = event.to_json()
