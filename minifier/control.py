@@ -31,6 +31,7 @@ from .search.tiers import TIERS
 from .starting import again
 
 CONTROL_FILE = "control.jsonl"
+LOOK_S = 0.05
 OF_STEPS = ("disable", "enable", "raise")
 """Orders that name a step."""
 WHATS = ("pause", "resume", "skip", *OF_STEPS, "cancel", "restart")
@@ -96,9 +97,6 @@ class Orders:
                     self._seen.add(order.id)
                     found.append(order)
         return found
-
-
-LOOK_S = 0.05
 
 
 class NobodyThereError(UsageError):

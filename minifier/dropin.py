@@ -60,7 +60,6 @@ def minifier(
         raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")
     if offload_to_disk and save_dir is None:
         raise UsageError("offload_to_disk needs a save_dir")
-
     with TemporaryDirectory(prefix="values-", dir=_folder(save_dir) if offload_to_disk else None) as folder:
         spill = Path(folder) if offload_to_disk and not skip_offload else None
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)

@@ -170,7 +170,6 @@ def minify_here(
 
     Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out.
     """
-
     problem = FxProblem.of(gm, inputs, predicate)
     whole = (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 BEST_FILE = "best.json"
 CASE_FILE = "case.json"
+ATOMS_FILE = "atoms.jsonl"
 WORK = ".work"
 ALSO, PASSES = "also", "passes"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
@@ -251,10 +252,6 @@ def clear(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-ATOMS_FILE = "atoms.jsonl"
-_DECODER = msgspec.json.Decoder(dict[str, Any])
-
-
 def write_atoms(out: Path, subject: Subject) -> None:
     """Writes the file, once, before the first candidate is asked. Raises EnvironmentLackError where the disk refuses."""
     path = out / ATOMS_FILE
@@ -278,7 +275,7 @@ class AtomLines:
         return len(self._lines)
 
     def __getitem__(self, atom: int) -> dict[str, Any]:
-        return _DECODER.decode(self._lines[atom])
+        return msgspec.json.decode(self._lines[atom], type=dict[str, Any])
 
 
 def read_atoms(out: Path) -> AtomLines:

@@ -115,9 +115,6 @@ def _of_case(folder: Path) -> Options:
         return Options()
 
 
-LIMITS = ("max_time", "max_queries")
-
-
 @dataclass(frozen=True)
 class Unfinished:
     """A minification that can go on. `directory`: where its first process was started."""

@@ -168,12 +168,6 @@ class RayExecutor(Executor):
         for actor in actors:
             actor.stop_query.remote(token, number)
 
-    def pids(self) -> list[int]:
-        """The processes of the actors that live."""
-        with self._lock:
-            actors = list(self._actors)
-        return self._ray.get([actor.pid.remote() for actor in actors])
-
     # -- actors
 
     def _connect(self) -> None:
