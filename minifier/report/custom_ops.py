@@ -16,7 +16,7 @@ from ...dumps.program.case import Registered
 from ...dumps.program.stand_ins import HELPER, OpCall, results, stand_in
 from ...dumps.program.text import dotted
 from ...dumps.schema import Arg, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
-from ...dumps.torchside.allowlist import OP_HOMES
+from ...dumps.torchside.allowlist import OP_HOMES, TRITON_CALLS
 from ...dumps.walk import bodies, contents, given, nodes, tag_of, used
 from .op_sources import source_of
 
@@ -70,7 +70,7 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
     Imports torch.
     """
     from ...dumps.torchside import targets
-    from ...dumps.torchside.triton_kernels import KernelReader, is_call
+    from ...dumps.torchside.triton_kernels import KernelReader
 
     kernels, found = KernelReader(record.kernels, where), dict[str, EnvironmentLackError]()
     for node in nodes(record.graph):
@@ -79,7 +79,7 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
             targets.check_method(node.target, place)
         for target in [*([node.target] if node.op == "call_function" else []), *contents(given(node), "function")]:
             try:
-                if is_call(str(target)):
+                if str(target) in TRITON_CALLS:
                     kernels.kwargs(node, dict(node.kwargs), place)
                 elif targets.resolve(str(target), place) is getattr:
                     targets.check_getattr(node.args, node.kwargs, place)
