@@ -88,6 +88,11 @@ class SavedGraph:
         return self._row.id if self._row else self.record.id
 
     @property
+    def name(self) -> str:
+        """What commands take: RUN/ID, or the path of a case folder."""
+        return f"{self.run.path}/{self.id}" if self.run else str(self.path)
+
+    @property
     def local_id(self) -> str:
         """The id inside its process: "0_0/forward"."""
         return self._row.local if self._row else self.record.id

@@ -157,6 +157,11 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
+def returned(gm: fx.GraphModule) -> list[Any]:
+    """What a graph returns, as a flat list of nodes, numbers and None."""
+    return leaves(gm.graph.output_node().args[0])
+
+
 def rebuilt(value: Any, make: Callable[[], Any]) -> Any:
     """The same containers with `make()` in the place of each leaf, in the order of `leaves`."""
     if isinstance(value, dict):

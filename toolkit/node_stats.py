@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .isolation import ForkServer, ask, opened
-from .replay import DEFAULT_LIMIT_S, outcome_of
+from .replay import DEFAULT_LIMIT_S, How, outcome_of
 from .rungs import warmth
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ def node_rows(saved: SavedGraph, seed: int = 0, device: str | None = None, *, li
     """
     from ..dumps.errors import EnvironmentLackError
 
-    payload = {"path": str(saved.path.absolute()), "seed": seed, "device": device, "imports": list(imports)}
     with opened(server, warmth("eager")) as used:
-        answer = ask(TASK, payload, limit_s, server=used).end()
+        answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=used).end()
         if answer.status != "done":
             refused = outcome_of(answer, "eager")
             why = "statistics are of eager's values, so eager must run"

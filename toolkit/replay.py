@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,23 @@ if TYPE_CHECKING:
 
 TASK = f"{__name__}:task"
 DEFAULT_LIMIT_S = 600.0
+
+
+class How(NamedTuple):
+    """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to move
+    everything to first, `limit_s` of one question, `imports` to import first for the ops that they register.
+    """
+
+    seed: int = 0
+    device: str | None = None
+    limit_s: float = DEFAULT_LIMIT_S
+    imports: Sequence[str] = ()
+
+    def payload(self, saved: SavedGraph) -> dict[str, Any]:
+        """What every task is told."""
+        return {
+            "path": str(saved.path.absolute()), "seed": self.seed, "device": self.device, "imports": list(self.imports),
+        }  # fmt: skip
 
 
 def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
@@ -50,8 +67,8 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         kept = used.scratch_file(".pt") if outputs else None
         others = peers(saved)
         payload = {
-            "path": str(saved.path.absolute()), "rung": rung, "seed": seed, "device": device, "check": check,
-            "keep": str(kept) if kept else None, "imports": list(imports), "shared": str(shared) if shared else None,
+            **How(seed, device, limit_s, imports).payload(saved), "rung": rung, "check": check,
+            "keep": str(kept) if kept else None, "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
         }  # fmt: skip
         alone = {"keep": None, "shared": None}

@@ -58,6 +58,14 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
         """Whether a joint graph has a backward in it (an inference graph after the joint passes has not)."""
         return self.stage in ("joint", "joint_passed") and "num_fwd_outputs" in self.compile_kwargs
 
+    @property
+    def forward_only(self) -> ReplaySpec:
+        """The same without gradients: a graph of the caller's own is looked into by its values, gradients have graphs of their
+        own."""
+        if self.stage not in FULL_STAGES:
+            return self
+        return msgspec.structs.replace(self, ambient=msgspec.structs.replace(self.ambient, grad=False))
+
 
 def is_opaque(value: Any) -> bool:
     """Whether a plain value still stands for something that could not be saved."""

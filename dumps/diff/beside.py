@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..store import SavedGraph
 from ..tables import Column, plain, render
 from .model import graph_view
-from .pair import diff, name_of
+from .pair import diff
 from .sideways import MARKS, Sideways, aligned, joined
 from .view import verdict_text
 
@@ -28,7 +28,7 @@ _COLOURS = {"-": "red", "+": "green", "~": "yellow", "±": "yellow", "·": "dim"
 
 def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways:
     """The lines of both. Raises UnreadableError for a damaged graph, UsageError for graphs without any common seq_nr."""
-    graphs = (name_of(a), name_of(b))
+    graphs = (a.name, b.name)
     if by_seq_nr:
         made = joined(a.table, b.table, graphs=graphs, stages=(a.stage, b.stage))
         if not any(made.marks):

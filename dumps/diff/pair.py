@@ -152,7 +152,7 @@ def diff(a: SavedGraph, b: SavedGraph) -> GraphDiff:
 def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphView:
     """The comparison of a pair as data; a damaged graph raises when `strict`, else its verdict is "unreadable". With `rank`, it
     is called by the id of B with its rank."""
-    a, b = (None if graph is None else name_of(graph) for graph in (pair.a, pair.b))
+    a, b = (None if graph is None else graph.name for graph in (pair.a, pair.b))
     view = GraphView(a, b, "only_a" if pair.b is None else "only_b")
     if pair.a is not None and pair.b is not None:
         try:
@@ -174,8 +174,3 @@ def _common(ids: list[str]) -> str:
     if len(compiles) < 2:
         return "/".join([*compiles, *stages])
     return f"{' | '.join(compiles)} {stages[0]}" if len(set(stages)) == 1 else ""
-
-
-def name_of(graph: SavedGraph) -> str:
-    """What commands take for a graph."""
-    return f"{graph.run.path}/{graph.id}" if graph.run else str(graph.path)

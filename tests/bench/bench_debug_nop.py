@@ -24,9 +24,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import DebugInterpreter
 
 from graphdbg.toolkit.compilers.debug_nop import collecting
-from graphdbg.toolkit.debug_nop import checked
-from graphdbg.toolkit.debug_nop.checking import Checked
-from graphdbg.toolkit.debug_nop.report import sentence
+from graphdbg.toolkit.debug_nop.checking import Checked, checked
+from graphdbg.toolkit.debug_nop.findings import sentence
 
 
 def forward(layers: int) -> tuple[fx.GraphModule, list[Any]]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..isolation import ForkServer, opened
-from ..replay import DEFAULT_LIMIT_S
+from ..replay import DEFAULT_LIMIT_S, How
 from ..verdict_words import PROBES
 from . import bisect_words as words
 from .bisect_asking import TASKS, Asking, OutOfTime
@@ -52,8 +52,7 @@ def bisect(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     """
     result = Bisection(saved.id, saved.stage, reproduced=False)
     with opened(server, "inductor", *TASKS) as used:
-        asking = Asking(saved, used, result, narrate, seed=seed, device=device, limit_s=limit_s, check=check,
-                        imports=list(imports), max_time_s=max_time_s)  # fmt: skip
+        asking = Asking(saved, used, result, narrate, How(seed, device, limit_s, imports), check, max_time_s)
         try:
             _search(asking, result)
         except OutOfTime as stop:
@@ -117,7 +116,7 @@ def _inductor(asking: Asking, result: Bisection) -> None:
     if guilty:
         found = narrow(asking, guilty)
         if found and "pattern_matches" in gone:
-            explained_below(asking, found[0], narrow(asking, ["pattern_matches"]))
+            explained_below(found[0], narrow(asking, ["pattern_matches"]))
         result.findings += found
     rest = sorted((one for one in verdicts.items() if one[1] in ("gone", "other")), key=lambda one: one[1] == "other")
     for name, verdict in rest:

@@ -20,7 +20,7 @@ import msgspec
 from ...dumps.errors import UsageError
 from ..isolation import ForkServer, ask
 from ..outcome import Outcome
-from ..replay import outcome_of
+from ..replay import How, outcome_of
 from ..signature import Signature
 from ..spec import FULL_STAGES
 from ..verdict_words import PROBES, headline
@@ -49,17 +49,14 @@ class Asking:
     """One bisect's questions. `reason` says why the last `probe_rung` was not made."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, result: Bisection, narrate: Callable[[str], None], *,
-        seed: int, device: str | None, limit_s: float, check: str, imports: list[str], max_time_s: float | None,
+        self, saved: SavedGraph, server: ForkServer, result: Bisection, narrate: Callable[[str], None], how: How, check: str,
+        max_time_s: float | None,
     ) -> None:  # fmt: skip
         self.saved, self.result, self.reason = saved, result, ""
-        self._server, self._narrate, self._limit_s, self._max_time_s = server, narrate, limit_s, max_time_s
+        self._server, self._narrate, self._limit_s, self._max_time_s = server, narrate, how.limit_s, max_time_s
         self._began = time.monotonic()
         self._shared = server.scratch_file(".baseline")
-        self._payload = {
-            "path": str(saved.path.absolute()), "seed": seed, "device": device, "check": check, "imports": imports,
-            "shared": str(self._shared),
-        }  # fmt: skip
+        self._payload = {**how.payload(saved), "check": check, "shared": str(self._shared)}
         self._wanted: Signature | None = None
         self._errors: dict[str, float] = {}
         self._known: dict[bytes, Verdict] = {}
@@ -99,13 +96,10 @@ class Asking:
         key = msgspec.json.encode(msgspec.structs.replace(trial, what=""))
         if key in self._known:
             return self._known[key]
-        if self._max_time_s is not None and self.elapsed() >= self._max_time_s:
-            raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {self._max_time_s:g})")
         began = time.monotonic()
-        outcome, _ = self._judged(trial)
-        verdict, text = self._verdict(outcome)
+        outcome = self._in_time(trial)
         seconds = time.monotonic() - began
-        self.result.probes.append(Probe(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
+        verdict, text = self._noted(trial, outcome, seconds)
         seen = f" ({text[:90]})" if verdict == "other" else ""
         self._narrate(f"{trial.what}: {PROBES[verdict][0]}{seen} ({seconds:.1f} s)")
         self._known[key] = verdict
@@ -113,16 +107,13 @@ class Asking:
 
     def probe_rung(self, rung: str) -> Verdict | None:
         """The graph under another rung; None with a `reason` where it cannot run."""
-        self.reason = ""
-        outcome, _ = self._judged(Trial(f"rung {rung}", rung=rung)) if self._fits_time() else (None, None)
-        if outcome is None:
+        trial = Trial(f"rung {rung}", rung=rung)
+        outcome = self._in_time(trial)
+        self.reason = outcome.verdict if outcome.record.skipped else ""
+        if self.reason:
             return None
-        if outcome.record.skipped:
-            self.reason = outcome.verdict
-            return None
-        verdict, text = self._verdict(outcome)
-        self.result.probes.append(Probe(f"rung {rung}", verdict, text, round(outcome.seconds, 3), [], {}))
-        self._narrate(f"rung {rung}: {verdict}{': ' + text if text else ''}")
+        verdict, text = self._noted(trial, outcome, outcome.seconds)
+        self._narrate(f"{trial.what}: {verdict}{': ' + text if text else ''}")
         return verdict
 
     def elapsed(self) -> float:
@@ -133,19 +124,23 @@ class Asking:
         """Removes the shared file."""
         self._shared.unlink(missing_ok=True)
 
-    def _fits_time(self) -> bool:
+    def _in_time(self, trial: Trial) -> Outcome:
         if self._max_time_s is not None and self.elapsed() >= self._max_time_s:
             raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {self._max_time_s:g})")
-        return True
+        return self._judged(trial)[0]
 
-    def _verdict(self, outcome: Outcome) -> tuple[Verdict, str]:
+    def _noted(self, trial: Trial, outcome: Outcome, seconds: float) -> tuple[Verdict, str]:
+        """What a probe shows, and its failure in words."""
+        verdict: Verdict = "other"
+        signature, text = outcome.signature, outcome.verdict
         if outcome.ok and not outcome.record.skipped:
-            return "gone", ""
-        signature = outcome.signature
-        if signature is None:
-            return "other", outcome.verdict
-        same = self._wanted is not None and same_failure(self._wanted, self._errors, signature)
-        return ("same" if same else "other"), signature.text()
+            verdict, text = "gone", ""
+        elif signature is not None:
+            text = signature.text()
+            if self._wanted is not None and same_failure(self._wanted, self._errors, signature):
+                verdict = "same"
+        self.result.probes.append(Probe(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
+        return verdict, text
 
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
         payload = {**self._payload, "trial": msgspec.to_builtins(trial)}

@@ -1,7 +1,8 @@
 """From a guilty subsystem to the one application in it, and from that to a work-around that a probe has shown to work.
 
 The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what it finds is
-then switched off alone, by name, because later numbers shift once an earlier pass is off.
+then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure decides nothing and is
+stepped around. Each probe is a whole compile.
 
 >>> narrow(asking, ["post_grad_passes"])[0].name
 'remove_noop_ops'
@@ -9,14 +10,62 @@ then switched off alone, by name, because later numbers shift once an earlier pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from ...dumps.wording import counted
 from . import bisect_words as words
 from .bisect_asking import Asking
 from .bisect_records import Application, Finding, Off, Row, Trial, Verdict, Workaround
-from .bisect_search import last_needed, single
 from .bisect_settings import Setting
+
+T = TypeVar("T")
+
+_STEPS_ASIDE = 6
+"""How many neighbours are tried where the middle decides nothing."""
+
+
+class Found(NamedTuple):
+    """The failure comes between `low` applications (gone) and `high` (same); they differ by one unless nothing decided."""
+
+    low: int
+    high: int
+
+
+def last_needed(count: int, ask: Callable[[int], Verdict]) -> Found:
+    """With the first k of `count` applications on: from which k on it fails. Known before: gone with none, same with all."""
+    low, high = 0, count
+    while high - low > 1:
+        for at in _middle_first(low, high):
+            verdict = ask(at)
+            if verdict != "other":
+                break
+        else:
+            return Found(low, high)
+        low, high = (at, high) if verdict == "gone" else (low, at)
+    return Found(low, high)
+
+
+def single(items: Sequence[T], ask: Callable[[Sequence[T]], Verdict], *, known: Verdict | None = None) -> T | None:
+    """The first item whose change alone makes the failure go away, by halves; None where no single one does.
+
+    `ask` changes a whole group. `known` is its answer for all of them. A group that makes another failure is searched inside.
+    """
+    verdict = known or ask(items)
+    if verdict == "same" or not items:
+        return None
+    if len(items) == 1:
+        return items[0] if verdict == "gone" else None
+    middle = len(items) // 2
+    found = single(items[:middle], ask)
+    return found if found is not None else single(items[middle:], ask)
+
+
+def _middle_first(low: int, high: int) -> list[int]:
+    middle = (low + high) // 2
+    inside = sorted(range(low + 1, high), key=lambda at: (abs(at - middle), at))
+    return inside[: 1 + _STEPS_ASIDE]
+
 
 _ROUNDS = 4
 """How many applications are looked for that must be off together."""
@@ -56,7 +105,7 @@ def narrow(
     return [_finding(asking, off[-1:], alone=False)] if off else []
 
 
-def explained_below(asking: Asking, finding: Finding, matches: Sequence[Finding]) -> None:
+def explained_below(finding: Finding, matches: Sequence[Finding]) -> None:
     """Adds to a pass which of its pattern matches it was."""
     for match in matches:
         if match.alone:

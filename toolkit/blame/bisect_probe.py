@@ -13,13 +13,12 @@ import dataclasses
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..rungs.base import Compiled, Rung
+from ..rungs.base import Around, Compiled, Rung
 from .bisect_records import Application, Trial
 
 if TYPE_CHECKING:
@@ -63,23 +62,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     return msgspec.to_builtins(outcome)
 
 
-class _Counted(Rung):
+class _Counted(Around):
     """A rung that starts counting anew with each compile: one graph is compiled twice when it draws random numbers."""
 
     def __init__(self, inner: Rung, begin: Callable[[], None]) -> None:
-        self.inner, self.begin, self.name = inner, begin, inner.name
-
-    def unavailable(self, spec: ReplaySpec) -> str | None:
-        return self.inner.unavailable(spec)
-
-    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        return self.inner.cannot_take(gm, spec)
-
-    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-        return self.inner.notes(gm, spec)
-
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
-        return self.inner.around(gm, spec)
+        super().__init__(inner)
+        self.begin = begin
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         self.begin()
@@ -100,14 +88,11 @@ class _Asked:
         self.seen: Counter[str] = Counter()
         self.under_required = False
 
-    def __call__(self, asked: Any) -> bool:
+    def __call__(self, asked: Application) -> bool:
         from . import switching
 
-        stem = (
-            f"{asked.half}:{asked.label or asked.name}"
-            if asked.subsystem == "lowerings"
-            else f"{asked.half}:{asked.name}"
-        )
+        named = asked.label or asked.name if asked.subsystem == "lowerings" else asked.name
+        stem = f"{asked.half}:{named}"
         count = self.seen[f"{asked.subsystem} {stem}"]
         self.seen[f"{asked.subsystem} {stem}"] += 1
         index = self.seen[asked.subsystem]
@@ -122,10 +107,7 @@ class _Asked:
             required = asked.name.startswith("prims.inductor_")  # eager would draw other random numbers
         if f"{asked.subsystem} {key}" not in self.known:
             self.known.add(f"{asked.subsystem} {key}")
-            made = Application(
-                asked.subsystem, key, index, asked.name, asked.label, asked.line, asked.half, required
-            )  # fmt: skip
-            self.report(made)
+            self.report(msgspec.structs.replace(asked, key=key, index=index, required=required))
         if required or asked.subsystem not in self.rules:
             return False
         rule = self.rules[asked.subsystem]

@@ -23,9 +23,9 @@ class Application(msgspec.Struct, omit_defaults=True):
     """
 
     subsystem: str
-    key: str
-    index: int
-    name: str
+    key: str = ""
+    index: int = -1
+    name: str = ""
     label: str = ""
     line: str = ""
     half: str = ""
@@ -119,8 +119,3 @@ class Bisection(msgspec.Struct):
     stopped: str = ""
     notes: list[str] = []
     record: verdict.Verdict = verdict.OK
-
-    @property
-    def exit_code(self) -> int:
-        """1 when the bug was reproduced, 0 when nothing fails."""
-        return self.record.exit_code

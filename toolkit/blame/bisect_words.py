@@ -147,16 +147,12 @@ def _record(result: Bisection, saved: SavedGraph) -> Verdict:
     lines = [found.workaround.code for found in result.findings if found.workaround and found.workaround.verified]
     return msgspec.structs.replace(
         record, fault="custom_pass" if users else "compiler", layer=_LAYERS.get(first.kind, "inductor"),
-        where=Where(node, _name(saved), one.line if one is not None else ""), workaround=lines[0] if lines else None,
+        where=Where(node, saved.name, one.line if one is not None else ""), workaround=lines[0] if lines else None,
     )  # fmt: skip
 
 
-def _name(saved: SavedGraph) -> str:
-    return str(saved.path) if saved.run is None else f"{saved.run.path}/{saved.id}"
-
-
 def _told(result: Bisection, saved: SavedGraph) -> None:
-    name = _name(saved)
+    name = saved.name
     if not result.reproduced:
         if result.failure:
             result.sentence = f"{result.id} does not fail here ({result.failure}): nothing to bisect"

@@ -16,13 +16,74 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 from torch import fx
 
-from .. import torch_private as t
+from ..execution import returned
+from ..normalise import lowering_target
 from ..outcome import Outcome
 from . import switching
-from .raised_at import _chain, raised_at
+
+_LOCALS = ("n", "node", "fx_node", "current_node", "buffer", "scheduler_node", "snode")
+_DEPTH = 20
+
+
+def raised_at(error: BaseException, gm: fx.GraphModule) -> list[str]:
+    """The names of the nodes of `gm` that were being compiled, innermost knowledge first; empty where nothing tells.
+
+    Read from the frames of the exception, with no further compile: Inductor's lowering, scheduler and code generators hold
+    the fx node they are at, or an object that knows the nodes it came from, in a local variable. Where no frame tells, the
+    operator in the message is looked up.
+    """
+    there = {node.name for node in gm.graph.nodes}
+    for one in reversed(list(_chain(error))):
+        for frame in reversed(list(_frames(one.__traceback__))):
+            known = [name for key in _LOCALS if key in frame for name in _names(frame[key])]
+            found = [name for name in dict.fromkeys(known) if name in there]
+            if found:
+                return found
+    for one in _chain(error):
+        if target := lowering_target(str(one)):
+            return [node.name for node in gm.graph.nodes if str(node.target) == target]
+    return []
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception and what it wraps, outermost first."""
+    current: BaseException | None = error
+    for _ in range(_DEPTH):
+        if current is None:
+            return
+        yield current
+        inner = getattr(current, "inner_exception", None)
+        current = (
+            inner
+            if isinstance(inner, BaseException) and inner is not current
+            else current.__cause__ or current.__context__
+        )
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[dict[str, Any]]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_locals
+        traceback = traceback.tb_next
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, fx.Node):
+        return [value.name] if value.op not in ("placeholder", "output") else []
+    for holder in (value, getattr(value, "node", None)):
+        if isinstance(one := getattr(holder, "origin_node", None), fx.Node):
+            return [one.name]
+        origins = getattr(holder, "origins", None)
+        if isinstance(origins, (set, frozenset)) or hasattr(origins, "__iter__"):
+            found = [one.name for one in origins if isinstance(one, fx.Node)]  # type: ignore[union-attr]
+            if found:
+                return found
+    return []
+
 
 MOST = 32
 FAR = 100.0
@@ -32,15 +93,16 @@ _SOURCE = re.compile(r"\S+\.(?:main\.)?cpp\b")
 
 
 @contextlib.contextmanager
-def noticed(found: list[str], gm: fx.GraphModule) -> Iterator[None]:
-    """Adds to `found` the names of nodes of `gm` that an exception inside names; lets it through."""
-    kernels: dict[str, list[str]] = {}
+def noticed(found: list[str], gm: fx.GraphModule, *, kernels: bool = True) -> Iterator[None]:
+    """Adds to `found` the names of nodes of `gm` that an exception inside names; lets it through. `kernels`: also those that a
+    refused kernel came from."""
+    noted: dict[str, list[str]] = {}
     try:
-        with switching.noting_kernels(kernels):
+        with switching.noting_kernels(noted) if kernels else contextlib.nullcontext():
             yield
     except Exception as error:
         there = {node.name for node in gm.graph.nodes}
-        names = [name for name in _of_kernel(error, kernels) if name in there] or raised_at(error, gm)
+        names = [name for name in _of_kernel(error, noted) if name in there] or raised_at(error, gm)
         found.extend(name for name in names[:MOST] if name not in found)
         raise
 
@@ -52,8 +114,7 @@ def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
     """
     if outcome.signature is None or outcome.signature.kind not in ("accuracy", "nan"):
         return []
-    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    leaves = t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)
+    leaves = returned(gm)
     if outcome.signature.kind == "nan":
         wrong = set(outcome.nan) - set(outcome.eager_nan)
     else:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..isolation import Answer, ForkServer, ask
-from ..replay import outcome_of
+from ..replay import How, outcome_of
 from ..signature import how_ended
 from .cuts import Spent
 from .localized import Localized, NodeFound
@@ -33,15 +33,13 @@ class Asking:
     """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost already."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, work: Path, about: dict[str, Any], limit_s: float, tell: Tell, spent: int = 0
+        self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, how: How, tell: Tell, spent: int = 0
     ) -> None:
-        self.saved, self.server, self.limit_s, self.tell = saved, server, limit_s, tell
-        self.payload = {**about, "path": str(saved.path.absolute()), "work": str(work)}
-        self.found = Localized(saved.id, about["rung"])
-        self.found.compiles = spent
+        self.saved, self.server, self.limit_s, self.tell = saved, server, how.limit_s, tell
+        self.payload = {**how.payload(saved), "rung": rung, "work": str(work)}
         operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
-        self.found.nodes = operations
-        self.found.budget = math.floor(2 * math.log2(max(2, operations)) + 4)
+        budget = math.floor(2 * math.log2(max(2, operations)) + 4)
+        self.found = Localized(saved.id, rung, compiles=spent, nodes=operations, budget=budget)
 
     def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
         """The wrong values of a part, NaN before numbers; None where all is right or the part failed in another way."""
@@ -133,8 +131,3 @@ class Asking:
     def span(self, keep: list[int]) -> str:
         names = [self.atoms["nodes"][atom][0] for atom in (keep[0], keep[-1]) if self.atoms["nodes"][atom]]
         return f"{' to '.join(dict.fromkeys(names))} ({len(keep)})"
-
-    @property
-    def where(self) -> str:
-        run = self.saved.run
-        return f"{run.path}/{self.saved.id}" if run is not None else str(self.saved.path)

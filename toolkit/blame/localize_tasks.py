@@ -9,7 +9,7 @@ that compiled code draws eager's numbers. Every function takes and returns plain
 
 from __future__ import annotations
 
-import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,25 +20,24 @@ import torch
 from torch import fx
 
 from ...dumps.sidecar import user_frame
-from .. import torch_private as t
 from ..case import Case, Live
 from ..copying import clone_inputs, copy_graph
-from ..eager import draws_from_generator, is_uninitialised
-from ..execution import Attributes, execute
+from ..eager import GraphRunError, draws_from_generator, each_node, is_uninitialised
+from ..execution import Attributes, execute, returned
 from ..isolation.child import is_memory_error, mark
 from ..judge import judge
 from ..missing import missing
+from ..node_values.measuring import tappable, target_of
+from ..numerics.statistics import described, tensors_in
 from ..parts import Invalid, atoms_in, keep_values, part_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
 from ..rungs.entries import shared_fakes
 from ..signature import Signature, from_exception
-from ..spec import FULL_STAGES, ReplaySpec, in_force, no_caches, settings
+from ..spec import ReplaySpec, in_force, no_caches, settings
 from ..spill import load_values
-from ..values import Held
+from .culprits import noticed
 from .departures import Departure, departures
-from .nan_origin import nan_origins
-from .raised_at import raised_at
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
@@ -46,29 +45,24 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     mark("eager")
     work = Path(payload["work"])
     case = _live(payload)
-    spec = _forward_only(case.spec)
+    spec = case.spec.forward_only
     with settings(spec.config), in_force(spec):
         torch.manual_seed(payload["seed"])
         nan = list(nan_origins(copy_graph(case.gm), clone_inputs(case.inputs)))
     atoms = keep_values(replace(case, spec=spec), work, seed=payload["seed"])
     values = load_values(work)
+    taps = set(tappable(case.gm, values)) & atoms.of_node.keys()
     rows = []
     for node in case.gm.graph.nodes:
-        tree = values.tree(node.name) if (node.name, values.produced.get(node.name, -1)) in values.trees else None
-        tappable = node.name in atoms.of_node and isinstance(tree, Held) and not values.written(node.name)
-        tappable = tappable and not is_uninitialised(node)  # a kernel of the user's is given memory that holds nothing
+        tap = node.name in taps and not is_uninitialised(node)  # a kernel of the user's is given memory that holds nothing
+        held = values.tree(node.name) if tap else None
+        line, _ = user_frame(node.meta.get("stack_trace") or "")
         rows.append({
-            "name": node.name, "op": node.op, "target": _target(node), "line": user_frame(node.meta.get("stack_trace") or "")[0],
-            "inputs": [one.name for one in node.all_input_nodes],
-            "bytes": _bytes(tree) if tappable else 0, "tap": tappable, "overload": hasattr(node.target, "_schema"),
+            "name": node.name, "op": node.op, "target": target_of(node), "line": line,
+            "inputs": [one.name for one in node.all_input_nodes], "tap": tap, "overload": hasattr(node.target, "_schema"),
+            "bytes": 0 if held is None else math.prod(held.shape) * held.dtype.itemsize,
         })  # fmt: skip
-    return {
-        "atoms": atoms.to_json(),
-        "nodes": rows,
-        "nan": nan,
-        "notes": case.notes,
-        "random": draws_from_generator(case.gm),
-    }
+    return {"atoms": atoms.to_json(), "nodes": rows, "nan": nan}
 
 
 def whole(payload: dict[str, Any]) -> dict[str, Any]:
@@ -77,21 +71,19 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
     case = _live(payload)
     case = replace(case, spec=_drawing_like_eager(case.spec, case.gm))
     raised: list[str] = []
-    outcome = judge(case, payload["rung"], seed=payload["seed"], keep_outputs=True, watch=lambda: _noticing(raised, case.gm))
+    outcome = judge(
+        case, payload["rung"], payload.get("check", "auto"), seed=payload["seed"], keep_outputs=True,
+        watch=lambda: noticed(raised, case.gm, kernels=False),
+    )  # fmt: skip
     found: list[Departure] = []
     outputs, outcome.outputs = outcome.outputs, None
     signature = outcome.signature
     if signature is not None and signature.kind in ("accuracy", "nan") and outputs is not None:
         mark("compare")
-        with settings(case.spec.config), in_force(_forward_only(case.spec)):
+        with settings(case.spec.config), in_force(case.spec.forward_only):
             got = _named(case.gm, outputs)
             found = departures(case.gm, case.inputs, got, seed=payload["seed"])
-    return {
-        "outcome": msgspec.to_builtins(outcome),
-        "departures": _plain(found),
-        "raised": raised,
-        "got": _names_returned(case.gm),
-    }
+    return {"outcome": msgspec.to_builtins(outcome), "departures": _plain(found), "raised": raised}
 
 
 def part(payload: dict[str, Any]) -> dict[str, Any]:
@@ -108,16 +100,15 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
         made = _part(payload)
     except Invalid as error:
         return {"invalid": str(error), "departures": [], "signature": None}
-    gm, inputs, spec = made.gm, made.inputs, _forward_only(_drawing_like_eager(made.spec, made.gm))
+    gm, inputs, spec = made.gm, made.inputs, _drawing_like_eager(made.spec, made.gm).forward_only
     rung = rung_named(payload["rung"])
-    raised: list[str] = []
     step = "compile"
     with settings(spec.config), no_caches(), in_force(spec):
         try:
             mark("compile")
             copied = copy_graph(gm)
             attributes = Attributes(gm)
-            with _noticing(raised, gm), rung.around(copied, spec):
+            with rung.around(copied, spec):
                 fakes = shared_fakes(copied, inputs, spec.dynamic)[0]
                 compiled = rung.build(copied, fakes, spec)
                 step = "run"
@@ -130,16 +121,11 @@ def part(payload: dict[str, Any]) -> dict[str, Any]:
             if not memory and (why := missing(error)):
                 return {"invalid": why, "departures": [], "signature": None}
             signature = Signature("memory", step) if memory else from_exception(error, step)
-            return {
-                "signature": msgspec.to_builtins(signature),
-                "departures": [],
-                "raised": raised,
-                "nodes": len(gm.graph.nodes),
-            }
+            return {"signature": msgspec.to_builtins(signature), "departures": []}
         mark("compare")
         attributes.restore()
         found = departures(gm, inputs, _named(gm, outputs), seed=payload["seed"])
-    return {"departures": _plain(found), "signature": None, "nodes": len(gm.graph.nodes)}
+    return {"departures": _plain(found), "signature": None}
 
 
 def _live(payload: dict[str, Any]) -> Live:
@@ -163,35 +149,10 @@ def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
     return msgspec.structs.replace(spec, config={**spec.config, "inductor": inductor})
 
 
-def _forward_only(spec: ReplaySpec) -> ReplaySpec:
-    """A graph of the caller's own is looked into by its values, not by its gradients: those have graphs of their own."""
-    if spec.stage not in FULL_STAGES:
-        return spec
-    return msgspec.structs.replace(spec, ambient=msgspec.structs.replace(spec.ambient, grad=False))
-
-
-@contextlib.contextmanager
-def _noticing(raised: list[str], gm: fx.GraphModule) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raised.extend(name for name in raised_at(error, gm) if name not in raised)
-        raise
-
-
-def _output_leaves(gm: fx.GraphModule) -> list[Any]:
-    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    return t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)
-
-
-def _names_returned(gm: fx.GraphModule) -> list[str]:
-    return [leaf.name for leaf in _output_leaves(gm) if isinstance(leaf, fx.Node)]
-
-
 def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor]:
     """The outputs by the nodes that they are values of; inputs that are handed through are left out."""
     return {
-        leaf.name: value for leaf, value in zip(_output_leaves(gm), outputs, strict=False)
+        leaf.name: value for leaf, value in zip(returned(gm), outputs, strict=False)
         if isinstance(leaf, fx.Node) and leaf.op not in ("placeholder", "get_attr") and isinstance(value, torch.Tensor)
     }  # fmt: skip
 
@@ -200,13 +161,28 @@ def _plain(found: Sequence[Departure]) -> list[dict[str, Any]]:
     return [one._asdict() for one in found]
 
 
-def _target(node: fx.Node) -> str:
-    named = isinstance(node.target, str) or hasattr(node.target, "_schema")
-    return str(node.target) if named else str(getattr(node.target, "__name__", node.target))
+MOST = 8
 
 
-def _bytes(held: Any) -> int:
-    count = 1
-    for size in held.shape:
-        count *= size
-    return count * held.dtype.itemsize
+def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[dict[str, str]]:
+    """Where a NaN comes from in eager's own run: the first nodes whose value has a NaN that none of their inputs has.
+
+    At most MOST, in graph order. "inf" names an input that holds Inf, or is empty: `inf - inf` and the like begin earlier. A mask
+    of -inf is no finding by itself. Runs the graph once, keeps no value, may change `inputs`.
+    """
+    nan: set[fx.Node] = set()
+    inf: set[fx.Node] = set()
+    found = 0
+    try:
+        for node, value in each_node(gm, inputs):
+            seen = described(tensors_in(value))
+            if seen.inf:
+                inf.add(node)
+            if not seen.nan:
+                continue
+            nan.add(node)
+            if node.op != "output" and found < MOST and not any(arg in nan for arg in node.all_input_nodes):
+                found += 1
+                yield {"node": node.name, "inf": next((arg.name for arg in node.all_input_nodes if arg in inf), "")}
+    except GraphRunError:  # told by whoever judges the graph
+        return

@@ -32,7 +32,7 @@ class NodeFound(msgspec.Struct, omit_defaults=True):
         return f"`{self.name}`" + (f" ({self.line})" if self.line else "")
 
 
-class Localized(msgspec.Struct, omit_defaults=True):
+class Localized(msgspec.Struct):
     """The result for one graph.
 
     `status`: found; nothing (the graph does not fail); eager (eager itself is to blame); metadata (numbers are right, something
@@ -66,11 +66,6 @@ class Localized(msgspec.Struct, omit_defaults=True):
     record: Verdict = OK
 
     @property
-    def exit_code(self) -> int:
-        """0 when there is nothing to localize, 1 when a failure was seen."""
-        return self.record.exit_code
-
-    @property
     def sentence(self) -> str:
         """Everything in a few sentences, the finding first and the next command last."""
         parts = [_finding(self), _meaning(self)]
@@ -87,8 +82,7 @@ class Localized(msgspec.Struct, omit_defaults=True):
 
 def to_json(found: Localized) -> dict[str, Any]:
     """The record as plain data, every key there."""
-    plain = {field: getattr(found, field) for field in Localized.__struct_fields__}
-    return msgspec.to_builtins(plain) | {"sentence": found.sentence, "record": found.record.plain()}
+    return msgspec.to_builtins(found) | {"sentence": found.sentence, "record": found.record.plain()}
 
 
 def _finding(found: Localized) -> str:
@@ -121,9 +115,7 @@ def _alone(found: Localized) -> str:
 
 
 def _meaning(found: Localized) -> str:
-    if found.status == "found" and found.between:
-        return found.between
-    if found.status != "found" or found.node is None:
+    if found.between or found.status != "found" or found.node is None:
         return found.between
     if found.kind not in ("accuracy", "nan"):
         return f"Compiling {found.node.target} fails, whatever surrounds it." if found.alone else ""

@@ -20,15 +20,25 @@ if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord, NodeRecord
     from ...dumps.store import SavedGraph
 
-_MADE = ("inference", "forward", "backward")
+_INNER = ("inference", "forward", "backward")
 _FORWARD = ("forward", "joint", "joint_passed")
 
 
-def siblings(saved: SavedGraph) -> list[SavedGraph]:
-    """Of a graph from before AOTAutograd, the graphs of the same compile that Inductor was given; else nothing."""
-    if saved.stage not in FULL_STAGES:
+def compile_of(saved: SavedGraph) -> tuple[str | None, str]:
+    """The compile that a graph belongs to: its process, and its number there."""
+    return saved.process, saved.local_id.partition("/")[0]
+
+
+def inner_graphs(saved: SavedGraph) -> list[SavedGraph]:
+    """The graphs inside a wide one that the inner compiler was given; none for a graph that is one of them."""
+    if saved.stage in _INNER or saved.stage.startswith("post_grad"):
         return []
-    return sorted((graph for graph in _same_compile(saved) if graph.stage in _MADE), key=lambda one: _MADE.index(one.stage))
+    return [graph for graph in _same_compile(saved) if graph.stage in _INNER]
+
+
+def siblings(saved: SavedGraph) -> list[SavedGraph]:
+    """Of a graph from before AOTAutograd, the graphs of the same compile that Inductor was given, in order; else nothing."""
+    return sorted(inner_graphs(saved), key=lambda one: _INNER.index(one.stage)) if saved.stage in FULL_STAGES else []
 
 
 def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
@@ -53,12 +63,7 @@ def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
 
 
 def _same_compile(saved: SavedGraph) -> list[SavedGraph]:
-    if saved.run is None:
-        return []
-    mine = saved.local_id.partition("/")[0]
-    return [
-        graph for graph in saved.run.graphs() if graph.process == saved.process and graph.local_id.partition("/")[0] == mine
-    ]
+    return [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
 
 
 def _with_number(record: GraphRecord, number: int, without: Sequence[str] | set[str]) -> NodeFound | None:

@@ -12,27 +12,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from .. import torch_private as t
 from ..spec import setting
 from ..torch_private import replaced
+from .bisect_records import Application
 
-
-@dataclass(frozen=True)
-class Asked:
-    """One application that may be switched off. `half`: of a graph that is compiled in two, "forward" or "backward"."""
-
-    subsystem: str
-    name: str
-    label: str = ""
-    line: str = ""
-    half: str = ""
-
-
-Ask = Callable[[Asked], bool]
-"""Called before each application; True switches it off."""
+Ask = Callable[[Application], bool]
+"""Called before each application, which has no key and index yet; True switches it off."""
 
 PATTERNS = "pattern_matches"
 """Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass, before
@@ -93,7 +81,7 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
 
     def disable(backend: str, subsystem: str, debug_info: Callable[[], str] | None = None, *_: Any) -> bool:
         name, label, line = _told(subsystem, debug_info)
-        return ask(Asked(subsystem, name, label, line, half))
+        return ask(Application(subsystem, name=name, label=label, line=line, half=half))
 
     def one_pass(of: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal entries
@@ -109,7 +97,8 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
             if id(pattern) not in entries or not found:
                 return found
             nodes = ", ".join(one.name for one in found.nodes)
-            asked = Asked(PATTERNS, pattern_name(entries[id(pattern)]), nodes, _line(node), half)
+            name = pattern_name(entries[id(pattern)])
+            asked = Application(PATTERNS, name=name, label=nodes, line=_line(node), half=half)
             return t.FailedMatch("switched off") if ask(asked) else found
 
         return matched

@@ -14,19 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .aot import inference_graph, joint_graph
-    from .captured import Captured
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("inference_graph", "joint_graph"):
-        from . import aot
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import aot
 
-        return getattr(aot, name)
-    if name == "Captured":
-        from .captured import Captured
-
-        return Captured
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(aot, name)
 
 
-__all__ = ["Captured", "inference_graph", "joint_graph"]
+__all__ = ["inference_graph", "joint_graph"]

@@ -21,9 +21,9 @@ import torch
 
 from ...dumps.errors import UsageError
 from .. import torch_private as t
+from ..recorder.roles import of_aot
 from .assigned import Assigned
-from .captured import Captured
-from .descriptions import Values, inputs_of, outputs_of
+from .captured import Captured, Values, outputs_of
 from .user_lines import UserLines
 
 
@@ -76,8 +76,9 @@ def _capture(
     if dynamic:
         given, named = _with_symbols((given, named))
     with Assigned(module) as assigned, contextlib.ExitStack() as stack:
-        prepared = _prepare(module, given, named, dict(decompositions or {}), keep_mutations)
-        state = _state(stack, prepared)
+        prepared = _prepared(module, given, named, dict(decompositions or {}), keep_mutations)
+        stack.enter_context(t.compiled_autograd_off())
+        state = t.create_aot_state(stack, *prepared)  # what is mutated and aliased, whether a backward is needed
         if joint and not state.needs_autograd:
             raise UsageError(
                 "there is no joint graph", "no output requires a gradient",
@@ -89,8 +90,8 @@ def _capture(
             state.aot_config, fw_metadata=state.fw_metadata,
         )  # fmt: skip
         state.fw_metadata.deterministic = torch.are_deterministic_algorithms_enabled()
-        gm, inputs, _ = _joint(function, state) if joint else _inference(function, state, assigned)
-    captured = _described(gm, inputs, Values(module, flat), state, prepared, "joint" if joint else "inference")
+        gm, inputs = _joint(function, state) if joint else _inference(function, state, assigned)
+    captured = _described(gm, inputs, Values(module, flat), state.fw_metadata, "joint" if joint else "inference")
     captured.notes = assigned.notes(joint=joint)
     return captured
 
@@ -108,14 +109,13 @@ def _describing(call: Callable[..., Any], lines: UserLines, assigned: Assigned) 
     return described
 
 
-def _inference(function: Callable[..., Any], state: Any, assigned: Assigned) -> tuple[Any, Any, Any]:
+def _inference(function: Callable[..., Any], state: Any, assigned: Assigned) -> tuple[Any, list[Any]]:
     config, metadata = state.aot_config, state.fw_metadata
     traced = t.fn_input_mutations_to_outputs(
         function, state.flat_args_descs, metadata, keep_data_input_mutations=config.keep_inference_input_mutations
     )
     traced, args, described = _desugared(traced, state.flat_args, state.flat_args_descs, function, state, joint=False)
-    inputs = _detached(args)
-    gm = _trace(traced, args, described, config)
+    gm, inputs = _trace(traced, args, described, config)
     assigned.outputs(gm, metadata)
     copies = t.assert_functional_graph(gm.graph)
     _order_streams(gm, metadata, joint=False)
@@ -128,11 +128,11 @@ def _inference(function: Callable[..., Any], state: Any, assigned: Assigned) -> 
         t.unlift_tokens(gm, metadata, config)
         last = gm.graph.output_node()
         last.meta["desc"] = last.meta["desc"][tokens:]  # which it leaves as they were
-        inputs, described = inputs[tokens:], described[tokens:]
-    return gm, list(inputs), list(described)
+        inputs = inputs[tokens:]
+    return gm, list(inputs)
 
 
-def _joint(function: Callable[..., Any], state: Any) -> tuple[Any, Any, Any]:
+def _joint(function: Callable[..., Any], state: Any) -> tuple[Any, list[Any]]:
     config, metadata = state.aot_config, state.fw_metadata
     both = (state.flat_args, metadata.traced_tangents)
     both_described = (state.flat_args_descs, metadata.traced_tangents_descs)
@@ -140,15 +140,14 @@ def _joint(function: Callable[..., Any], state: Any) -> tuple[Any, Any, Any]:
     traced: Any = t.create_joint(forward, state.flat_args_descs, aot_config=config)
     handle = traced.handle
     traced, args, described = _desugared(traced, both, both_described, function, state, joint=True, handle=handle)
-    inputs = _detached(args)
-    gm = _trace(traced, args, described, config)
+    gm, inputs = _trace(traced, args, described, config)
     t.assert_no_fake_params_or_buffers(gm)
     t.copy_fwd_metadata_to_bw_nodes(gm)  # before dead code is removed, or a backward node loses its forward node
     _order_streams(gm, metadata, joint=True)
     gm.graph.eliminate_dead_code()
     t.assert_functional_graph(gm.graph)
     gm.recompile()
-    return gm, t.tree_leaves(inputs), t.tree_leaves(described)
+    return gm, t.tree_leaves(inputs)
 
 
 def _desugared(
@@ -167,9 +166,7 @@ def _desugared(
     )  # fmt: skip
 
 
-def _described(gm: Any, inputs: list[Any], own: Values, state: Any, prepared: Any, stage: str) -> Captured:
-    metadata = state.fw_metadata
-    roles = inputs_of(gm, stage)
+def _described(gm: Any, inputs: list[Any], own: Values, metadata: Any, stage: str) -> Captured:
     outputs = outputs_of(gm)
     mutated = [one.source for one in outputs if one.kind == "mutation"]
     aliases = (t.OutputType.alias_of_input, t.OutputType.is_input, t.OutputType.alias_of_intermediate)
@@ -186,9 +183,8 @@ def _described(gm: Any, inputs: list[Any], own: Values, state: Any, prepared: An
         "num_mutated_inp_runtime_indices": metadata.num_mutated_inp_runtime_indices,
         "static_lifetime_input_indices": list(metadata.static_input_indices or ()),
     }  # fmt: skip
-    out_spec = prepared[7].spec if prepared[7] is not None else None
     fakes, real = [fake for fake, _ in placed], [value for _, value in placed]
-    return Captured(gm, stage, fakes, real, roles, outputs, mutated, aliased, kwargs, prepared[6], out_spec, metadata)
+    return Captured(gm, stage, fakes, real, of_aot(gm, [], stage), outputs, mutated, aliased, kwargs, metadata)
 
 
 def _with_symbols(args: Any) -> Any:
@@ -212,34 +208,23 @@ _STREAM_STEPS = (
 """What a joint graph with streams of its own goes through, in this order, as far as this torch has it."""
 
 
-def _prepare(
+def _prepared(
     module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any], decompositions: Any, keep_mutations: bool
 ) -> tuple[Any, ...]:
-    """Parameters lifted, arguments flattened and made fake: (function, fakes, descriptions, config, mode, symbols, in, out)."""
+    """Parameters lifted, arguments flattened and made fake: (function, fakes, descriptions, config, mode, symbols)."""
     device = [None] if t.takes("prepare_aot_module_simplified", "boxed_forward_device_index") else []
     made = t.prepare_aot_module_simplified(
         module, tuple(args), kwargs, decompositions, keep_mutations, *device, False, flatten=True,
         force_non_lazy_backward_lowering=True,
     )  # fmt: skip
-    function, _, _, _, fakes, described, config, mode, symbols, in_spec, out_spec = made[:11]
-    return function, fakes, described, config, mode, symbols, in_spec, out_spec
+    return (made[0], *made[4:9])
 
 
-def _state(stack: contextlib.ExitStack, prepared: tuple[Any, ...]) -> Any:
-    """AOTAutograd's state: what is mutated and aliased, whether a backward is needed. Its contexts stay entered on `stack`."""
-    call, fakes, described, config, mode, symbols, _, _ = prepared
-    stack.enter_context(t.compiled_autograd_off())
-    return t.create_aot_state(stack, call, fakes, described, config, mode, symbols)
-
-
-def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any) -> Any:
-    """The function as a graph of ATen operators, its placeholders and output described in `meta["desc"]`."""
-    return t.create_graph(function, args, described, aot_config=config)
-
-
-def _detached(args: Any) -> Any:
-    """The arguments as they were before tracing, which may change their metadata."""
-    return t.tree_map_only(torch.Tensor, t.detach_and_copy_item_memo, args)
+def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any) -> tuple[Any, Any]:
+    """The function as a graph of ATen operators, its placeholders and output described in `meta["desc"]`; and the arguments as
+    they were before tracing, which may change their metadata."""
+    before = t.tree_map_only(torch.Tensor, t.detach_and_copy_item_memo, args)
+    return t.create_graph(function, args, described, aot_config=config), before
 
 
 def _order_streams(gm: Any, metadata: Any, *, joint: bool) -> None:

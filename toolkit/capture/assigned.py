@@ -19,6 +19,7 @@ import torch
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
 from .. import torch_private as t
+from .user_lines import tracer_at_work
 
 _ABSENT = object()
 
@@ -83,7 +84,8 @@ class Assigned:
         for name in added:
             place = places.get(name)
             if place is not None and not metadata.input_info[place].mutates_data:
-                _mark_mutated(metadata, place)
+                metadata.input_info[place] = dataclasses.replace(metadata.input_info[place], mutates_data=True)
+                metadata.num_mutated_inp_runtime_indices += 1
 
 
 def _inputs(gm: Any) -> list[Any]:
@@ -99,14 +101,7 @@ def _traced(value: Any) -> bool:
 
 def _node_name_of(value: torch.Tensor) -> str | None:
     """The node that made a tensor in the graph that is being traced; None where none did."""
-    mode = t.get_proxy_mode()
-    tracer = None if mode is None else mode.tracer
+    tracer = tracer_at_work()
     plain: Any = value.from_functional() if isinstance(value, t.FunctionalTensor) else value  # pyright: ignore
     made = None if tracer is None else t.get_proxy_slot(plain, tracer, None)
     return None if made is None else made.proxy.node.name
-
-
-def _mark_mutated(metadata: Any, place: int) -> None:
-    """Says that an input's data are written."""
-    metadata.input_info[place] = dataclasses.replace(metadata.input_info[place], mutates_data=True)
-    metadata.num_mutated_inp_runtime_indices += 1

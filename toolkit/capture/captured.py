@@ -1,4 +1,6 @@
-"""A captured graph with what is known of its inputs and outputs.
+# pyright: basic
+"""A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in our words, and
+the caller's own values that they name.
 
 >>> captured.save("case")            # a case folder that every command takes
 >>> captured.mutated                 # inputs that the function writes to
@@ -10,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+from torch import fx
+
+from ...dumps.browse.roles import kind_of
 from ...dumps.errors import UsageError
 from ...dumps.output import say
 from ...dumps.schema import InputRecord
-
-if TYPE_CHECKING:
-    from torch.fx import GraphModule
 
 
 @dataclass
@@ -38,7 +41,7 @@ class Captured:
     "joint" or "inference"; `real` are the caller's own values where they are known, None where they are not (tangents).
     """
 
-    module: GraphModule
+    module: fx.GraphModule
     stage: str
     inputs: list[Any]
     real: list[Any]
@@ -47,8 +50,6 @@ class Captured:
     mutated: list[str] = field(default_factory=list[str])
     aliased: list[str] = field(default_factory=list[str])
     compile_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
-    in_spec: Any = None
-    out_spec: Any = None
     raw_metadata: Any = None
     """Torch's own ViewAndMutationMeta."""
     notes: list[str] = field(default_factory=list[str])
@@ -56,8 +57,6 @@ class Captured:
 
     def values(self, seed: int = 0) -> list[Any]:
         """Real inputs: the caller's, and for tangents normal numbers drawn with `seed`, of the traced layout."""
-        import torch
-
         generator = torch.Generator().manual_seed(seed)
         made: list[Any] = []
         for fake, real in zip(self.inputs, self.real, strict=True):
@@ -76,10 +75,7 @@ class Captured:
         """
         from ...dumps.live import save_graph
         from ...dumps.torchside.encode import CARRY
-        from .objects import without_objects
 
-        if Path(path).exists():
-            raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
         module, places = without_objects(self.module, self.inputs)
         values = self.values(seed)
         module.meta[CARRY] = {"inputs": [self.inputs_described[place] for place in places]}
@@ -94,3 +90,105 @@ class Captured:
 
 def _hints(sizes: Sequence[Any]) -> list[int]:
     return [size.node.hint if hasattr(size, "node") else int(size) for size in sizes]
+
+
+def outputs_of(gm: Any) -> list[OutputDescription]:
+    """What each output is."""
+    output = gm.graph.output_node()
+    described = output.meta.get("desc") or [None] * len(output.args[0])
+    return [
+        OutputDescription(getattr(node, "name", str(node)), *kind_of(repr(one) if one is not None else None))
+        for node, one in zip(output.args[0], described, strict=False)
+    ]
+
+
+class Values:
+    """The caller's own values by the descriptor of an input: parameters and buffers by name, arguments by position, parts of a
+    tensor subclass by attribute, and the storage that overlapping inputs share.
+    """
+
+    def __init__(self, module: torch.nn.Module, flat: Sequence[Any]) -> None:
+        self.module, self.flat = module, flat
+
+    def of(self, described: Any, fake: Any) -> Any:
+        """The value, detached; None for what the caller has none of, such as a tangent or an effect token."""
+        value = self._of(described, fake)
+        if not isinstance(value, torch.Tensor):
+            return value
+        fits = isinstance(fake, torch.Tensor) and value.dim() == fake.dim() and value.dtype == fake.dtype
+        return value.detach() if fits else None
+
+    def _of(self, described: Any, fake: Any) -> Any:
+        kind = type(described).__name__
+        if kind == "ParamAOTInput":
+            return self.module.get_parameter(described.target)
+        if kind == "BufferAOTInput":
+            return self.module.get_buffer(described.target)
+        if kind == "PlainAOTInput":
+            return self.flat[described.idx] if described.idx < len(self.flat) else None
+        if kind == "SubclassGetAttrAOTInput":
+            base = self._of(described.base, None)
+            return None if base is None else getattr(base, described.attr)
+        if kind in ("SyntheticBaseAOTInput", "ViewBaseAOTInput"):
+            return self._shared(self._of(described.base_of, None), fake)
+        return None
+
+    def _shared(self, one: Any, fake: Any) -> Any:
+        """The tensor over a whole storage of which `one` is a view, in the layout that was traced."""
+        if not isinstance(one, torch.Tensor) or not isinstance(fake, torch.Tensor):
+            return None
+        layout = [int(size) for size in (*fake.shape, *fake.stride(), fake.storage_offset())]
+        sizes, strides, offset = layout[: fake.dim()], layout[fake.dim() : -1], layout[-1]
+        return one.detach().as_strided(sizes, strides, offset)
+
+
+_PLAIN = (
+    torch.Tensor,
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
+    int,
+    float,
+    bool,
+    complex,
+    str,
+    torch.dtype,
+    torch.device,
+)
+
+
+def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[int]]:
+    """(the graph without inputs that are objects, the places of those that stay). The same graph where it has none.
+
+    Objects of the process, such as the device mesh of a DTensor, cannot be held by a case. Most only pass through to the outputs,
+    beside the local tensors that they describe: the input goes, the outputs that were it become None.
+
+    Raises UsageError where a node computes with such an object.
+    """
+    placeholders = module.graph.find_nodes(op="placeholder")
+    objects = {
+        node for node, value in zip(placeholders, inputs, strict=True) if not isinstance(value, (*_PLAIN, type(None)))
+    }
+    if not objects:
+        return module, list(range(len(placeholders)))
+    for node in objects:
+        users = [user.name for user in node.users if user.op != "output"]
+        if users:
+            kind = type(inputs[placeholders.index(node)]).__name__
+            raise UsageError(
+                "the graph cannot be saved", f"{users[0]} computes with {node.name}, an object of this process ({kind})"
+            )
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        if node in objects:
+            continue
+        if node.op == "output":
+            outputs = [None if one in objects else one for one in node.args[0]]
+            last = graph.output(tuple(made[one] if isinstance(one, fx.Node) else one for one in outputs))
+            last.meta.update(node.meta)
+        else:
+            made[node] = graph.node_copy(node, made.__getitem__)
+    flat = fx.GraphModule(module, graph)
+    flat.meta.update(module.meta)
+    return flat, [place for place, node in enumerate(placeholders) if node not in objects]

@@ -66,17 +66,8 @@ def main(source: Path, out: Path, told: Path, modules: Sequence[str] = ()) -> in
     found.module.meta[CARRY] = {"config": config, "inputs": found.roles}
     save_graph(found.module, found.inputs, out, stage=found.stage, ambient=ambient())
     nodes = len(found.module.graph.nodes)
-    told.write_text(
-        json.dumps(
-            {
-                "kind": found.kind,
-                "stage": found.stage,
-                "nodes": nodes,
-                "inputs": len(found.inputs),
-                "notes": found.notes,
-            }
-        )
-    )
+    made = {"kind": found.kind, "stage": found.stage, "nodes": nodes, "inputs": len(found.inputs), "notes": found.notes}
+    told.write_text(json.dumps(made))
     return 0
 
 
@@ -88,7 +79,7 @@ def of_script(source: Path) -> Found:
         raise NothingToImportError(_no_python(source, error)) from error
     after_aot, after_dynamo, ahead = t.repro_after_aot, t.repro_after_dynamo, t.repro_aoti
     after_aot.run_repro = _taking("fx_graph_runnable", _of_aot)
-    after_dynamo.run_repro = _taking("repro after Dynamo", _of_dynamo)
+    after_dynamo.run_repro = _taking("repro after Dynamo", lambda mod, inputs, said: (fx.symbolic_trace(mod), "dynamo"))
     ahead.run_repro = _of_ahead
     sys.argv = [str(source)]
     sys.path.insert(0, str(source.parent))
@@ -130,7 +121,8 @@ def _inputs(load_args: Any, save_dir: str | None) -> tuple[list[Any], list[str]]
 
 
 def _of_aot(mod: Any, inputs: list[Any], said: dict[str, Any]) -> tuple[fx.GraphModule, str]:
-    names = _argument_names(mod)
+    code = type(mod).forward.__code__
+    names = code.co_varnames[1 : code.co_argcount]
     symbolic = said.get("tracing_mode") == "symbolic" or any(isinstance(value, int) for value in inputs)
     if symbolic:
         from torch.fx.experimental.proxy_tensor import make_fx
@@ -141,10 +133,6 @@ def _of_aot(mod: Any, inputs: list[Any], said: dict[str, Any]) -> tuple[fx.Graph
     if any(name.startswith("tangents") for name in names):
         return module, "backward"
     return module, "forward" if any(name.startswith("primals") for name in names) else "joint_passed"
-
-
-def _of_dynamo(mod: Any, inputs: list[Any], said: dict[str, Any]) -> tuple[fx.GraphModule, str]:
-    return fx.symbolic_trace(mod), "dynamo"
 
 
 def _of_ahead(exported_program: Any, **said: Any) -> None:
@@ -194,11 +182,6 @@ def _no_python(source: Path, error: Exception) -> str:
     return f"it is no Python ({why})"
 
 
-def _argument_names(mod: Any) -> list[str]:
-    code = type(mod).forward.__code__
-    return list(code.co_varnames[1 : code.co_argcount])
-
-
 def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
     """The nodes as they are written, with fake values of each."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
@@ -210,9 +193,6 @@ def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
     return module
 
 
-if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:4]), modules=sys.argv[4:]))
-
 
 def _set_inductor(name: str, value: Any) -> bool:
     """Changes a setting of Inductor for good; False where this torch has none of that name."""
@@ -221,3 +201,7 @@ def _set_inductor(name: str, value: Any) -> bool:
     except (KeyError, AttributeError):
         return False
     return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(Path, sys.argv[1:4]), modules=sys.argv[4:]))

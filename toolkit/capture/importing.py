@@ -14,10 +14,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ...dumps.errors import GraphdbgError, UsageError
 
@@ -36,14 +35,8 @@ class Imported:
     inputs: int
     notes: list[str] = field(default_factory=list[str])
 
-    def fixed(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
 
-
-def import_file(
-    path: Path, out: Path, *, trust: bool, imports: Sequence[str] = (), limit_s: float = LIMIT_S
-) -> Imported:
+def import_file(path: Path, out: Path, *, trust: bool, imports: Sequence[str] = ()) -> Imported:
     """Makes a case folder `out` of a file, after importing `imports`. Raises UsageError for what it does not know, is not
     trusted, exists, cannot be written, or holds no graph."""
     if not path.is_file():
@@ -62,19 +55,12 @@ def import_file(
         )  # fmt: skip
     with TemporaryDirectory(prefix="graphdbg-import-") as folder:
         told = Path(folder) / "told.json"
-        command = [
-            sys.executable,
-            "-m",
-            f"{__package__}.import_child",
-            str(path.resolve()),
-            str(out.resolve()),
-            str(told),
-            *imports,
-        ]
+        child = [sys.executable, "-m", f"{__package__}.import_child"]
+        command = [*child, str(path.resolve()), str(out.resolve()), str(told), *imports]
         try:
-            done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=limit_s, check=False)
+            done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired as error:
-            raise UsageError(f"{path} was not imported", f"it was still at it after {limit_s:g} s") from error
+            raise UsageError(f"{path} was not imported", f"it was still at it after {LIMIT_S:g} s") from error
         if done.returncode != 0 or not told.exists():
             raise _failed(path, done, told)
         return Imported(str(out), **json.loads(told.read_text()))

@@ -35,7 +35,7 @@ class UserLines:
 
     def attach(self) -> None:
         """Lets the tracer that is at work, if any, keep lines."""
-        tracer = _tracer_at_work()
+        tracer = tracer_at_work()
         if tracer is not None:
             tracer.record_stack_traces = True
             tracer._filter_traceback_frames = self.filtered
@@ -68,7 +68,7 @@ def _of_user(frames: Iterable[traceback.FrameSummary]) -> Iterable[traceback.Fra
             yield frame
 
 
-def _tracer_at_work() -> Any:
+def tracer_at_work() -> Any:
     """The tracer of the `make_fx` that is running; None outside one."""
     mode = t.get_proxy_mode()
     return None if mode is None else mode.tracer

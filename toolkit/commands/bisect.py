@@ -46,7 +46,7 @@ def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) 
         _show(interrupted.found, as_json)
         raise SystemExit(INTERRUPTED_EXIT) from None
     _show(result, as_json)
-    raise SystemExit(result.exit_code)
+    raise SystemExit(result.record.exit_code)
 
 
 def _show(result: Bisection, as_json: bool) -> None:

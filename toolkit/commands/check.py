@@ -104,8 +104,7 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
         emit({"graphs": [_json(*row) for row in ranked]}, as_json=True)
         return
     width = max(len(saved.id) for saved, _ in ranked)
-    from ..debug_nop.findings import origins
-    from ..debug_nop.report import sentence
+    from ..debug_nop.findings import origins, sentence
 
     for saved, checkup in ranked:
         emit(f"{saved.id:<{width}}  {checkup.headline}", as_json=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -32,7 +33,7 @@ def import_(file: Path, output: Path | None, trust: bool, imports: tuple[str, ..
 
     made = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports)
     if as_json:
-        emit(made.fixed(), as_json=True)
+        emit(asdict(made), as_json=True)
         return
     for note in made.notes:
         say(note)

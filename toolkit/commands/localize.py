@@ -44,4 +44,4 @@ def localize(
         if found.others:
             say(f"more values that are wrong on right inputs: {', '.join(found.others)}")
         emit(found.sentence, as_json=False)
-    raise SystemExit(found.exit_code)
+    raise SystemExit(found.record.exit_code)

@@ -14,6 +14,7 @@ from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ..imports import option_words
+from ..triage.records import number
 from ..verdict_words import said
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
@@ -258,11 +259,6 @@ def ladder_table(found: Triage) -> str:
         for row in found.rows
     ]  # fmt: skip
     return render(columns, cells, terminal=on_terminal())
-
-
-def number(value: float | None) -> str:
-    """An error for a table."""
-    return "" if value is None else f"{value:.1e}"
 
 
 def _said(row: Row) -> str:

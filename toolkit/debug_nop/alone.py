@@ -4,7 +4,7 @@ Runs only after a comparison failed. `on_real` takes the metadata of the real ar
 arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Must not touch
 data, draw random numbers, or leave a guard behind.
 
->>> says = on_real(plan, step, {x_node: x})
+>>> says = on_real(step, {x_node: x})
 >>> says.leaves[0].shape
 (4, 8)
 """
@@ -22,10 +22,9 @@ from torch.fx.node import map_arg
 from ...dumps.torchside.torch_private import storage_key
 from .. import torch_private as t
 from ..copying import attribute
-from .expressions import evaluate
-from .layout import Layout, layout_of
-from .ops import value_of
-from .plan import Leaf, Place, Plan, Step, leaf_of
+from ..values import reach
+from .layout import Layout, evaluate, layout_of
+from .plan import Leaf, Place, Plan, Step, leaf_of, value_of
 
 
 class Says(NamedTuple):
@@ -40,7 +39,7 @@ class Says(NamedTuple):
     error: str = ""
 
 
-def on_real(plan: Plan, step: Step, given: Mapping[fx.Node, Any]) -> Says:
+def on_real(step: Step, given: Mapping[fx.Node, Any]) -> Says:
     """The op's fake function on fakes of its real arguments."""
     mode = _alone_mode()
 
@@ -148,7 +147,7 @@ def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
 def _recorded(plan: Plan, step: Step, values: Mapping[str, Any], mode: Any) -> Mapping[fx.Node, Any]:
     """Static fakes of the recorded arguments; those of one storage are views of one."""
     wanted: dict[fx.Node, list[Any]] = {}
-    reach: dict[tuple[Place, torch.dtype], int] = {}
+    spans: dict[tuple[Place, torch.dtype], int] = {}
     for node in step.node.all_input_nodes:
         wanted[node] = [
             (leaf, leaf.at(values)) if isinstance(leaf, Leaf) else (None, evaluate(leaf, values)) for leaf in plan.leaves(node)
@@ -156,12 +155,12 @@ def _recorded(plan: Plan, step: Step, values: Mapping[str, Any], mode: Any) -> M
         for leaf, layout in wanted[node]:
             if leaf is not None and layout.layout is torch.strided:
                 key = leaf.root, leaf.dtype
-                reach[key] = max(reach.get(key, 0), _span(layout))
+                spans[key] = max(spans.get(key, 0), (layout.offset or 0) + reach(layout.shape, layout.stride))
     bases: dict[Any, torch.Tensor] = {}
     known: dict[fx.Node, Any] = {}
     with mode:
         for node, leaves in wanted.items():
-            made = [value if leaf is None else _view(leaf, value, reach, bases) for leaf, value in leaves]
+            made = [value if leaf is None else _view(leaf, value, spans, bases) for leaf, value in leaves]
             traced = value_of(node)
             if isinstance(traced, (list, tuple)) and len(made) == len(traced):
                 known[node] = type(traced)(made) if type(traced) in (list, tuple) else made
@@ -170,18 +169,12 @@ def _recorded(plan: Plan, step: Step, values: Mapping[str, Any], mode: Any) -> M
     return known
 
 
-def _span(layout: Layout) -> int:
-    if 0 in layout.shape:
-        return layout.offset or 0
-    return (layout.offset or 0) + 1 + sum((size - 1) * stride for size, stride in zip(layout.shape, layout.stride, strict=True))
-
-
-def _view(leaf: Leaf, layout: Layout, reach: Mapping[Any, int], bases: dict[Any, torch.Tensor]) -> torch.Tensor:
+def _view(leaf: Leaf, layout: Layout, spans: Mapping[Any, int], bases: dict[Any, torch.Tensor]) -> torch.Tensor:
     if layout.layout is not torch.strided:
         return torch.empty(layout.shape, dtype=layout.dtype, device=layout.device, layout=layout.layout)
     key = leaf.root, leaf.dtype
     if key not in bases:
-        bases[key] = torch.empty_strided((reach[key],), (1,), dtype=layout.dtype, device=layout.device)
+        bases[key] = torch.empty_strided((spans[key],), (1,), dtype=layout.dtype, device=layout.device)
     return torch.as_strided(bases[key], layout.shape, layout.stride, layout.offset or 0)
 
 

@@ -16,11 +16,9 @@ from typing import Any
 
 import torch
 
-from .expressions import evaluate
 from .findings import Finding
-from .layout import layout_of
-from .ops import value_of
-from .plan import Leaf, Place, Plan, Step
+from .layout import evaluate, layout_of
+from .plan import Leaf, Place, Plan, Step, value_of
 
 
 @dataclass
@@ -67,7 +65,8 @@ def bind(
     expected = [
         found[0] if step.way == "number" and found else differs for step, found in zip(plan.steps, layouts, strict=True)
     ]
-    unbound = frozenset(name for step in plan.steps for name in step.needs) - set(symbols) - _born(plan)
+    unbound = frozenset(name for step in plan.steps for name in step.needs) - set(symbols)
+    unbound -= {name for step in plan.steps for name, _ in step.binds}
     return Binding(seen, symbols, shifts, expected, [None] * len(expected), layouts, unbound=unbound)
 
 
@@ -80,10 +79,6 @@ def at(step: Step, symbols: Mapping[str, Any], shifts: Mapping[Place, int]) -> l
         ]
     except KeyError:
         return None
-
-
-def _born(plan: Plan) -> set[str]:
-    return {name for step in plan.steps for name, _ in step.binds}
 
 
 def _shift(step: Step, value: Any, symbols: Mapping[str, Any], shifts: dict[Place, int]) -> None:

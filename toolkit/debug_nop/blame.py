@@ -10,6 +10,7 @@ recorded arguments either, which makes the record itself wrong. So an origin beh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,30 +20,27 @@ from ...dumps.sidecar import user_frame
 from ...dumps.wording import counted
 from .. import torch_private as t
 from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared
-from .expressions import Expression, text_of
-from .findings import Cause, Finding, Mismatch
-from .layout import differences, layout_of
-from .plan import Leaf, Place, Plan, Step
+from .findings import Finding, Mismatch
+from .layout import Expression, differences, layout_of, text_of
+from .plan import Leaf, Plan, Step
 
 SHOWN_SYMBOLS = 8
 _SIZED = {"size", "stride", "offset", "value"}
 """Properties that symbols say something about."""
 
 
+@dataclass(frozen=True)
 class Blame:
-    """Judges the mismatches of one value of one step."""
+    """Judges the mismatches of one value of one step. `tainted`: arguments that a finding was made at, with its origins; `stale`:
+    those among them whose record is stale; `path`: of the subgraph."""
 
-    def __init__(
-        self, plan: Plan, step: Step, place: int, symbols: Mapping[str, Any], tainted: Mapping[str, list[str]], path: str,
-        stale: Collection[str] = (),
-    ) -> None:
-        self.plan = plan
-        self.step = step
-        self.place = place
-        self.symbols = symbols
-        self.tainted = tainted
-        self.path = path
-        self.stale = stale
+    plan: Plan
+    step: Step
+    place: int
+    symbols: Mapping[str, Any]
+    tainted: Mapping[str, list[str]]
+    path: str
+    stale: Collection[str] = ()
 
     def finding(self, found: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any) -> Finding:
         """The finding for property -> (expected, got). `given`: the real arguments, still alive."""
@@ -66,7 +64,7 @@ class Blame:
         )  # fmt: skip
 
     def _judge(self, mismatches: Sequence[Mismatch], given: Mapping[fx.Node, Any], value: Any) -> None:
-        real = on_real(self.plan, self.step, given)
+        real = on_real(self.step, given)
         wrong = self._against_real(real, given, value)
         traced: Says | None = None
         for one in mismatches:
@@ -149,11 +147,11 @@ class Blame:
         return bool(odd) and odd <= set(self.stale)
 
     def _recorded_sharing(self, leaf: Leaf) -> frozenset[str]:
-        found: set[str] = set()
-        for node in self.step.tensors:
-            if any(isinstance(one, Leaf) and one.root == leaf.root for one in self.plan.leaves(node)):
-                found.add(node.name)
-        return frozenset(found)
+        return frozenset(
+            node.name
+            for node in self.step.tensors
+            if any(isinstance(one, Leaf) and one.root == leaf.root for one in self.plan.leaves(node))
+        )
 
     def _branches(self, name: str) -> bool:
         """Whether the fake function, run on symbols, says what was recorded."""
@@ -172,8 +170,7 @@ class Blame:
         return text if any(symbol in text for symbol in self.step.needs) else ""
 
     def _symbols(self) -> dict[str, Any]:
-        wanted = sorted(self.step.needs) or []
-        return {name: self.symbols[name] for name in wanted[:SHOWN_SYMBOLS] if name in self.symbols}
+        return {name: self.symbols[name] for name in sorted(self.step.needs)[:SHOWN_SYMBOLS] if name in self.symbols}
 
     def _line(self) -> tuple[str, str, bool]:
         """The user's line of the node; of the nearest node that its inputs come from where it has none of its own."""
@@ -231,5 +228,3 @@ def _text(value: Any) -> str:
 def _sharing(names: frozenset[str]) -> str:
     return "memory of its own" if not names else f"the memory of {', '.join(f'`{name}`' for name in sorted(names))}"
 
-
-__all__ = ["Blame", "Cause", "Place", "module_of", "op_name"]

@@ -23,11 +23,10 @@ from torch import fx
 from .. import torch_private as t
 from ..copying import attribute, set_attribute
 from .binding import Binding, bind
-from .findings import Finding, MetadataMismatch, joined, merged
+from .findings import Finding, MetadataMismatch, joined, merged, text_report
 from .generate import ToItsEnd, generated
 from .layout import layout_guard
 from .plan import Leaf, plan_of
-from .report import text_report
 from .running import Run
 
 BINDINGS = 64
@@ -269,13 +268,12 @@ def collecting() -> Iterator[list[Finding]]:
 
 
 def checked(
-    fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None, where: str = "",
-    rewritten: bool = False,
-) -> Checked:  # fmt: skip
+    fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None, rewritten: bool = False
+) -> Checked:
     """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked at;
-    `device`: where a graph that was traced elsewhere has been moved to; `where`: what findings call the graph;
+    `device`: where a graph that was traced elsewhere has been moved to;
     `rewritten`: passes that replace nodes ran over the graph (see Run)."""
-    return Checked(fx_g, raises=False, device=device, where=where, rewritten=rewritten)
+    return Checked(fx_g, raises=False, device=device, rewritten=rewritten)
 
 
 def _aliases_only_warned() -> contextlib.AbstractContextManager[None]:

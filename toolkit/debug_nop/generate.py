@@ -121,12 +121,8 @@ def marked(
             continue
         if careful_here or step.way == "several" or step.late:
             call("after", step, copied, *arguments)
-        elif step.way == "inline":
-            mark(_inline(step), copied, *arguments)
-        elif step.way == "parts":
-            mark(_parts(step), copied, *arguments)
-        elif step.way == "number":
-            mark(_number(step), copied, *arguments)
+        elif step.way in _QUICK:
+            mark(_QUICK[step.way](step), copied, *arguments)
     out.lint()
     return out, templates, calls
 
@@ -166,3 +162,7 @@ def _inline(step: Step) -> Template:
         return f"if {differs}: graphdbg_r.bad({', '.join([str(index), *names])})"
 
     return template
+
+
+_QUICK: dict[str, Callable[[Step], Template]] = {"inline": _inline, "parts": _parts, "number": _number}
+"""Way of a step -> what its marker becomes in generated code."""

@@ -1,5 +1,8 @@
 """What is compared of a value: size, dtype, significant strides, storage offset, device, layout; of a number its value.
 
+Also the symbol expressions that a trace has for these: sympy -> text -> `dumps.expr` -> its arithmetic, so that a saved graph and
+a live one are read by the same code, no text is evaluated, and no ShapeEnv is asked anything, which would add guards.
+
 Strides count where a dimension has more than one element and the tensor has any; so does the offset of a tensor with
 elements. Must not read data.
 
@@ -9,13 +12,66 @@ elements. Must not read data.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from ...dumps import expr as expressions
+from ...dumps.expr_values import evaluate as number_of
+from ...dumps.torchside import sympy_text
 from .. import torch_private as t
+
+Values = Mapping[str, Any]
+
+
+class Expression(NamedTuple):
+    """One expression: its text, its symbols, and its parsed form."""
+
+    text: str
+    symbols: frozenset[str]
+    parsed: expressions.Expr
+
+    def at(self, values: Values) -> Any:
+        """Its number. Raises KeyError for a symbol without value, UnreadableError where it has none."""
+        return number_of(self.parsed, {name: values[name] for name in self.symbols})
+
+
+def expression(value: Any) -> Any:
+    """A SymInt, SymFloat or SymBool as an Expression, or as a number where it stands for one; anything else as it is."""
+    node = getattr(value, "node", None)
+    if node is None or isinstance(value, (bool, int, float)):
+        return value
+    expr = node.expr
+    if getattr(expr, "is_number", False):
+        return int(expr) if getattr(expr, "is_Integer", False) else float(expr)
+    if expr in _TRUTH:
+        return _TRUTH[expr]
+    return _expression(expr)
+
+
+_TRUTH: dict[Any, bool] = {True: True, False: False}
+
+
+def evaluate(value: Any, values: Values) -> Any:
+    """The number of a size, stride or offset under these symbol values."""
+    return value.at(values) if isinstance(value, Expression) else value
+
+
+def text_of(value: Any) -> str:
+    """A size, stride or offset, or a tuple of them, as it was traced: "(2*s0, 1)"."""
+    if isinstance(value, tuple) and not isinstance(value, Expression):
+        return "(" + ", ".join(map(text_of, value)) + ("," if len(value) == 1 else "") + ")"
+    return value.text if isinstance(value, Expression) else str(value)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _expression(expr: Any) -> Expression:
+    text = sympy_text.write(expr)
+    parsed = expressions.parse(text)
+    return Expression(text, frozenset(expressions.symbols(parsed)), parsed)
 
 
 class Layout(NamedTuple):

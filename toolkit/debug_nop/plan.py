@@ -17,11 +17,75 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from ...dumps.errors import UnreadableError
 from ...dumps.torchside.torch_private import storage_key
 from .. import torch_private as t
-from .expressions import Expression, evaluate, expression
-from .layout import Layout
-from .ops import is_getitem, is_view, may_alias, reshaped_in_place, schema_of, value_of
+from .layout import Expression, Layout, evaluate, expression
+
+
+def value_of(node: fx.Node) -> Any:
+    """The traced value of a node: `val` behind AOTAutograd, `example_value` in Dynamo's graphs."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def is_getitem(node: fx.Node) -> bool:
+    """Whether a node takes one value out of a tuple."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem" and len(node.args) == 2
+
+
+def may_alias(node: fx.Node) -> bool:
+    """Whether an op's result may be its argument's memory by its schema, or has no schema that says."""
+    if not isinstance(node.target, t.OpOverload):
+        return node.op != "get_attr"
+    return any(returned.alias_info is not None for returned in node.target._schema.returns)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether an op of torch's own always returns its argument's memory and writes nothing."""
+    if not isinstance(node.target, t.OpOverload) or not node.target.is_view:
+        return False
+    return node.target.namespace == "aten" and str(node.target).split(".")[1] not in ("reshape", "contiguous", "to")
+
+
+_TORCHS = frozenset({
+    "aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order",
+})  # fmt: skip
+_FUNCTIONAL_HOPS = frozenset({
+    "auto_functionalized", "auto_functionalized_v2", "with_effects", "triton_kernel_wrapper_functional",
+})  # fmt: skip
+
+
+def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
+    """Whether an op is torch's own, and the argument nodes that its schema writes to."""
+    target = node.target
+    if isinstance(target, t.HigherOrderOperator):
+        return target.name() not in _FUNCTIONAL_HOPS, (frozenset() if target.name() in _FUNCTIONAL_HOPS else None)
+    if isinstance(target, t.OpOverloadPacket):
+        target = getattr(target, target.overloads()[0]) if len(target.overloads()) == 1 else target
+    if not isinstance(target, t.OpOverload):
+        return True, None
+    written: set[fx.Node] = set()
+    for place, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            written.update(one for one in t.tree_leaves(given) if isinstance(one, fx.Node))
+    return target.namespace in _TORCHS, frozenset(written)
+
+
+_RESHAPES = frozenset({
+    "unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
+})  # fmt: skip
+
+
+def reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose traced value was changed in shape by a later node, so that it does not say what it was."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "").partition(".")[0]
+        if name in _RESHAPES and node.args and isinstance(node.args[0], fx.Node):
+            found.add(node.args[0])
+    return found
+
 
 Place = tuple[int, int]
 """Index of a step, index of a leaf in its value."""
@@ -128,7 +192,7 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
         unchecked.append("storage offsets and aliasing: each value was traced by itself, so they are not recorded")
     for step in steps:
         value = value_of(step.node)
-        if step.node.op == "output" or (value is None and not _has_value(step.node)):
+        if step.node.op == "output" or (value is None and not {"val", "example_value"} & step.node.meta.keys()):
             continue
         if step.node in reshaped:
             unchecked.append(f"{step.name}: a later node changes its shape in place")
@@ -145,7 +209,8 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
     free: set[str] = set()
     for step in steps:
         _describe(step, plan)
-        step.binds = _bindings(step.node)
+        bindings = step.node.meta.get("unbacked_bindings") or {}
+        step.binds = tuple((symbol.name, path) for symbol, path in bindings.items())
         known_before = frozenset(known)
         known |= {name for name, _ in step.binds}
         step.late = bool(step.needs - set(bound))
@@ -154,10 +219,6 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
             known |= step.needs
     plan.free = frozenset(free)
     return plan
-
-
-def _has_value(node: fx.Node) -> bool:
-    return "val" in node.meta or "example_value" in node.meta
 
 
 def _keeps_storages(graph: fx.Graph) -> bool:
@@ -237,7 +298,7 @@ def _readings(step: Step, place: int) -> Iterator[tuple[Any, Callable[[list[Any]
 def _linear(part: Expression, name: str, read: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any] | None:
     try:
         low, high, middle = (part.at({name: value}) for value in (64, 192, 128))
-    except (ArithmeticError, ValueError, KeyError):
+    except (UnreadableError, KeyError):
         return None
     if high == low or (low + high) != 2 * middle or (high - low) % 128:
         return None
@@ -245,15 +306,10 @@ def _linear(part: Expression, name: str, read: Callable[[list[Any]], Any]) -> Ca
     return lambda values: (read(values) - low) // slope + 64
 
 
-def _bindings(node: fx.Node) -> tuple[tuple[str, Any], ...]:
-    bindings = node.meta.get("unbacked_bindings") or {}
-    return tuple((symbol.name, path) for symbol, path in bindings.items())
-
-
 def _describe(step: Step, plan: Plan) -> None:
     """How a step is checked, and what its schema says."""
     node = step.node
-    step.tensors = tuple(one for one in node.all_input_nodes if one.op != "output" and _holds_tensor(plan, one))
+    step.tensors = tuple(one for one in node.all_input_nodes if one.op != "output" and _holds_tensor(one))
     step.torchs, step.written = schema_of(node)
     if node.op in ("placeholder", "output"):
         return
@@ -283,9 +339,8 @@ def _is_flat(step: Step) -> bool:
     )
 
 
-def _holds_tensor(plan: Plan, node: fx.Node) -> bool:
-    value = value_of(node)
-    return any(isinstance(leaf, torch.Tensor) for leaf in t.tree_leaves(value)) if value is not None else False
+def _holds_tensor(node: fx.Node) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in t.tree_leaves(value_of(node)))
 
 
 def _aliases(step: Step, leaf: Leaf, plan: Plan) -> None:

@@ -18,9 +18,9 @@ from torch import fx
 from ...dumps.torchside.torch_private import storage_key
 from ...dumps.wording import counted
 from .. import torch_private as t
+from ..numerics.statistics import tensors_in
 from .binding import Binding, at, single
 from .blame import Blame
-from .contents import Contents, contents
 from .findings import Finding
 from .layout import Layout, differences, layout_guard, layout_of
 from .plan import Leaf, Place, Plan, Step, parts_sharing
@@ -91,10 +91,10 @@ class Run:
             storage_key(one)
             for node, value in zip(step.tensors, tensors, strict=True)
             if step.written and node in step.written
-            for one in _tensors(value)
+            for one in tensors_in(value)
         }
         self.kept[index] = [
-            None if storage_key(one) in written else contents(one) for value in tensors for one in _tensors(value)
+            None if storage_key(one) in written else contents(one) for value in tensors for one in tensors_in(value)
         ]
 
     def after(self, index: int, value: Any, *arguments: Any) -> None:
@@ -227,7 +227,7 @@ class Run:
 
     def _whose(self, key: int, own: Place, given: Mapping[fx.Node, Any]) -> str:
         for node, value in given.items():
-            if any(one.layout is torch.strided and storage_key(one) == key for one in _tensors(value)):
+            if any(one.layout is torch.strided and storage_key(one) == key for one in tensors_in(value)):
                 return f"the memory of `{node.name}`"
         first = self.first[key]
         return "memory of its own" if first == own else f"the memory of `{self._named(first)}`"
@@ -240,7 +240,7 @@ class Run:
         kept = self.kept.pop(step.index, None)
         if kept is None:
             return {}
-        pairs = [(node, one) for node in step.tensors for one in _tensors(given[node])]
+        pairs = [(node, one) for node in step.tensors for one in tensors_in(given[node])]
         for (node, one), old in zip(pairs, kept, strict=True):
             if old is not None and not old.same(one):
                 return {"mutation": (f"`{node.name}` left as it is", f"`{node.name}` changed in place")}
@@ -315,13 +315,6 @@ def _like(layout: Any) -> Any:
     return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=layout.device).zero_()
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        yield from (one for one in t.tree_leaves(value) if isinstance(one, torch.Tensor))
-
-
 def _aliases(value: Any, other: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
@@ -332,3 +325,54 @@ def _aliases(value: Any, other: Any) -> bool:
 
 def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
     return storage_key(one) == storage_key(other)
+
+
+COPIED_BYTES = 16 * 2**20
+"""Up to this size a copy is made; above, sums are kept, which need no memory."""
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Contents:
+    """The bits of one tensor at one time: a copy, or for a large one two sums over its bits.
+
+    Version counters do not tell: kernels of custom ops write below them, and tensors of inference mode have none. Two sums miss a
+    change that leaves both the same; that takes a large tensor and a great coincidence.
+    """
+
+    def __init__(self, bits: torch.Tensor) -> None:
+        self.copied = bits.numel() * bits.element_size() <= COPIED_BYTES
+        self.kept = bits.clone() if self.copied else _sums(bits)
+
+    def same(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor still holds the same bits; one whose shape was changed in place is looked at as far as it can be."""
+        bits = _bits(tensor)
+        if bits is None:
+            return True
+        now = bits if self.copied else _sums(bits)
+        return now.shape == self.kept.shape and now.dtype == self.kept.dtype and bool(torch.equal(now, self.kept))
+
+
+def contents(tensor: torch.Tensor) -> Contents | None:
+    """What a tensor holds; None for one without readable data (meta, sparse, quantised)."""
+    bits = _bits(tensor)
+    return None if bits is None else Contents(bits)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor | None:
+    if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor.is_quantized or 0 in tensor.shape:
+        return None
+    with torch.no_grad():
+        plain = tensor.detach()
+        if plain.is_conj() or plain.is_neg():
+            plain = plain.resolve_conj().resolve_neg()
+        if plain.element_size() > 8:
+            plain = torch.view_as_real(plain)
+        return plain.view(_INTEGERS[plain.element_size()])
+
+
+def _sums(bits: torch.Tensor) -> torch.Tensor:
+    """The sum of all bits as integers, and that of the first half along the longest dimension."""
+    longest = max(range(bits.dim()), key=bits.size)
+    half = bits.narrow(longest, 0, (bits.size(longest) + 1) // 2)
+    return torch.stack([bits.sum(dtype=torch.int64), half.sum(dtype=torch.int64)])

@@ -16,11 +16,11 @@ import msgspec
 
 from ...dumps.wording import counted
 from ..isolation import ForkServer, ask
+from ..replay import How
 from ..signature import how_ended
 from ..spec import FULL_STAGES, ReplaySpec
 from ..verdict import OK, Verdict, Where, cannot_tell, fails
-from .findings import Finding, origins
-from .report import headline, sentence, text_report
+from .findings import Finding, headline, next_step, origins, sentence, text_report
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -30,7 +30,7 @@ TASKS = (TASK, f"{__package__}.checking")
 """What a server should import once for these checks; Inductor is not needed."""
 
 
-class Checkup(msgspec.Struct, omit_defaults=True):
+class Checkup(msgspec.Struct):
     """What a check found. `values`: how many were compared; `failed`: why the graph did not run to its end; `cannot`: why
     nothing could be checked (a crash of the process, a time-out); `unchecked`: what was left out."""
 
@@ -79,24 +79,11 @@ class Checkup(msgspec.Struct, omit_defaults=True):
 
     def json(self) -> dict[str, Any]:
         """Plain data: the findings with their sentences."""
-        from .report import next_step
-
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        rows = [
-            msgspec.to_builtins(one)
-            | {"origin": one.origin, "sentence": sentence(one), "next": next_step(one) if one.origin else ""}
-            for one in self.findings
-        ]
-        return {
-            "ok": self.ok, "verdict": self.headline, "origins": len(origins(self.findings)), "findings": rows,
-            "record": self.record.plain(),
-            **{name: plain.get(name, empty) for name, empty in _EMPTY.items()},
-        }  # fmt: skip
-
-
-_EMPTY: dict[str, Any] = {
-    "values": 0, "seconds": 0.0, "failed": "", "cannot": "", "unchecked": [], "notes": [], "peak_bytes": 0
-}  # fmt: skip
+        for row, one in zip(plain["findings"], self.findings, strict=True):
+            row |= {"origin": one.origin, "sentence": sentence(one), "next": next_step(one) if one.origin else ""}
+        judged = {"ok": self.ok, "verdict": self.headline, "origins": len(origins(self.findings))}
+        return {**judged, **plain, "record": self.record.plain()}
 
 
 def check(
@@ -104,8 +91,7 @@ def check(
     imports: Sequence[str] = (),
 ) -> Checkup:  # fmt: skip
     """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be loaded."""
-    payload = {"path": str(saved.path.absolute()), "seed": seed, "device": device, "imports": list(imports)}
-    answer = ask(TASK, payload, limit_s, server=server).end()
+    answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=server).end()
     found = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
     found.peak_bytes = answer.peak_bytes
     return found

@@ -83,7 +83,6 @@ _LISTS = (
     (_SCALAR, "scalar"), (_REDUCTION, "reduction"),
 )  # fmt: skip
 _KNOWN = _words("aten prims operator math torch _operator builtins")
-_SPACES = _words("torch nn functional Tensor _C _nn ops special linalg")
 
 
 def family(op: str, target: str, role: str = "", *, is_scalar: bool = False) -> str:

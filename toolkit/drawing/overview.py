@@ -18,10 +18,9 @@ from ...dumps.browse.short import shorten
 from ...dumps.wording import counted
 from .families import WEIGHT, heaviest
 from .framing import frames, name_within
-from .grouping import Group
 from .model import Box, Edge, View
 from .nodes import MOST_OUTPUT_EDGES, Part
-from .plan import MOST_INPUT_BOXES, Plan, around, plan_of
+from .plan import MOST_INPUT_BOXES, Group, Plan, around, plan_of
 from .source import DrawnGraph, DrawnNode
 
 _OPS_NAMED = 3

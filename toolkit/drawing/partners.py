@@ -9,22 +9,27 @@ backward graph says by `seq_nr` of which forward op it is the gradient. A joint 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...dumps.browse.captured_backward import facts
 from ...dumps.browse.partner import JOINT, graph_of
 from ...dumps.browse.short import shorten
 from ...dumps.errors import UsageError
+from ...dumps.schema import GraphRecord
+from ...dumps.tables import plain
 from ...dumps.wording import counted
-from . import LARGE, autograd_forward, nodes, overview, plan
-from .families import heaviest
+from . import LARGE, nodes, overview, plan
+from .families import family, heaviest
 from .model import Cluster, Edge, View
 from .nodes import Part
 from .source import DrawnGraph, DrawnNode, of_saved
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
 
 _SIDES = (("f", "forward"), ("b", "backward"))
 
@@ -49,21 +54,18 @@ def of(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
     if saved.stage in JOINT:
         return halves(of_saved(saved))
     if saved.stage == "compiled_autograd":
-        return _with_its_autograd_nodes(saved)
-    other = graph_of(saved)
-    pair = {saved.stage: of_saved(saved), other.stage: of_saved(other)}
-    forward = next(graph for stage, graph in pair.items() if "forward" in stage)
-    backward = next(graph for stage, graph in pair.items() if "backward" in stage)
-    return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), links(forward, backward)
-
-
-def _with_its_autograd_nodes(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
-    backward = of_saved(saved)
-    forward, found = autograd_forward.of(saved.record, backward)
-    if not forward.nodes:
-        why = "it was not noted when the backward was captured"
-        raise UsageError(f"{saved.id} has no forward beside it", why, "draw it alone")
-    return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), found
+        backward = of_saved(saved)
+        forward, joined = _autograd_forward(saved.record, backward)
+        if not forward.nodes:
+            why = "it was not noted when the backward was captured"
+            raise UsageError(f"{saved.id} has no forward beside it", why, "draw it alone")
+    else:
+        other = graph_of(saved)
+        pair = {saved.stage: of_saved(saved), other.stage: of_saved(other)}
+        forward = next(graph for stage, graph in pair.items() if "forward" in stage)
+        backward = next(graph for stage, graph in pair.items() if "backward" in stage)
+        joined = links(forward, backward)
+    return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), joined
 
 
 def halves(joint: DrawnGraph) -> tuple[Side, Side, list[Link]]:
@@ -90,8 +92,10 @@ def links(forward: DrawnGraph, backward: DrawnGraph) -> list[Link]:
 def side_by_side(forward: Side, backward: Side, joined: list[Link], *, by_module: bool = False, depth: int | None = None) -> View:
     """Both halves in one picture, the backward one upside down, so that what belongs together lies at the same height."""
     collapsed = by_module or depth is not None or len(forward.chosen) + len(backward.chosen) > LARGE
-    make = _collapsed if collapsed else _whole
-    parts = [make(side, prefix, depth) for side, (prefix, _) in zip((forward, backward), _SIDES, strict=True)]
+    parts = [
+        _part(side, prefix, depth, collapsed=collapsed)
+        for side, (prefix, _) in zip((forward, backward), _SIDES, strict=True)
+    ]
     _name_gradients(forward, backward, parts[1])
     for edge in parts[1].edges:
         edge.against = True
@@ -115,11 +119,9 @@ def side_by_side(forward: Side, backward: Side, joined: list[Link], *, by_module
     )  # fmt: skip
 
 
-def _whole(side: Side, prefix: str, depth: int | None) -> Part:
-    return nodes.part_of(side.graph, side.chosen, prefix=prefix, side=f"{prefix}side")
-
-
-def _collapsed(side: Side, prefix: str, depth: int | None) -> Part:
+def _part(side: Side, prefix: str, depth: int | None, *, collapsed: bool) -> Part:
+    if not collapsed:
+        return nodes.part_of(side.graph, side.chosen, prefix=prefix, side=f"{prefix}side")
     groups = plan.plan_of(side.graph, depth, only=side.chosen, wanted=plan.WANTED // 2)
     return overview.part_of(side.graph, groups, prefix=prefix, side=f"{prefix}side", only=side.chosen)
 
@@ -144,3 +146,56 @@ def _name_gradients(forward: Side, backward: Side, part: Part) -> None:
             box.lines.append("sum of gradients")
         elif node.seq_nr in names:
             box.lines.append(f"gradient of {shorten(names[node.seq_nr], 28)}")
+
+
+_NUMBER = re.compile(r"\(NodeCall (\d+)\)")
+
+
+def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnGraph, list[tuple[int, int]]]:
+    """The forward of a backward that compiled autograd recorded, as its autograd nodes tell it (no graph of the forward exists):
+    one node for each operation that autograd saw and each parameter, in the forward's order; and which of them each saved input
+    of the backward graph is, by the number of its autograd node ("MulBackward0 (NodeCall 3)"). Empty where the record does not
+    tell it.
+    """
+    places: dict[int, int] = {}
+    nodes: list[DrawnNode] = []
+    for row in facts(record).get("forward", []):
+        name, number, made_from, sizes = row
+        index = places[number] = len(nodes)
+        parameter = not made_from and not _is_operator(name)
+        base = name if parameter else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+        op, target = ("placeholder", name) if parameter else ("call_function", f"aten.{base}.default")
+        inputs = [places[other] for other in made_from if other in places]
+        kind = family(op, target, "parameter" if parameter else "")
+        node = DrawnNode(
+            index, plain(f"{base}_{number}"), op, plain(target), plain(base), kind, f"[{', '.join(map(str, sizes))}]", inputs,
+            source=plain(name) if parameter else "",
+        )  # fmt: skip
+        nodes.append(node)
+        for used in inputs:
+            nodes[used].users.append(index)
+    _lend(record, backward, nodes, places)
+    linked = [
+        (places[number], node.index)
+        for node in backward.nodes
+        if node.op == "placeholder" and (number := _number(node.source)) in places
+    ]
+    return DrawnGraph(f"the forward of {record.id}", "forward", nodes), linked
+
+
+def _lend(record: GraphRecord, backward: DrawnGraph, nodes: list[DrawnNode], places: dict[int, int]) -> None:
+    """The user's lines, noted on the backward's nodes, and a common number, by which a box says whose gradient it is."""
+    for node, recorded in zip(backward.nodes, record.graph.nodes, strict=True):
+        index = places.get(_number(str(recorded.meta.get("autograd_node", ""))))
+        if index is not None:
+            nodes[index].where, nodes[index].code, nodes[index].frames = node.where, node.code, node.frames
+            nodes[index].seq_nr = node.seq_nr = 1 + index
+
+
+def _is_operator(name: str) -> bool:
+    return name[:1].isupper() and "." not in name and name.isidentifier()
+
+
+def _number(text: str) -> int:
+    found = _NUMBER.search(text)
+    return int(found[1]) if found else -1

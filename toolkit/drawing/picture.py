@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,10 +41,6 @@ class Drawn(msgspec.Struct):
     clusters: int
     seconds: float
     notes: list[str] = []
-
-    def fixed(self) -> dict[str, Any]:
-        """The same as a JSON object."""
-        return msgspec.to_builtins(self)
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -1,6 +1,8 @@
 """Which nodes of a graph share a box in an overview: by module, where there are none by the user's lines, else by neighbourhood.
 
-Opens as many levels as stay readable; where even the outermost are too many, neighbours share a box. Must not know boxes.
+Opens as many levels as stay readable; where even the outermost are too many, neighbours share a box. A group is one call of a
+module: its second call, which uses what others made of the first one's result, becomes a group of its own (`acyclic`: greedy, in
+order of the graph, linear in nodes for the graphs that compilers make). Must not know boxes.
 
 >>> plan = plan_of(graph)
 >>> plan.by, plan.depth, len(plan.bundles)
@@ -9,13 +11,81 @@ Opens as many levels as stay readable; where even the outermost are too many, ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from ...dumps.browse.levels import Path, common
-from . import grouping
-from .grouping import Group
 from .source import DrawnGraph
+
+
+@dataclass
+class Group:
+    """Nodes that are drawn as one box. `call` counts groups of the same key from 1."""
+
+    number: int
+    key: Hashable
+    call: int = 1
+    members: list[int] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+
+
+def acyclic(keys: Sequence[Hashable | None], inputs: Sequence[Sequence[int]]) -> list[Group]:
+    """Groups in the order of their first nodes; none depends on itself through others.
+
+    `keys` has one entry for each node, None for one that is not grouped; `inputs` has the positions of those it uses.
+    """
+    groups: list[Group] = []
+    home: dict[int, int] = {}
+    latest: dict[Hashable, int] = {}
+    before: list[int] = []  # bit k of before[g]: group g needs group k
+    for index, key in enumerate(keys):
+        if key is None:
+            continue
+        used = {home[other] for other in inputs[index] if other in home}
+        number = latest.get(key)
+        if number is None or any(other != number and before[other] >> number & 1 for other in used):
+            call = groups[number].call + 1 if number is not None else 1
+            number = latest[key] = len(groups)
+            groups.append(Group(number, key, call))
+            before.append(0)
+        groups[number].members.append(index)
+        home[index] = number
+        needed = before[number]
+        for other in used - {number}:
+            needed |= 1 << other | before[other]
+        if needed != before[number]:
+            for other in range(len(groups)):  # an earlier group may need a later one by now
+                if other == number or before[other] >> number & 1:
+                    before[other] |= needed
+    return groups
+
+
+def homes(groups: Iterable[Group]) -> dict[int, int]:
+    """The position in `groups` of the group that each node lies in, its inputs included."""
+    return {index: place for place, group in enumerate(groups) for index in (*group.members, *group.inputs)}
+
+
+def in_order(groups: Sequence[Group], inputs: Sequence[Sequence[int]]) -> list[Group]:
+    """The groups so that each comes after those that it needs, else as they are."""
+    home = homes(groups)
+    needs = [{home[other] for index in group.members for other in inputs[index] if other in home} - {place}
+             for place, group in enumerate(groups)]  # fmt: skip
+    ordered: list[int] = []
+    done: set[int] = set()
+    for start in range(len(groups)):
+        stack = [start]
+        while stack:
+            place = stack[-1]
+            missing = sorted(needs[place] - done) if place not in done else []
+            if missing:
+                stack.append(missing[0])
+                continue
+            stack.pop()
+            if place not in done:
+                done.add(place)
+                ordered.append(place)
+    return [groups[place] for place in ordered]
+
 
 MOST = 150
 """No overview has more boxes."""
@@ -67,16 +137,18 @@ def plan_of(
     level, groups = 0, list[Group]()
     for tried in range(1, deepest + 1) if depth is None else [min(depth, deepest)]:
         keys = [path[:tried] if is_kept else None for path, is_kept in zip(paths, kept, strict=True)]
-        found = grouping.acyclic(keys, inputs)
+        found = acyclic(keys, inputs)
         if len(groups) >= FEW and len(found) > wanted:
             break
         level, groups = tried, found
         if len(found) > wanted:
             break
     size = 1 if len(groups) <= (MOST_GROUPS if depth else wanted) else _size(len(groups), BUNDLES)
-    ordered = grouping.in_order(groups, inputs) if size > 1 else groups
+    ordered = in_order(groups, inputs) if size > 1 else groups
     opened = {path[:inner] for path in paths for inner in range(1, min(len(path), level))}
-    return Plan(level, by, paths, grouping.merged(ordered, size), frozenset(opened))
+    # in an order in which no group needs a later one, bundles of neighbours need each other in no circle
+    bundles = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    return Plan(level, by, paths, bundles, frozenset(opened))
 
 
 def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:

@@ -9,21 +9,64 @@ Made from a record and its table, so it needs no torch; a live graph is encoded 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.browse.levels import Path, common, frames_of, input_source, levels
 from ...dumps.browse.partner import JOINT
-from ...dumps.browse.short import base_name, shorten
-from ...dumps.schema import GraphRecord, NodeRecord, SymValue
+from ...dumps.browse.short import DTYPES, base_name, shorten
+from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
 from ...dumps.sidecar import Table, build
 from ...dumps.tables import one_line, plain
-from ...dumps.walk import references, returned
+from ...dumps.walk import references, returned, tag_of
+from ...dumps.wording import counted
 from .families import family
-from .texts import arguments_text, value_text
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
+
+
+_LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 80
+
+
+def value_text(value: Value | None) -> str:
+    """A value on an edge: "f32[8, s0]", "Sym(s0)", "3 values"; "" for none."""
+    text = ""
+    if isinstance(value, TensorValue):
+        text = f"{DTYPES.get(value.dtype, value.dtype)}[{', '.join(map(str, value.shape))}]"
+    elif isinstance(value, SymValue):
+        text = f"Sym({value.expr})"
+    elif isinstance(value, SequenceValue):
+        text = value_text(value.items[0]) if len(value.items) == 1 else counted(len(value.items), "value")
+    elif isinstance(value, ConstValue) and isinstance(value.value, int | float | str):
+        text = str(value.value)
+    return shorten(plain(text), _LONGEST_VALUE)
+
+
+def arguments_text(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """The arguments that are no nodes, as they would be typed; lists that hold nodes are left out."""
+    texts = [_argument(arg) for arg in args]
+    texts += [f"{key}={text}" for key, value in kwargs.items() if (text := _argument(value))]
+    return shorten(plain(", ".join(filter(None, texts))), _LONGEST_ARGUMENTS)
+
+
+def _argument(arg: Any) -> str:
+    if isinstance(arg, list):
+        texts = [_argument(item) for item in arg]
+        if not any(texts):
+            return ""
+        named = [text or next(references(item), "None") for text, item in zip(texts, arg, strict=True)]
+        return f"[{', '.join(named)}]"
+    tag, content = tag_of(arg)
+    if tag in ("dtype", "device", "layout", "memory_format"):
+        return DTYPES.get(str(content), str(content))
+    if tag:
+        return _argument(content) if tag in ("tuple", "size") else {"float": str(content), "ellipsis": "..."}.get(tag, "")
+    if isinstance(arg, float):
+        return f"{arg:.4g}"
+    return "" if arg is None or arg == [] else str(arg)
+
 
 _LONGEST_DETAIL = 300
 _SUMMED = "Gradient addition node"

@@ -7,24 +7,70 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
+from torch import fx
 
 from ..blame.departures import departures
 from ..case import Case, Live
 from ..copying import copy_graph
 from ..eager import GraphRunError, draw_like_kernels, draws_from_generator, draws_unrepeatably, recomputes_random
 from ..eager_values import record_values
+from ..execution import returned
 from ..isolation.child import mark, report
 from ..judge import judge
+from ..rungs import Rung
 from ..rungs import rung as rung_named
-from ..spec import FULL_STAGES, ReplaySpec, in_force, settings
-from ..values import Values
+from ..rungs.base import Around, Compiled
+from ..spec import ReplaySpec, in_force, settings
 from .measuring import measure, tappable
-from .tapped import Tapped
+
+
+class Tapped(Around):
+    """A rung that also returns the values of nodes: more outputs are added to the graph before the rung inside compiles it.
+
+    What that compiles is another program: a value that is returned is neither fused away nor rewritten. `judge` sees the results
+    of the graph alone, so its verdict says whether the failure is still the same one. `got`: the values of the last run by node
+    name, copied when the program returned.
+    """
+
+    def __init__(self, rung: Rung, names: Sequence[str]) -> None:
+        super().__init__(rung)
+        self.names = list(names)
+        self.got: dict[str, torch.Tensor] = {}
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        _stage("compile")
+        places, count = add_outputs(gm, self.names)
+        compiled = self.inner.build(gm, fake_inputs, spec)
+
+        def run(inputs: list[Any]) -> list[Any]:
+            _stage("run")
+            outputs = list(compiled(inputs))
+            values = {name: outputs[place] for name, place in places.items()}
+            self.got = {name: value.detach().clone() for name, value in values.items() if isinstance(value, torch.Tensor)}
+            return outputs[:count]
+
+        return run
+
+
+def add_outputs(gm: fx.GraphModule, names: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Makes a graph return these nodes, too; changes it. Returns the place of each among the flat outputs, and how many outputs
+    there were before. Not for a joint graph that is to be partitioned.
+    """
+    own = returned(gm)
+    nodes = {node.name: node for node in gm.graph.nodes}
+    there = {leaf.name for leaf in own if isinstance(leaf, fx.Node)}
+    leaves = [*own, *(nodes[name] for name in names if name not in there)]
+    gm.graph.output_node().args = (tuple(leaves),)
+    gm.recompile()
+    where = {leaf.name: place for place, leaf in reversed(list(enumerate(leaves))) if isinstance(leaf, fx.Node)}
+    return {name: where[name] for name in names}, len(own)
+
 
 IN_MEMORY_BYTES = 1 << 30
 """Above this eager's values wait in files."""
@@ -52,7 +98,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     if rung != "eager":
         names = [name for name in tappable(case.gm, eager) if wanted is None or name in wanted]
         found |= {"signature": None, "outputs": len(names)}
-        tapped = Tapped(rung_named(rung), names, _stage)
+        tapped = Tapped(rung_named(rung), names)
         if names:
             shared = Path(payload["shared"]) if payload.get("shared") else None
             outcome = judge(case, tapped, seed=seed, shared=shared)
@@ -64,7 +110,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     _stage("compare")
     with _surroundings(case.spec):
         found["no_reference"] = measure(case, eager, got, wanted, seed=seed, tell=report)
-        if got and (wrong := _wrong(case, rung, eager, got, seed)) is not None:
+        if got and (wrong := _wrong(case, rung, got, seed)) is not None:
             found["wrong"] = wrong
     return found
 
@@ -74,7 +120,7 @@ def _stage(name: str) -> None:
     report({"event": "stage", "stage": name})
 
 
-def _wrong(case: Live, rung: str, eager: Values, got: dict[str, torch.Tensor], seed: int) -> list[dict[str, Any]] | None:
+def _wrong(case: Live, rung: str, got: dict[str, torch.Tensor], seed: int) -> list[dict[str, Any]] | None:
     """Which values are wrong on the compiled values before them; None where the random numbers of a program are its own."""
     gm = case.gm
     own = rung_named(rung).compiles_draws and draws_unrepeatably(gm)
@@ -89,7 +135,5 @@ def _wrong(case: Live, rung: str, eager: Values, got: dict[str, torch.Tensor], s
 @contextlib.contextmanager
 def _surroundings(spec: ReplaySpec):
     """The recorded state, without gradients: values are looked into, gradients have graphs of their own."""
-    if spec.stage in FULL_STAGES:
-        spec = msgspec.structs.replace(spec, ambient=msgspec.structs.replace(spec.ambient, grad=False))
-    with settings(spec.config), in_force(spec), torch.no_grad():
+    with settings(spec.config), in_force(spec.forward_only), torch.no_grad():
         yield

@@ -18,9 +18,10 @@ from torch import fx
 from ...dumps.sidecar import user_frame
 from ..baseline import NoReference, reference
 from ..case import Live
+from ..copying import attribute
 from ..eager import run_graph
-from ..numerics import Streamed, relative_rmse
-from ..numerics.statistics import tensors_in
+from ..numerics import relative_rmse
+from ..numerics.statistics import described, tensors_in
 from ..values import Held, Values, leaves
 
 Row = dict[str, Any]
@@ -64,12 +65,12 @@ def _row(
     index: int, node: fx.Node, own: Sequence[torch.Tensor], under: Sequence[torch.Tensor] | str, truth: Sequence[Any]
 ) -> Row:  # fmt: skip
     row: Row = {
-        "event": "value", "index": index, "name": node.name, "target": _target(node),
+        "event": "value", "index": index, "name": node.name, "target": target_of(node),
         "line": user_frame(node.meta.get("stack_trace") or "")[0],
     }  # fmt: skip
     if isinstance(under, str):
         return row | {"reason": under}
-    seen, eager, exact = _described(under), _described(own), _described(truth)
+    seen, eager, exact = described(under), described(own), described(truth)
     row |= {
         "shape": [list(one.shape) for one in under] if len(under) != 1 else list(under[0].shape),
         "dtype": str(under[0].dtype).removeprefix("torch."), "min": seen.min, "max": seen.max, "mean": seen.mean,
@@ -79,13 +80,6 @@ def _row(
         row |= {"reference_nan": exact.nan, "reference_inf": exact.inf}
         row |= {"error": _error(under, truth), "eager_error": _error(own, truth)}
     return row
-
-
-def _described(tensors: Sequence[torch.Tensor]) -> Streamed:
-    found = Streamed()
-    for tensor in tensors:
-        found.add(tensor)
-    return found
 
 
 def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float | None:
@@ -137,14 +131,12 @@ def _given(case: Live) -> dict[str, list[torch.Tensor]]:
     found = {name: tensors_in(value) for name, value in zip(names, case.inputs, strict=False)}
     for node in case.gm.graph.nodes:
         if node.op == "get_attr":
-            value: Any = case.gm
-            for part in str(node.target).split("."):
-                value = getattr(value, part, None)
-            found[node.name] = tensors_in(value)
+            found[node.name] = tensors_in(attribute(case.gm, str(node.target)))
     return found
 
 
-def _target(node: fx.Node) -> str:
+def target_of(node: fx.Node) -> str:
+    """What a node calls, as a person would write it."""
     if node.op in INPUTS:
         return node.op
     named = isinstance(node.target, str) or hasattr(node.target, "_schema")

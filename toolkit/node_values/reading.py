@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..isolation import Answer, ForkServer, ask, opened
-from ..replay import DEFAULT_LIMIT_S, replay
+from ..replay import DEFAULT_LIMIT_S, How, replay
 from ..rungs import WHOLE, warmth
 from ..signature import Signature, from_answer
 from ..triage.words import address
@@ -52,18 +52,17 @@ def node_values(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device
     with ExitStack() as stack:
         used = stack.enter_context(opened(server, warmth(rung), TASK))
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-values-")))
-        yield from _Reading(saved, used, work, rung, seed, device, limit_s, list(imports), batch_bytes).events()
+        yield from _Reading(saved, used, work, rung, How(seed, device, limit_s, imports), batch_bytes).events()
 
 
 class _Reading:
     """One graph under one rung, and what is known of it so far."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, seed: int, device: str | None, limit_s: float,
-        imports: list[str], batch_bytes: int,
-    ) -> None:  # fmt: skip
-        self.saved, self.server, self.work, self.rung, self.limit_s, self.imports = saved, server, work, rung, limit_s, imports
-        self.seed, self.device, self.batch_bytes = seed, device, batch_bytes
+        self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, how: How, batch_bytes: int
+    ) -> None:
+        self.saved, self.server, self.work, self.rung = saved, server, work, rung
+        self.how, self.batch_bytes = how, batch_bytes
         self.rows: list[Event] = []
         self.wrong: list[dict[str, Any]] = []
         self.relations: list[Relation] = []
@@ -81,8 +80,8 @@ class _Reading:
             name: 0 if op in inputs else size or 0
             for name, op, size in zip(table.name, table.op, table.size_bytes, strict=True)
         }  # fmt: skip
-        yield {"event": "start", "graph": address(self.saved), "rung": self.rung, "nodes": len(sizes), "seed": self.seed,
-               "device": self.device}  # fmt: skip
+        yield {"event": "start", "graph": address(self.saved), "rung": self.rung, "nodes": len(sizes), "seed": self.how.seed,
+               "device": self.how.device}  # fmt: skip
         shared = self.server.scratch_file(".pt")
         try:
             if self.rung == "eager":
@@ -101,8 +100,7 @@ class _Reading:
             self.end["stopped"] = text(self.refused)
             return
         yield {"event": "stage", "stage": "as it is"}
-        outcome = replay(self.saved, self.rung, self.seed, self.device, limit_s=self.limit_s, outputs=False, imports=self.imports,
-                         server=self.server, shared=shared)  # fmt: skip
+        outcome = replay(self.saved, self.rung, **self.how._asdict(), outputs=False, server=self.server, shared=shared)
         self.plain = outcome.signature
         yield {
             "event": "plain", "verdict": headline(outcome.record), "seconds": outcome.seconds, "ok": outcome.ok,
@@ -121,10 +119,10 @@ class _Reading:
 
     def _child(self, names: list[str] | None, size: int, shared: Path) -> Iterator[Event]:
         payload = {
-            "path": str(self.saved.path.absolute()), "rung": self.rung, "seed": self.seed, "device": self.device,
-            "imports": self.imports, "names": names, "bytes": size, "work": str(self.work), "shared": str(shared),
+            **self.how.payload(self.saved), "rung": self.rung, "names": names, "bytes": size, "work": str(self.work),
+            "shared": str(shared),
         }  # fmt: skip
-        asked = ask(TASK, payload, self.limit_s, server=self.server)
+        asked = ask(TASK, payload, self.how.limit_s, server=self.server)
         for event in asked:
             if event["event"] == "value":
                 self.rows.append(event)
@@ -133,12 +131,12 @@ class _Reading:
 
     def _take(self, answer: Answer) -> None:
         end = self.end
-        value: dict[str, Any] = answer.value if answer.status == "done" else {}
         signature = from_answer(answer)
         if answer.status != "done":
             assert signature is not None
             end["stopped"] = f"the process that read the values ended: {signature.text()}"
             return
+        value: dict[str, Any] = answer.value
         if "refused" in value:
             end["stopped"] = value["refused"]
             return

@@ -66,11 +66,6 @@ def _bad(row: Row, kind: str, text: str) -> Row:
     return {**{key: row.get(key) for key in ("name", "index", "line", "error", "eager_error")}, "kind": kind, "text": text}
 
 
-def outputs_sentence(count: int, how: Relation) -> str:
-    """That values were read by extra outputs, and what that did to the failure."""
-    return f"Read with {counted(count, 'extra output')}: the compiled program differs; {RELATIONS[how]}."
-
-
 def finding(end: Row) -> str:
     """The last event in sentences: the first bad node, the largest error, how it was read."""
     parts: list[str] = []
@@ -83,7 +78,8 @@ def finding(end: Row) -> str:
         own = "" if worst.get("eager_error") is None else f" (eager's own {worst['eager_error']:.1e})"
         parts.append(f"Largest error to float64: {worst['error']:.1e}{own} at {_place(worst)}.")
     if end.get("relation") is not None:
-        parts.append(outputs_sentence(end["outputs"], end["relation"]))
+        read = f"Read with {counted(end['outputs'], 'extra output')}"
+        parts.append(f"{read}: the compiled program differs; {RELATIONS[end['relation']]}.")
     if end.get("no_reference"):
         parts.append(f"No float64 values: {end['no_reference']}.")
     if end.get("stopped"):

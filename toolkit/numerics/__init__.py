@@ -11,16 +11,14 @@ changes a tensor.
 
 from __future__ import annotations
 
-from ..baseline import NoReference, reference
-from .comparison import compare, output_errors, significant_strides
+from .comparison import compare, output_errors
 from .difference import Difference
-from .measures import Distance, cosine, distance, relative_rmse, ulp_distance
+from .measures import relative_rmse
 from .reductions import output_grains, output_lengths, reduction_length
 from .statistics import NodeStatistics, Streamed, node_statistics
-from .tolerances import TOLERANCE, rounding_bound, tolerance
+from .tolerances import tolerance
 
 __all__ = [
-    "TOLERANCE", "Difference", "Distance", "NoReference", "NodeStatistics", "Streamed", "compare", "cosine", "distance",
-    "node_statistics", "output_errors", "output_grains", "output_lengths", "reduction_length", "reference", "relative_rmse",
-    "rounding_bound", "significant_strides", "tolerance", "ulp_distance",
+    "Difference", "NodeStatistics", "Streamed", "compare", "node_statistics", "output_errors", "output_grains",
+    "output_lengths", "reduction_length", "relative_rmse", "tolerance",
 ]  # fmt: skip

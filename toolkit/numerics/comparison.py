@@ -25,6 +25,7 @@ Must not change any tensor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -33,10 +34,8 @@ import torch
 from ...dumps.wording import counted
 from ..outcome import OutputError
 from ..signature import Form
-from .difference import Difference, is_float
-from .error_form import common_offset, form_of
+from .difference import Difference, is_float, not_finite, signed_zero
 from .measures import distance, rms, wide
-from .nonfinite import not_finite, signed_zero
 from .tolerances import tolerance
 
 FACTOR = 4.0
@@ -69,28 +68,29 @@ def compare(
     if len(eager) != len(got):
         text = f"{counted(len(got), 'output')} instead of {len(eager)}"
         return Difference("metadata", -1, "number of outputs", None, text)
+    rows = [
+        (index, None if reference is None else reference[index], *pair)
+        for index, pair in enumerate(zip(eager, got, strict=True))
+    ]
     if "metadata" in check:
-        for index, (want, have) in enumerate(zip(eager, got, strict=True)):
+        for index, _, want, have in rows:
             if difference := _metadata(index, want, have, index in strides):
                 return difference
     if "nan" in check:
-        for index, (want, have) in enumerate(zip(eager, got, strict=True)):
-            truth = None if reference is None else reference[index]
-            if difference := not_finite(index, truth, want, have, flips):
+        for row in rows:
+            if difference := not_finite(*row, flips):
                 return difference
     if "accuracy" not in check:
         return None
     found = []
-    for index, (want, have) in enumerate(zip(eager, got, strict=True)):
-        truth = None if reference is None else reference[index]
+    for index, truth, want, have in rows:
         length = lengths[index] if index < len(lengths) else 1
         grain = grains[index] if index < len(grains) else max(grains, default=0.0)
         if difference := _numbers(index, truth, want, have, flips, length, grain):
             found.append(difference)
     if found or reference is None or "zero" not in check:
         return max(found, key=lambda one: one.size or 0.0, default=None)
-    signs = (signed_zero(index, *three) for index, three in enumerate(zip(reference, eager, got, strict=True)))
-    return next((one for one in signs if one), None)
+    return next((one for one in (signed_zero(*row) for row in rows) if one), None)
 
 
 def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any]) -> list[OutputError]:
@@ -99,13 +99,11 @@ def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Se
     for index, (want, have) in enumerate(zip(eager, got, strict=False)):
         if not is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
             continue
-        if reference is None:
-            apart = distance(have, want)
-            rows.append(OutputError(str(index), _errors(want, want, have)[0], None, apart.largest, apart.ulp, apart.cosine))
-        else:
-            rung, own, *_ = _errors(reference[index], want, have)
-            apart = distance(have, reference[index])
-            rows.append(OutputError(str(index), rung, own, apart.largest, apart.ulp, apart.cosine))
+        truth = want if reference is None else reference[index]
+        rung, own, *_ = _errors(truth, want, have)
+        apart = distance(have, truth)
+        own = None if reference is None else own
+        rows.append(OutputError(str(index), rung, own, apart.largest, apart.ulp, apart.cosine))
     return rows
 
 
@@ -139,12 +137,7 @@ def _numbers(
         if not isinstance(want, (int, float)) or want == have or want != want:
             return None
         return Difference("accuracy", index, "", 1.0, f"output {index}: {have}, eager gives {want}")
-    if (
-        not isinstance(have, torch.Tensor)
-        or want.shape != have.shape
-        or not want.numel()
-        or want.layout != torch.strided
-    ):
+    if not isinstance(have, torch.Tensor) or want.shape != have.shape or not want.numel() or want.layout != torch.strided:
         return None
     if not is_float(want):
         return _integers(index, truth, want, have, flips)
@@ -195,11 +188,8 @@ def _errors(
     rung, own = float(rms(g - r)), float(rms(e - r))
     if scale == 0.0:
         scale = 1.0
-    per_eps = (
-        ELEMENT_EPS
-        if eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
-        else HALF_ELEMENT_EPS
-    )
+    whole = eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+    per_eps = ELEMENT_EPS if whole else HALF_ELEMENT_EPS
     own_eps = torch.finfo(eager.dtype).eps
     share = max(per_eps * own_eps, GRAIN_FACTOR * grain if grain > own_eps else 0.0)
     floor = share * (r.abs() + scale)
@@ -212,3 +202,40 @@ def _errors(
 
 def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, torch.Size) else value
+
+
+LEAST = 4
+"""Fewer wrong elements have something in common by chance."""
+
+CLOSE = 1e-3
+"""What a common factor may leave unexplained of the error."""
+
+
+def form_of(exact: torch.Tensor, got: torch.Tensor, over: float, tolerance: float) -> Form:
+    """The form of wrong floats; `over` and `tolerance` as they were judged."""
+    r, g = wide(exact), wide(got)
+    finite = torch.isfinite(r) & torch.isfinite(g)
+    r, g = r[finite], g[finite]
+    if not r.numel():
+        return Form()
+    wrong = (g - r).abs() > tolerance * (r.abs() + rms(r))
+    share = float(wrong.to(torch.float64).mean())
+    return Form(r.numel(), share, over, common_factor(r[wrong], g[wrong]))
+
+
+def common_factor(r: torch.Tensor, g: torch.Tensor) -> float | None:
+    """The number by which all of `g` are `r`; None where there is none, or too few elements."""
+    if r.numel() < LEAST or r.is_complex() or not bool((r != 0).any()):
+        return None
+    factor = float((g * r).sum() / (r * r).sum())
+    if not math.isfinite(factor):
+        return None
+    return factor if float(rms(g - factor * r)) <= CLOSE * float(rms(g - r)) else None
+
+
+def common_offset(eager: torch.Tensor, got: torch.Tensor) -> int | None:
+    """The number by which all wrong integers are off; None where there is none, or too few elements."""
+    if eager.numel() < LEAST or eager.dtype == torch.bool:
+        return None
+    apart = got.to(torch.int64) - eager.to(torch.int64)
+    return int(apart[0]) if bool((apart == apart[0]).all()) else None

@@ -22,37 +22,30 @@ FAR = 2**63 - 1
 
 
 class Distance(NamedTuple):
-    """All measures of one tensor against another; `ulp` is None where the dtypes differ or are no floats."""
+    """How far one tensor is from another; `ulp` is None where the dtypes differ or are no floats."""
 
-    rmse: float
     largest: float
     cosine: float
     ulp: int | None
 
 
 def distance(got: torch.Tensor, truth: torch.Tensor) -> Distance:
-    """Every measure of `got` against `truth`, which may be wider: it is rounded to `got`'s dtype for the ulp distance."""
+    """The measures of `got` against `truth`, which may be wider: it is rounded to `got`'s dtype for the ulp distance."""
     g, r = _finite(got, truth)
     ulp = None
     if got.is_floating_point() or got.is_complex():
         apart = ulp_distance(got, truth.detach().to(got.device).to(got.dtype))
         ulp = int(apart.max()) if apart.numel() else 0
-    return Distance(_rmse(g, r), _largest(g, r), _cosine(g, r), ulp)
+    return Distance(float((g - r).abs().max()) if g.numel() else 0.0, _cosine(g, r), ulp)
 
 
 def relative_rmse(got: torch.Tensor, truth: torch.Tensor) -> float:
     """RMS(got - truth) / RMS(truth); over 1 where the truth is all zero."""
-    return _rmse(*_finite(got, truth))
-
-
-def cosine(got: torch.Tensor, truth: torch.Tensor) -> float:
-    """The cosine of the angle between the two as vectors; 1 for two zeros, 0 for one."""
-    return _cosine(*_finite(got, truth))
-
-
-def largest_difference(got: torch.Tensor, truth: torch.Tensor) -> float:
-    """The largest absolute difference of two elements; 0 where there are none."""
-    return _largest(*_finite(got, truth))
+    g, r = _finite(got, truth)
+    if not g.numel():
+        return 0.0
+    scale = float(rms(r))
+    return float(rms(g - r)) / (scale if scale else 1.0)
 
 
 def ulp_distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -96,18 +89,8 @@ def _finite(got: torch.Tensor, truth: torch.Tensor) -> tuple[torch.Tensor, torch
     return (g, r) if bool(both.all()) else (g[both], r[both])
 
 
-def _rmse(g: torch.Tensor, r: torch.Tensor) -> float:
-    if not g.numel():
-        return 0.0
-    scale = float(rms(r))
-    return float(rms(g - r)) / (scale if scale else 1.0)
-
-
-def _largest(g: torch.Tensor, r: torch.Tensor) -> float:
-    return float((g - r).abs().max()) if g.numel() else 0.0
-
-
 def _cosine(g: torch.Tensor, r: torch.Tensor) -> float:
+    """Of the angle between the two as vectors; 1 for two zeros, 0 for one."""
     a, b = float(rms(g)) if g.numel() else 0.0, float(rms(r)) if r.numel() else 0.0
     if a == 0.0 or b == 0.0:
         return 1.0 if a == b else 0.0

@@ -11,6 +11,8 @@ tolerance is all there is. Must not run anything.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -61,15 +63,7 @@ def reduction_length(node: fx.Node) -> int:
 
 def output_lengths(gm: fx.GraphModule) -> list[int]:
     """For each flat output the longest reduction among what it is computed from."""
-    longest: dict[str, int] = {}
-    output: fx.Node | None = None
-    for node in gm.graph.nodes:
-        if node.op == "output":
-            output = node
-            break
-        own = reduction_length(node) if node.op in ("call_function", "call_method") else 1
-        longest[node.name] = max([own, *(longest.get(arg.name, 1) for arg in node.all_input_nodes)])
-    return [] if output is None else [longest.get(getattr(leaf, "name", ""), 1) for leaf in leaves(output.args[0])]
+    return _on_the_way(gm, lambda node: reduction_length(node) if node.op in ("call_function", "call_method") else 1, 1)
 
 
 def output_grains(gm: fx.GraphModule) -> list[float]:
@@ -77,20 +71,22 @@ def output_grains(gm: fx.GraphModule) -> list[float]:
 
     A float32 result behind a region in bfloat16 is as good as bfloat16.
     """
-    coarsest: dict[str, float] = {}
+    return _on_the_way(gm, lambda node: 0.0 if node.op in ("placeholder", "get_attr") else _grain(node), 0.0)
+
+
+def _on_the_way(gm: fx.GraphModule, own: Callable[[fx.Node], Any], least: Any) -> list[Any]:
+    """For each flat output the largest of `own` among what it is computed from; `least` where nothing is known."""
+    largest: dict[str, Any] = {}
     for node in gm.graph.nodes:
         if node.op == "output":
-            return [coarsest.get(getattr(leaf, "name", ""), 0.0) for leaf in leaves(node.args[0])]
-        own = 0.0 if node.op in ("placeholder", "get_attr") else _grain(node)
-        coarsest[node.name] = max([own, *(coarsest.get(arg.name, 0.0) for arg in node.all_input_nodes)])
+            return [largest.get(getattr(leaf, "name", ""), least) for leaf in leaves(node.args[0])]
+        largest[node.name] = max([own(node), *(largest.get(arg.name, least) for arg in node.all_input_nodes)])
     return []
 
 
 def _grain(node: fx.Node) -> float:
-    value = node.meta.get("val", node.meta.get("example_value"))
-    tensors = value if isinstance(value, (list, tuple)) else [value]
-    dtypes = [one.dtype for one in tensors if isinstance(one, torch.Tensor)]
-    return max((torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point or dtype.is_complex), default=0.0)
+    dtypes = [one.dtype for one in _tensors(node) if one.is_floating_point() or one.is_complex()]
+    return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
 def _inner(node: fx.Node, name: str) -> int:
@@ -109,9 +105,13 @@ def _base_name(node: fx.Node) -> str:
 
 
 def _shapes(node: fx.Node) -> list[tuple[int, ...]]:
+    return [tuple(_number(size) for size in one.shape) for one in _tensors(node)]
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
     value = node.meta.get("val", node.meta.get("example_value"))
-    tensors = value if isinstance(value, (list, tuple)) else [value]
-    return [tuple(_number(size) for size in one.shape) for one in tensors if isinstance(one, torch.Tensor)]
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [one for one in parts if isinstance(one, torch.Tensor)]
 
 
 def _number(size: Any) -> int:
@@ -122,7 +122,4 @@ def _number(size: Any) -> int:
 
 
 def _product(sizes: tuple[int, ...]) -> int:
-    total = 1
-    for size in sizes:
-        total *= max(1, size)
-    return total
+    return math.prod(max(1, size) for size in sizes)

@@ -11,7 +11,7 @@ sin 0.0041 0
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from ..eager import each_node
+from ..execution import leaves
 
 BLOCK = 1 << 20
 
@@ -45,13 +46,16 @@ class NodeStatistics(msgspec.Struct, omit_defaults=True):
 
 
 class Streamed:
-    """Statistics of numbers that come in blocks."""
+    """Statistics of numbers that come in blocks; `mean`, `std` (divided by the count), `min` and `max` are of the finite ones,
+    None where there are none."""
 
     def __init__(self) -> None:
         self.count = self.nan = self.inf = self.subnormal = self.zeros = 0
-        self._finite = 0
-        self._mean = self._m2 = 0.0
-        self._least, self._most = math.inf, -math.inf
+        self.min: float | None = None
+        self.max: float | None = None
+        self.mean: float | None = None
+        self.std: float | None = None
+        self._finite, self._m2 = 0, 0.0
 
     def add(self, tensor: torch.Tensor) -> None:
         """Takes the elements of a tensor of any dtype and layout; complex numbers count by their magnitude."""
@@ -75,33 +79,23 @@ class Streamed:
         size = finite.abs()
         self.zeros += int((size == 0).sum())
         self.subnormal += int(((size > 0) & (size < tiny)).sum())
-        self._least, self._most = min(self._least, float(finite.min())), max(self._most, float(finite.max()))
-        count, mean = finite.numel(), float(finite.mean())
+        least, most = float(finite.min()), float(finite.max())
+        self.min = least if self.min is None else min(self.min, least)
+        self.max = most if self.max is None else max(self.max, most)
+        count, mean, known = finite.numel(), float(finite.mean()), self.mean or 0.0
         m2 = float((finite - mean).square().sum())
-        total, gap = self._finite + count, mean - self._mean
+        total, gap = self._finite + count, mean - known
         self._m2 += m2 + gap * gap * self._finite * count / total
-        self._mean += gap * count / total
+        self.mean, self.std = known + gap * count / total, math.sqrt(self._m2 / total)
         self._finite = total
 
-    @property
-    def mean(self) -> float | None:
-        """The mean of the finite elements."""
-        return self._mean if self._finite else None
 
-    @property
-    def std(self) -> float | None:
-        """Their standard deviation (divided by the count)."""
-        return math.sqrt(self._m2 / self._finite) if self._finite else None
-
-    @property
-    def min(self) -> float | None:
-        """The least finite element."""
-        return self._least if self._finite else None
-
-    @property
-    def max(self) -> float | None:
-        """The largest finite element."""
-        return self._most if self._finite else None
+def described(tensors: Iterable[torch.Tensor]) -> Streamed:
+    """The statistics of all elements of some tensors."""
+    found = Streamed()
+    for tensor in tensors:
+        found.add(tensor)
+    return found
 
 
 def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeStatistics]:
@@ -117,8 +111,7 @@ def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeS
 
 
 def _row(node: fx.Node, tensor: torch.Tensor, part: int | None) -> NodeStatistics:
-    found = Streamed()
-    found.add(tensor)
+    found = described([tensor])
     target = node.op if node.op in ("placeholder", "get_attr") else str(getattr(node.target, "__name__", node.target))
     return NodeStatistics(
         node.name, target, part, list(tensor.shape), str(tensor.dtype).removeprefix("torch."), found.count, found.min, found.max,
@@ -139,9 +132,5 @@ def _blocks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors in a value: itself, or those of a list or tuple, nested ones too."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [one for item in value for one in tensors_in(item)]
-    return []
+    """The tensors in a value: itself, or those of containers, nested ones too."""
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]

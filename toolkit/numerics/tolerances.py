@@ -44,11 +44,11 @@ def tolerance(dtype: torch.dtype, length: int = 1) -> float:
     return max(TOLERANCE.get(dtype, LOOSE), rounding_bound(dtype, length))
 
 
-def rounding_bound(dtype: torch.dtype, length: int = 1, certainty: float = LAMBDA) -> float:
+def rounding_bound(dtype: torch.dtype, length: int = 1) -> float:
     """gamma~ of the module's source for `length` terms, plus the rounding of the result to a narrower dtype."""
     k = max(1, length)
     u = unit_roundoff(summed_in(dtype))
-    bound = math.expm1(min(certainty * math.sqrt(k) * u + k * u * u / (1.0 - u), 1.0))
+    bound = math.expm1(min(LAMBDA * math.sqrt(k) * u + k * u * u / (1.0 - u), 1.0))
     return bound + (unit_roundoff(dtype) if summed_in(dtype) != dtype else 0.0)
 
 

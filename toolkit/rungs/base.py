@@ -51,3 +51,22 @@ class Rung(ABC):
     @abstractmethod
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         """Compiles a graph that it may change (callers pass a copy). Whatever it raises is the failure of the rung."""
+
+
+class Around(Rung):
+    """A rung that does more about `build` than the rung inside it, which answers everything else."""
+
+    def __init__(self, inner: Rung) -> None:
+        self.inner, self.name, self.compiles_draws = inner, inner.name, inner.compiles_draws
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        return self.inner.unavailable(spec)
+
+    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
+        return self.inner.cannot_take(gm, spec)
+
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        return self.inner.notes(gm, spec)
+
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
+        return self.inner.around(gm, spec)

@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..isolation import ForkServer, opened
-from ..replay import replay
+from ..replay import How, replay
 from ..rungs import NAMES, warmth
 from ..signature import RAISED_TOO
 from ..verdict import NO_TIME, Verdict, cannot_tell, skipped
-from .given import inputs_given
-from .records import SIDE, Row, Triage, row_of
+from .records import SIDE, Row, Triage, inputs_given, row_of
 from .words import concluded
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     Raises GraphdbgError for a graph that cannot be loaded.
     """
     with opened(server, warmth(*rungs)) as used:
-        ladder = Ladder(saved, used, seed=seed, device=device, limit_s=limit_s, imports=imports, max_time_s=max_time_s)
+        ladder = Ladder(saved, used, How(seed, device, limit_s, imports), max_time_s=max_time_s)
         for rung in (name for name in NAMES if name in rungs):
             if begun is not None:
                 begun(rung)
@@ -58,11 +57,9 @@ class Ladder:
     """The rows of one graph as they come. A rung that was judged already is not run again."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, *, seed: int = 0, device: str | None = None,
-        limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), max_time_s: float | None = None,
-    ) -> None:  # fmt: skip
-        self.saved, self.server, self.seed, self.device = saved, server, seed, device
-        self.limit_s, self.imports, self.max_time_s = limit_s, list(imports), max_time_s
+        self, saved: SavedGraph, server: ForkServer, how: How, *, max_time_s: float | None = None
+    ) -> None:
+        self.saved, self.server, self.how, self.max_time_s = saved, server, how, max_time_s
         self.rows: dict[str, Row] = {}
         self.fidelity: str | None = None
         self.eager_nan: list[str] = []
@@ -82,12 +79,10 @@ class Ladder:
         if left < 1.0:
             self.rows[rung] = Row(rung, cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NO_TIME))
             return self.rows[rung]
-        outcome = replay(
-            self.saved, rung, self.seed, self.device, limit_s=min(self.limit_s, left), outputs=False, imports=self.imports,
-            server=self.server, shared=self._shared,
-        )  # fmt: skip
+        how = self.how._replace(limit_s=min(self.how.limit_s, left))
+        outcome = replay(self.saved, rung, **how._asdict(), outputs=False, server=self.server, shared=self._shared)
         row = row_of(outcome, rung)
-        if row.record.kind == "hang" and left < self.limit_s:
+        if row.record.kind == "hang" and left < self.how.limit_s:
             row = Row(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
         self.fidelity = outcome.fidelity or self.fidelity
         self.eager_nan = outcome.eager_nan or self.eager_nan
@@ -103,7 +98,7 @@ class Ladder:
         if first is not None and self.rows[first].record.kind == "missing_error":
             rows = [_as_eager(row) for row in rows]
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
-        return concluded(found, self.saved, self.imports, self.eager_nan)
+        return concluded(found, self.saved, self.how.imports, self.eager_nan)
 
     def forget(self) -> None:
         """Removes what its rungs shared: eager's results and float64's can be large."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .given import inputs_given
 from .ranking import GraphRow
-from .records import Row, Triage
+from .records import Row, Triage, inputs_given
 from .words import address
 
 if TYPE_CHECKING:

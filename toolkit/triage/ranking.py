@@ -7,67 +7,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from ...dumps.wording import counted
 from .. import verdict_words
-from ..signature import Signature
 from ..verdict import OK, Verdict, cannot_tell
-from .given import REAL
-from .records import Triage
+from .records import REAL, Row, Triage
 from .words import record_again, run_address
 
 if TYPE_CHECKING:
     from ...dumps.store import Run
 
 
-class GraphRow(msgspec.Struct):
-    """One graph of a run under Inductor; as `records.Row`. `status` and `recorded` are what the journal says became of it,
-    `also` the graphs that fail alike.
+class GraphRow(Row, kw_only=True):
+    """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the graphs that
+    fail alike. Its verdict may also be "same" (as another graph) and "not judged".
     """
 
     id: str
     stage: str
-    record: Verdict = OK
-    error: float | None = None
-    eager_error: float | None = None
-    seconds: float = 0.0
-    reason: str = ""
-    peak_bytes: int = 0
     fidelity: str = ""
     inputs: str = ""
-    signature: Signature | None = None
     status: str = ""
     recorded: str = ""
     address: str = ""
-    also: list[str] = msgspec.field(default_factory=list)
+    also: list[str] = []
 
-    @property
-    def verdict(self) -> str:
-        """The verdict in a word, as of `records.Row`; further ones are "same" (as another graph) and "not judged"."""
-        return verdict_words.word(self.record)
-
-    @property
-    def failed(self) -> bool:
-        """Whether Inductor goes wrong where eager is right."""
-        return self.record.failed
+    TOLD: ClassVar[tuple[str, ...]] = (
+        "id", "stage", "verdict", "error", "eager_error", "seconds", "reason", "peak_bytes", "fidelity", "inputs", "signature",
+        "status", "recorded", "address", "also",
+    )  # fmt: skip
 
     @property
     def judged(self) -> bool:
         """Whether there is a verdict."""
-        return self.failed or self.record.verdict == "ok"
-
-    def plain(self) -> dict[str, Any]:
-        """Every field as a plain value, for JSON."""
-        fields = msgspec.structs.asdict(self) | {"record": self.record.plain()}
-        return msgspec.to_builtins({"id": self.id, "stage": self.stage, "verdict": self.verdict, **fields})
-
-    @property
-    def ratio(self) -> float:
-        """The rung's error over eager's; 0 where there are none."""
-        return self.error / self.eager_error if self.error and self.eager_error else 0.0
+        return self.failed or self.passed
 
 
 class RunTriage(msgspec.Struct):
@@ -92,11 +68,8 @@ class RunTriage(msgspec.Struct):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        return {
-            "run": self.run, "graphs": [row.plain() for row in self.graphs], "ladders": [one.plain() for one in self.ladders],
-            "boundaries": self.boundaries, "summary": self.summary, "next": self.next, "seconds": self.seconds,
-            "interrupted": self.interrupted, "record": self.record.plain(),
-        }  # fmt: skip
+        graphs, ladders = ([one.plain() for one in rows] for rows in (self.graphs, self.ladders))
+        return msgspec.structs.asdict(self) | {"graphs": graphs, "ladders": ladders, "record": self.record.plain()}
 
 
 def rank(row: GraphRow) -> tuple[Any, ...]:

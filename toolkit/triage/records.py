@@ -6,14 +6,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from ...dumps.errors import GraphdbgError
+from ...dumps.schema import TensorValue
+from ...dumps.wording import counted
 from ..outcome import Outcome, OutputError
 from ..signature import Signature
 from ..verdict import OK, Verdict
 from ..verdict_words import word
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
 
 SIDE = frozenset({"torchscript"})
 """Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
@@ -61,9 +68,19 @@ class Row(msgspec.Struct, omit_defaults=True):
         """Whether it was run and seen to be right."""
         return self.record.verdict == "ok"
 
+    @property
+    def ratio(self) -> float:
+        """The rung's error over eager's; 0 where there are none."""
+        return self.error / self.eager_error if self.error and self.eager_error else 0.0
+
+    TOLD: ClassVar[tuple[str, ...]] = (
+        "rung", "verdict", "error", "eager_error", "seconds", "peak_bytes", "reason", "signature", "notes",
+    )  # fmt: skip
+    """What is told of it as JSON, beside its record."""
+
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for JSON."""
-        plain = {name: getattr(self, name) for name in ("rung", "verdict", *_NUMBERS, "reason", "signature", "notes")}
+        plain = {name: getattr(self, name) for name in self.TOLD}
         return msgspec.to_builtins(plain) | {"record": self.record.plain()}
 
 
@@ -97,14 +114,12 @@ class Triage(msgspec.Struct, omit_defaults=True):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, every field of every row present, for JSON."""
-        rows = [row.plain() for row in self.rows]
-        return {
-            "graph": self.graph, "first_failing": self.first_failing, "rows": rows, "summary": self.summary, "next": self.next,
-            "inputs": self.inputs, "seconds": self.seconds, "record": self.record.plain(),
-        }  # fmt: skip
+        return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows], "record": self.record.plain()}
 
 
-_NUMBERS = ("error", "eager_error", "seconds", "peak_bytes")
+def number(value: float | None) -> str:
+    """An error for a table."""
+    return "" if value is None else f"{value:.1e}"
 
 
 def row_of(outcome: Outcome, rung: str) -> Row:
@@ -122,3 +137,21 @@ def _size(error: OutputError) -> float:
     size = error.rung
     return float("inf") if size is not None and size != size else size or 0.0
 
+
+REAL = "recorded inputs"
+
+
+def inputs_given(saved: SavedGraph) -> str:
+    """ "recorded inputs", or how many tensors were synthesised and the policy that left them out."""
+    try:
+        record = saved.inputs_record
+        inputs = record.inputs if record is not None else saved.record.inputs
+    except GraphdbgError:
+        return "inputs that cannot be read"
+    tensors = [one for one in inputs if isinstance(one.value, TensorValue)]
+    made_up = [one for one in tensors if one.stored is None]
+    if not made_up:
+        return REAL
+    policy = f"recorded with --inputs {record.policy}" if record is not None else "it was never seen to run"
+    which = "all tensors" if len(made_up) == len(tensors) else f"{len(made_up)} of {counted(len(tensors), 'tensor')}"
+    return f"synthesised inputs ({which}; {policy})"

@@ -11,25 +11,81 @@ right, the fault lies between the two. What the journal knows to have failed com
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.wording import counted
+from .. import fidelity
+from ..blame.partners import compile_of, inner_graphs
 from ..isolation import ForkServer, opened
+from ..replay import How
 from ..rungs import NAMES
 from ..suspects import suspects, triggered
 from ..verdict import NO_TIME, NOT_JUDGED, SAME, cannot_tell
-from .candidates import Candidate, candidates, inner_graphs
-from .given import inputs_given
 from .ladder import DEFAULT_LIMIT_S, Ladder
 from .ranking import GraphRow, RunTriage, rank, run_concluded
-from .records import Row, Triage
+from .records import Row, Triage, inputs_given
 from .words import address
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
+
+
+LEVELS = (("dynamo",), ("pre_grad",), ("joint",), ("joint_passed",), ("forward", "inference", "backward"),
+          ("post_grad_forward", "post_grad_inference", "post_grad_backward"))  # fmt: skip
+"""Stages from wide to narrow; those of one level together make up the compile."""
+
+
+class Candidate(NamedTuple):
+    """One compile: its graphs level by level, widest first. `same_as`: the id of an equal graph that is judged already."""
+
+    levels: list[list[SavedGraph]]
+    same_as: str = ""
+
+    @property
+    def graph(self) -> SavedGraph:
+        """The first graph to judge."""
+        return self.levels[0][0]
+
+
+def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
+    """One for each compile with saved graphs, those with a graph named in `first` at the front."""
+    groups: dict[Any, list[SavedGraph]] = {}
+    for graph in run.graphs():
+        if graph.status != "skipped":
+            groups.setdefault(compile_of(graph), []).append(graph)
+    found: list[Candidate] = []
+    known: dict[str, str] = {}
+    for group in sorted(groups.values(), key=lambda group: not any(graph.id in first for graph in group)):
+        levels = [made for stages in LEVELS if (made := [graph for graph in group if graph.stage in stages])]
+        if not levels:
+            continue
+        key = _fingerprint(levels[0])
+        same_as = known.get(key, "")
+        found.append(Candidate(levels, same_as))
+        if key and not same_as:
+            known[key] = levels[0][0].id
+    return found
+
+
+def _fingerprint(graphs: list[SavedGraph]) -> str:
+    """A hash of what is compiled, names apart; empty for a graph that cannot be read."""
+    seen = hashlib.blake2b(digest_size=16)
+    try:
+        for graph in graphs:
+            record = graph.record
+            seen.update("\n".join([record.stage, *fidelity.graph_lines(record)]).encode())
+            kwargs = {name: value for name, value in record.compile_kwargs.items() if name != "graph_id"}
+            seen.update(msgspec.json.encode([kwargs, record.config, record.ambient], order="deterministic"))
+    except GraphdbgError:
+        return ""
+    return seen.hexdigest()
+
 
 DEFAULT_TIME_S = 600.0
 SCREENING = 0.6
@@ -52,7 +108,7 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
     live.
     """
     with opened(server) as used:
-        work = _Work(run, used, seed, device, limit_s, list(imports), max_time_s, told, heard)
+        work = _Work(run, used, How(seed, device, limit_s, imports), max_time_s, told, heard)
         interrupted = False
         try:
             work.screen()
@@ -65,12 +121,12 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
 
 
 def worst_graph(
-    run: Run, *, seed: int = 0, limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (),
-    max_time_s: float = DEFAULT_TIME_S, told: Told = lambda text: None,
+    run: Run, *, seed: int = 0, imports: Sequence[str] = (), max_time_s: float = DEFAULT_TIME_S,
+    told: Told = lambda text: None,
 ) -> tuple[GraphRow, SavedGraph] | None:  # fmt: skip
     """The graph that `triage_run` would put up the ladder first, without the ladder; None where none fails."""
     with opened(None) as used:
-        work = _Work(run, used, seed, None, limit_s, list(imports), max_time_s, told)
+        work = _Work(run, used, How(seed, None, DEFAULT_LIMIT_S, imports), max_time_s, told)
         work.screen()
         failing = sorted((row for row in work.rows if row.failed), key=rank)
         return work.narrowed(failing[0])[:2] if failing else None
@@ -79,11 +135,10 @@ def worst_graph(
 class _Work:
     """One triage of a run with its clock."""
 
-    def __init__(self, run: Run, server: ForkServer, seed: int, device: str | None, limit_s: float, imports: list[str],
-                 max_time_s: float, told: Told, heard: Heard = lambda graph, row: None) -> None:  # fmt: skip
-        self.run, self.server, self.told, self.heard = run, server, told, heard
-        self.seed, self.device, self.imports = seed, device, imports
-        self.limit_s, self.max_time_s = limit_s, max_time_s
+    def __init__(
+        self, run: Run, server: ForkServer, how: How, max_time_s: float, told: Told, heard: Heard = lambda graph, row: None
+    ) -> None:
+        self.run, self.server, self.how, self.max_time_s, self.told, self.heard = run, server, how, max_time_s, told, heard
         self.rows: list[GraphRow] = []
         self.ladders: dict[str, Ladder] = {}
         self.found: list[Triage] = []
@@ -100,7 +155,7 @@ class _Work:
         self.told(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
         for candidate in chosen:
             if candidate.same_as:
-                self.rows.append(self._blank(candidate.graph, SAME, f"the same graph as {candidate.same_as}"))
+                self.rows.append(self._unjudged(candidate.graph, f"the same graph as {candidate.same_as}", SAME))
                 continue
             share = SCREENING if any(row.failed for row in self.rows) else 1.0
             self._candidate(candidate, share)
@@ -116,38 +171,30 @@ class _Work:
         """One graph under Inductor."""
         left = self.left_s(share)
         if left < 1.0:
-            return self._blank(graph, NOT_JUDGED, f"the time was over ({self.max_time_s:.0f} s, see --max-time)")
-        ladder = Ladder(
-            graph,
-            self.server,
-            seed=self.seed,
-            device=self.device,
-            limit_s=self.limit_s,
-            imports=self.imports,
-            max_time_s=left,
-        )
+            return self._unjudged(graph, f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NOT_JUDGED)
+        ladder = Ladder(graph, self.server, self.how, max_time_s=left)
         try:
             row = ladder.run("inductor")
         except GraphdbgError as error:
             if isinstance(error, EnvironmentLackError) or str(error).startswith("cannot import "):
                 raise  # it is the same for every graph
-            return self._blank(graph, "", str(error))
+            return self._unjudged(graph, str(error))
         self.ladders[graph.id] = ladder
         if row.record.detail == NO_TIME:
             row.record = cannot_tell(row.reason, NOT_JUDGED)
         if not row.failed:
             ladder.forget()
         self.told(f"{graph.id}: {row.verdict}")
-        return self._row(graph, row, ladder.fidelity or "")
+        fidelity = (ladder.fidelity or "").partition("\n")[0]
+        return self._row(graph, row, fidelity, inputs_given(graph))
 
     def explain(self, all: bool) -> None:
         """The ladders of the worst failures, one for each way to fail."""
         failing = sorted((row for row in self.rows if row.failed), key=rank)
         taken: list[GraphRow] = []
         for row in failing:
-            alike = next(
-                (one for one in taken if one.signature and row.signature and one.signature.same_as(row.signature)), None
-            )
+            same = (one for one in taken if one.signature and row.signature and one.signature.same_as(row.signature))
+            alike = next(same, None)
             if alike is not None:
                 alike.also.append(row.id)
             elif len(taken) < WORST and self.left_s() > 1.0:
@@ -160,7 +207,7 @@ class _Work:
         A crash is not followed into a graph with a difference of another kind.
         """
         graph = self.run.graph(row.id)
-        inner = [self.judge(one) for one in inner_graphs(self.run, graph)]
+        inner = [self.judge(one) for one in inner_graphs(graph)]
         self.rows += [one for one in inner if one.id not in {known.id for known in self.rows}]
         worse = sorted((one for one in inner if one.failed and _alike(one, row)), key=rank)
         if worse:
@@ -183,21 +230,16 @@ class _Work:
             seconds=time.monotonic() - self.began,
         )  # fmt: skip
 
-    def _row(self, graph: SavedGraph, row: Row, fidelity: str) -> GraphRow:
+    def _row(self, graph: SavedGraph, row: Row, fidelity: str = "", inputs: str = "") -> GraphRow:
         made = GraphRow(
-            graph.id, graph.stage, row.record, row.error, row.eager_error, row.seconds, row.reason, row.peak_bytes,
-            fidelity.partition("\n")[0], inputs_given(graph), row.signature, graph.status, graph.error or "", address(graph),
+            **msgspec.structs.asdict(row), id=graph.id, stage=graph.stage, status=graph.status, recorded=graph.error or "",
+            address=address(graph), fidelity=fidelity, inputs=inputs,
         )  # fmt: skip
         self.heard(graph.id, made)
         return made
 
-    def _blank(self, graph: SavedGraph, detail: str, reason: str) -> GraphRow:
-        made = GraphRow(
-            graph.id, graph.stage, cannot_tell(reason, detail), reason=reason, status=graph.status, recorded=graph.error or "",
-            address=address(graph),
-        )  # fmt: skip
-        self.heard(graph.id, made)
-        return made
+    def _unjudged(self, graph: SavedGraph, reason: str, detail: str = "") -> GraphRow:
+        return self._row(graph, Row("inductor", cannot_tell(reason, detail)))
 
 
 def _alike(one: GraphRow, other: GraphRow) -> bool:

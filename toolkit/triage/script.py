@@ -1,7 +1,9 @@
 """A user's script under each backend in turn, compared by exit code and by the numbers that it prints.
 
 eager runs twice: what differs between the two says nothing. Only the last leg is the script as it was written; the others lose
-the mode and options of their `torch.compile`, since torch has no other way to override a backend. Imports no torch.
+the mode and options of their `torch.compile`, since torch has no other way to override a backend
+(TORCH_COMPILE_OVERRIDE_BACKENDS). Legs that compile with Inductor's tables draw random numbers as eager does. What a leg prints
+is kept in files; one that takes too long is killed with everything that it started. Imports no torch.
 
 >>> triage_script(["train.py"]).first_failing
 'as written'
@@ -9,23 +11,116 @@ the mode and options of their `torch.compile`, since torch has no other way to o
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ...dumps.atomic import free_path
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.wording import counted
 from ..recorder import launch
 from ..recorder.summary import shown_path
 from ..verdict import OK, Verdict, cannot_tell, fails, skipped
 from ..verdict_words import word
-from .legs import LEGS, Leg, run_leg
+from . import leg as inside
 from .texts import Comparison, departures, nan_lines
+
+LEGS = ("eager", "eager again", "aot_eager", "aot_eager_decomp_partition", "as written")
+"""In order; "eager again" shows what differs from run to run by itself."""
+
+_GRACE_S = 3.0
+
+
+class Leg(msgspec.Struct):
+    """One run of the command. `exit_code` is that of the shell (128 + signal); `hang`: it was killed when its time was over.
+
+    `graphs`: how many Dynamo compiled (None: no process lived to say so); `overridden`: torch knows how to override backends.
+    """
+
+    name: str
+    folder: Path
+    exit_code: int
+    seconds: float
+    hang: bool = False
+    graphs: int | None = None
+    overridden: bool = True
+
+    @property
+    def stdout(self) -> str:
+        """What it printed."""
+        return (self.folder / f"{self.file_name}.stdout").read_text(errors="replace")
+
+    @property
+    def stderr_end(self) -> str:
+        """The last line of its stderr that says anything."""
+        text = (self.folder / f"{self.file_name}.stderr").read_text(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        errors = [line for line in lines if "Error" in line and not line.startswith(("File ", "raise "))]
+        return (errors or lines or [""])[-1]
+
+    @property
+    def file_name(self) -> str:
+        """Its name in the folder."""
+        return self.name.replace(" ", "-")
+
+
+def environment(name: str) -> dict[str, str]:
+    """What a leg's environment has beyond the user's own."""
+    backend = {"eager again": "eager", "as written": ""}.get(name, name)
+    chosen = {"TORCH_COMPILE_OVERRIDE_BACKENDS": f">=0:{backend}"} if backend else {}
+    return chosen | ({inside.RANDOM_VARIABLE: "1"} if name in ("aot_eager_decomp_partition", "as written") else {})
+
+
+def run_leg(name: str, command: Sequence[str], folder: Path, limit_s: float) -> Leg:
+    """Runs the command to its end, or to the end of its time. KeyboardInterrupt ends the leg and goes on up."""
+    leg = Leg(name, folder, 0, 0.0)
+    note = folder / f"{leg.file_name}.note"
+    began = time.monotonic()
+    outputs = [(folder / f"{leg.file_name}.{stream}").open("wb") for stream in ("stdout", "stderr")]
+    kept = {
+        key: value for key, value in os.environ.items() if key not in ("GRAPHDBG", "TORCH_COMPILE_OVERRIDE_BACKENDS")
+    }
+    with contextlib.ExitStack() as stack:
+        for file in outputs:
+            stack.enter_context(file)
+        child = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, stdout=outputs[0], stderr=outputs[1], start_new_session=True,
+            env={**kept, **environment(name), inside.VARIABLE: str(note.absolute()), "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        try:
+            code = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            leg.hang, code = True, _end(child)
+        except BaseException:
+            _end(child)
+            raise
+    leg.exit_code = code if code >= 0 else 128 - code
+    leg.seconds = time.monotonic() - began
+    if lines := inside.read(note):
+        leg.graphs = sum(line["graphs"] for line in lines)
+        using = [line for line in lines if line["graphs"]]
+        leg.overridden = all(line["backends"] for line in using)
+    note.unlink(missing_ok=True)
+    return leg
+
+
+def _end(child: subprocess.Popen[bytes]) -> int:
+    """Ends the child and its whole process group: asked first, then killed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+    return child.wait()
+
 
 DEFAULT_TIME_S = 3600.0
 SLOWER = 20.0
@@ -98,7 +193,11 @@ def triage_script(command: Sequence[str], *, output: Path | None = None, limit_s
     python = Path(words[0]).name.startswith("python") and len(words) > 1
     if python and words[1].endswith(".py") and not Path(words[1]).exists():
         raise UsageError(f"cannot run {words[1]}", "there is no such script", "check the path")
-    folder = _folder(output)
+    folder = output or free_path("graphdbg-triage", bare=False)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} exists", "what is there is never overwritten", "give another name to -o") from error
     told(f"what each run prints is kept in {shown_path(folder)}")
     work = _Work(words, folder, limit_s, max_time_s, told)
     found = ScriptTriage(work.rows, list(command), str(folder))
@@ -181,26 +280,6 @@ class _Work:
             row.record = Verdict("ok", reason="it prints no number that could be compared")
 
 
-def _folder(output: Path | None) -> Path:
-    """A folder of our own that was not there before."""
-    if output is not None:
-        try:
-            output.mkdir(parents=True)
-        except FileExistsError as error:
-            raise UsageError(
-                f"{output} exists", "what is there is never overwritten", "give another name to -o"
-            ) from error
-        return output
-    for number in count(1):
-        path = Path(f"graphdbg-triage-{number}")
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError
-
-
 def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
     failing = next((row for row in found.rows if row.failed), None)
     found.first_failing = failing.leg if failing is not None else None
@@ -212,20 +291,15 @@ def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
     elif eager.graphs == 0:
         found.summary = "torch.compile was never called by this command, so there is nothing to compare."
     elif failing is not None:
-        right = [
-            row.leg
-            for row in found.rows[: found.rows.index(failing)]
-            if row.record.verdict == "ok" and row.leg != "eager again"
-        ]
+        right = _agreeing(found.rows[: found.rows.index(failing)])
         agree = f"{' and '.join(right)} agree; " if len(right) > 1 else ""
         found.summary = f"{agree}{_named(failing.leg)} {_departs(failing)}. {_meaning(failing.leg)}"
         found.next = f"{recording}; graphdbg triage RUN"
     else:
         compared = max((one.compared for one in work.compared.values()), default=0)
-        done = [row.leg for row in found.rows if row.record.verdict == "ok" and row.leg != "eager again"]
         nothing = "the command prints no number that could be compared"
         numbers = f", {counted(compared, 'number')} compared" if compared else f"; {nothing}"
-        found.summary = f"{', '.join(done)} agree: same exit code{numbers}."
+        found.summary = f"{', '.join(_agreeing(found.rows))} agree: same exit code{numbers}."
         left = [row.leg for row in found.rows if row.record.verdict == "cannot_tell"]
         if left:
             found.summary += f" Not judged: {', '.join(left)}."
@@ -233,6 +307,10 @@ def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
     record = failing.record if failing is not None else eager.record if eager.record.undecided else OK
     found.record = record.then(recording if found.next else "")
     return found
+
+
+def _agreeing(rows: Sequence[LegRow]) -> list[str]:
+    return [row.leg for row in rows if row.record.verdict == "ok" and row.leg != "eager again"]
 
 
 def _named(leg: str) -> str:

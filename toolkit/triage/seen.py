@@ -17,6 +17,7 @@ from .. import verdict_words
 from ..rungs import NAMES
 from ..verdict import LOST, OK, cannot_tell, read
 from ..verdict_words import Tone
+from .records import number
 
 KILLED = "SIGKILL comes from outside (somebody, a limit, the kernel for memory): run it again"
 
@@ -99,11 +100,7 @@ class LadderSeen:
         word = f"FAIL {verdict_words.word(record)}" if record.failed else verdict_words.word(record)
         seconds, peak = row.get("seconds"), row.get("peak_bytes")
         return RungCells(
-            rung, word, _size(row.get("error")), _size(row.get("eager_error")),
+            rung, word, number(row.get("error")), number(row.get("eager_error")),
             f"{seconds:.2f}" if seconds and peak else "", size_text(peak) if peak else "",
             " ".join(said.split()), verdict_words.tone(record),
         )  # fmt: skip
-
-
-def _size(value: float | None) -> str:
-    return "" if value is None else f"{value:.1e}"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,7 @@ from ..imports import option_words, without_trust
 from ..recorder.summary import shown_path
 from ..verdict import NO_REFERENCE, NO_TIME, NOT_JUDGED, OK, Verdict, Where, cannot_tell
 from ..verdict_words import phrase
-from .given import REAL
-from .records import SIDE, Row, Triage
+from .records import REAL, SIDE, Row, Triage
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -81,7 +81,8 @@ def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_n
         found.summary = f"Nothing was judged: {_most_said(found)}."
     else:
         found.summary = _all_right(found)
-    found.next = again(saved, found)
+    if found.inputs != REAL and saved.run is not None:
+        found.next = record_again(saved.run)
 
 
 def _record(found: Triage) -> Verdict:
@@ -96,17 +97,8 @@ def _record(found: Triage) -> Verdict:
     return msgspec.structs.replace(record, where=where).then(found.next)
 
 
-def again(saved: SavedGraph, found: Triage) -> str:
-    """What to do when nothing fails: record again with real inputs, if they were not."""
-    if found.inputs == REAL or saved.run is None:
-        return ""
-    return record_again(saved.run)
-
-
 def record_again(run: Run) -> str:
     """The command that records a run with its inputs."""
-    import shlex
-
     return f"graphdbg dump --inputs last -- {shlex.join(run.record.command)}"
 
 
@@ -134,10 +126,10 @@ def _meaning(found: Triage, row: Row) -> str:
 
 def _all_right(found: Triage) -> str:
     right = [row for row in found.rows if row.passed]
-    worst = max(right, key=_ratio, default=None)
+    worst = max(right, key=lambda row: row.ratio, default=None)
     text = f"No rung fails: {', '.join(row.rung for row in right)} are right, on {found.inputs}."
-    if worst is not None and _ratio(worst) > 1:
-        text += f" The largest error is {_ratio(worst):.1f} times eager's, under {worst.rung}."
+    if worst is not None and worst.ratio > 1:
+        text += f" The largest error is {worst.ratio:.1f} times eager's, under {worst.rung}."
     unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.record.detail == NO_REFERENCE]
     if unjudged:
         text += f" Numbers could not be judged under {', '.join(unjudged[:2])}."
@@ -148,10 +140,6 @@ def _all_right(found: Triage) -> str:
         if row.failed and not row.blames:
             text += f" `{row.rung}` {_phrase(row)}; that is no step towards Inductor."
     return text
-
-
-def _ratio(row: Row) -> float:
-    return row.error / row.eager_error if row.error and row.eager_error else 0.0
 
 
 def _most_said(found: Triage) -> str:

@@ -62,7 +62,7 @@ def found(graph: Path, server: ForkServer, planted: str, **options: object) -> B
 
 def test_a_graph_that_does_not_fail(recorded: Path, server: ForkServer) -> None:
     result = bisect(load_graph(recorded / "0_0/inference"), server=server)
-    assert (result.reproduced, result.exit_code, result.findings, result.probes) == (False, 0, [], [])
+    assert (result.reproduced, result.record.exit_code, result.findings, result.probes) == (False, 0, [], [])
     assert "nothing to bisect" in result.sentence
     assert result.next == f"graphdbg triage {recorded}"
 

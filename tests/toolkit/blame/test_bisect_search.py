@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdbg.toolkit.blame.bisect_narrowing import last_needed, single
 from graphdbg.toolkit.blame.bisect_records import Verdict
-from graphdbg.toolkit.blame.bisect_search import last_needed, single
 
 
 @given(st.integers(1, 600).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))))

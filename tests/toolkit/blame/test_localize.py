@@ -130,7 +130,7 @@ def test_a_wrong_node_whose_error_is_damped_to_rounding_is_found_all_the_same(
     found = localize(graph, imports=[plant("planted_node", NODE="tanh", FACTOR=1.3)], server=server)
     assert found.verdict == "ok"  # of the results
     assert found.node is not None
-    assert (found.status, found.node.name, found.alone, found.exit_code) == ("found", "tanh", True, 1)
+    assert (found.status, found.node.name, found.alone, found.record.exit_code) == ("found", "tanh", True, 1)
     assert any("damps" in note for note in found.notes)
     assert localize(graph, server=server).status == "nothing"
 
@@ -185,7 +185,7 @@ def test_code_that_does_not_compile_is_cut_out(folder: Path, server: ForkServer)
 def test_a_nan_of_eagers_own_is_not_the_compilers(folder: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = saved(folder / "nan", lambda x: [torch.log(x - 5).sum(-1) + 1], given(0)[0])
     found = localize(graph, server=server)
-    assert (found.status, found.exit_code, found.compiles) == ("nothing", 0, 1)
+    assert (found.status, found.record.exit_code, found.compiles) == ("nothing", 0, 1)
     assert found.nan_origins[0]["node"] == "log"
     assert any("eager itself gives NaN, first at `log`" in note for note in found.notes)
 

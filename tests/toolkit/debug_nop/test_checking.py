@@ -12,8 +12,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.compilers.debug_nop import collecting
-from graphdbg.toolkit.debug_nop import Checked, MetadataMismatch, checked
-from graphdbg.toolkit.debug_nop.findings import Finding
+from graphdbg.toolkit.debug_nop.checking import Checked, checked
+from graphdbg.toolkit.debug_nop.findings import Finding, MetadataMismatch
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.spec import ReplaySpec
 

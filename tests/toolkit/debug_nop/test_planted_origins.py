@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from graphdbg.toolkit.compilers.debug_nop import MetadataMismatch, collecting
-from graphdbg.toolkit.debug_nop.findings import Finding, folded, origins
-from graphdbg.toolkit.debug_nop.report import text_report
+from graphdbg.toolkit.debug_nop.findings import Finding, folded, origins, text_report
 
 from . import lying_ops
 

@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import graphdbg
-from graphdbg.toolkit.debug_nop import checked
+from graphdbg.toolkit.debug_nop.checking import checked
 
 
 def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +18,7 @@ from graphdbg.toolkit.commands import triage as command
 from graphdbg.toolkit.commands.replay import replay
 from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.outcome import Outcome, OutputError
+from graphdbg.toolkit.replay import How
 from graphdbg.toolkit.rungs import NAMES
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.ladder import Ladder
@@ -82,7 +84,7 @@ def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
 
 def test_a_graph_without_time_is_skipped_and_never_ok(recorded: Path) -> None:
     with ForkServer(warm="nothing") as bare:
-        ladder = Ladder(load_graph(recorded / "0_0/dynamo"), bare, max_time_s=0.5)
+        ladder = Ladder(load_graph(recorded / "0_0/dynamo"), bare, How(), max_time_s=0.5)
         rows = [ladder.climb(name, all=True) for name in NAMES]
         found = ladder.found()
     assert {row.verdict for row in rows} == {"skipped"}
@@ -150,7 +152,7 @@ def test_each_verdict_has_its_word(outcome: Outcome, said: str) -> None:
 
 
 def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: ForkServer) -> None:
-    ladder = Ladder(load_graph(recorded / "0_0/inference"), server, max_time_s=0.5)
+    ladder = Ladder(load_graph(recorded / "0_0/inference"), server, How(), max_time_s=0.5)
     ladder.rows = {
         "eager": Row("eager"), "torchscript": Row("torchscript", WRONG, 0.5), "inductor": Row("inductor", OK, 1e-7),
         "triton_interpret": Row("triton_interpret", verdict.skipped("Triton is not installed")),
@@ -163,12 +165,15 @@ def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: Fork
 
 
 def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
+    def row(id: str, record: verdict.Verdict, error: float | None = None, **more: Any) -> GraphRow:
+        return GraphRow("inductor", record, error, id=id, stage="forward", **more)
+
     rows = [
-        GraphRow("fine", "inference", OK, 1e-7, 1e-7), GraphRow("rough", "inference", OK, 9e-7, 1e-7),
-        GraphRow("large", "forward", WRONG, 3.0, signature=Signature("accuracy", size=3.0)),
-        GraphRow("late", "dynamo", verdict.cannot_tell("", verdict.NOT_JUDGED)),
-        GraphRow("dead", "dynamo", verdict.died(Signature("signal", "run"), "inductor")),
-        GraphRow("small", "forward", WRONG, 0.1, signature=Signature("accuracy", size=0.1)),
+        row("fine", OK, 1e-7, eager_error=1e-7), row("rough", OK, 9e-7, eager_error=1e-7),
+        row("large", WRONG, 3.0, signature=Signature("accuracy", size=3.0)),
+        row("late", verdict.cannot_tell("", verdict.NOT_JUDGED)),
+        row("dead", verdict.died(Signature("signal", "run"), "inductor")),
+        row("small", WRONG, 0.1, signature=Signature("accuracy", size=0.1)),
     ]  # fmt: skip
     assert [row.id for row in sorted(rows, key=rank)] == ["dead", "large", "small", "rough", "fine", "late"]
 

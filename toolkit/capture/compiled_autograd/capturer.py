@@ -28,10 +28,8 @@ from ....dumps.errors import UsageError
 from ....dumps.schema import InputRecord
 from ... import torch_private as t
 from .contexts import enable
-from .instance import Told, watched
-from .naming import Names
-from .passes import PassReport
-from .places import Places, agrees, forward_of, roots_of, shape_of, walk
+from .passes import PassReport, Told, watched
+from .places import Names, Places, agrees, forward_of, roots_of, shape_of, walk
 from .symbols import with_symbols
 from .tape import Tape
 
@@ -70,8 +68,6 @@ class Backward:
         from ....dumps.live import save_graph
         from ....dumps.torchside.encode import CARRY
 
-        if Path(path).exists():
-            raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
         if any(value is None for value in self.values):
             raise UsageError(f"cannot write {path}", "the inputs were not kept", "capture with keep=True")
         self.module.meta[CARRY] = {"inputs": self.inputs_described}

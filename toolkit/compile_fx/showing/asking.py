@@ -76,9 +76,8 @@ class _Telling:
     def __init__(self, saved: SavedGraph, request: Request, watch: Watch) -> None:
         self.watch, self.request = watch, request
         record, entered = saved.record, entry_of(saved, request.package)
-        name = f"{saved.run.path}/{saved.id}" if saved.run else str(saved.path)
         self.document = Told(
-            name, saved.stage, entered, recorded_with=record.versions.get("torch", ""), until=request.until or "",
+            saved.name, saved.stage, entered, recorded_with=record.versions.get("torch", ""), until=request.until or "",
             skip=list(request.skip),
         )  # fmt: skip
         self.open: list[tuple[str, str]] = []

@@ -35,11 +35,10 @@ def shown(
     rows: list[tuple[str, SavedGraph, Checked]] = []
     with opened(None) as used:
         for saved in graphs:
-            name = f"{saved.run.path}/{saved.id}" if saved.run else str(saved.path)
             found = _checked(saved, used, alone=len(graphs) == 1, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
-            rows.append((name, saved, found))
+            rows.append((saved.name, saved, found))
             if not as_json:
-                emit(text(found, name), as_json=False)
+                emit(text(found, saved.name), as_json=False)
                 for note in found.unchecked:
                     say(f"not checked: {note}")
     if as_json:
