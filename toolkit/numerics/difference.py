@@ -22,7 +22,7 @@ from ..signature import Form
 
 SIGNED_ZERO = "signed zero"
 ROUNDING = "rounding"
-"""Details of an accuracy failure that is no wrong number by size: see `nonfinite.signed_zero` and `comparing.left_out`."""
+"""Details of an accuracy failure that is no wrong number by size: see `signed_zero` and `comparing.left_out`."""
 
 
 class Difference(NamedTuple):
