@@ -78,10 +78,10 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
     found: list[Partner] = []
     backward: set[int] = set()
     if other is saved:
-        backward = set(_behind_tangents(table))
-        same = [at for at in _numbered(table, number) if (at in backward) != (index in backward)]
+        backward = set(behind_tangents(table))
+        same = [at for at in numbered(table, number) if (at in backward) != (index in backward)]
     else:
-        same = _numbered(table, number) if _is_call(view.table, index) else []
+        same = numbered(table, number) if _is_call(view.table, index) else []
         twin = _position(table, name)
         if twin is not None and table.strings[table.op[twin]] != "output":
             again = _is_call(table, twin) and _is_call(view.table, index)
@@ -100,12 +100,13 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
     raise UsageError(f"{name} has no partner in {other.id}", _why(view.table, index))
 
 
-def _numbered(table: Table, number: int) -> list[int]:
+def numbered(table: Table, number: int) -> list[int]:
     """The calls of that number."""
     return [at for at, each in enumerate(table.seq_nr) if each == number and _is_call(table, at)] if number >= 0 else []
 
 
-def _behind_tangents(table: Table) -> Iterator[int]:
+def behind_tangents(table: Table) -> Iterator[int]:
+    """The positions of what is computed from tangents, and of these."""
     behind: set[int] = set()
     for index, used in enumerate(table.inputs):
         tangent = not used and table.strings[table.op[index]] == "placeholder" and "tangents" in table.name[index]

@@ -33,12 +33,8 @@ DECOMPOSED = "decomposed"
 PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 
 
-class Interrupted(Exception):
-    """Ctrl-C: `found` is the result so far."""
-
-    def __init__(self, found: Bisection) -> None:
-        super().__init__("bisect was interrupted")
-        self.found = found
+INTERRUPTED = "interrupted"
+"""`stopped` of a result after Ctrl-C."""
 
 
 def bisect(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, check: str = "auto",
@@ -48,7 +44,8 @@ def bisect(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
 
     `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in `replay`. `max_time_s`: stop after so long with what
     was found. `narrate` gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache folder.
-    Raises GraphdbgError for a graph that cannot be loaded or judged, Interrupted on Ctrl-C.
+    After Ctrl-C what was found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph that cannot be
+    loaded or judged.
     """
     result = Bisection(saved.id, saved.stage, reproduced=False)
     with opened(server, "inductor", *TASKS) as used:
@@ -58,9 +55,7 @@ def bisect(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
         except OutOfTime as stop:
             result.stopped = str(stop)
         except KeyboardInterrupt:
-            result.stopped = "interrupted"
-            words.conclude(result, saved)
-            raise Interrupted(result) from None
+            result.stopped = INTERRUPTED
         finally:
             result.seconds = asking.elapsed()
             asking.close()

@@ -9,15 +9,14 @@ that it belongs to. Read from records; imports no torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...dumps.sidecar import user_frame
+from ...dumps.browse.partner import behind_tangents, numbered
 from ..spec import FULL_STAGES
 from .localized import NodeFound
 
 if TYPE_CHECKING:
-    from ...dumps.schema import GraphRecord, NodeRecord
+    from ...dumps.sidecar import Table
     from ...dumps.store import SavedGraph
 
 _INNER = ("inference", "forward", "backward")
@@ -43,51 +42,27 @@ def siblings(saved: SavedGraph) -> list[SavedGraph]:
 
 def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
     """The forward node whose gradient this node of a backward or joint graph computes; None where there is none or no record."""
-    record = saved.record
-    node = next((one for one in record.graph.nodes if one.name == name), None)
-    if node is None or node.seq_nr < 0:
+    table = saved.table
+    index = table.name.index(name) if name in table.name else None
+    if index is None or table.seq_nr[index] < 0:
         return None
+    graphs: list[SavedGraph] = []
     if saved.stage.startswith("joint"):
-        behind = _behind_tangents(record)
-        return _with_number(record, node.seq_nr, behind) if name in behind else None
-    if not saved.stage.endswith("backward"):
-        return None
-    number = saved.local_id.rpartition("/")[2].partition(".")[2]
-    for stage in _FORWARD:
-        for graph in _same_compile(saved):
-            if graph.stage == stage and graph.local_id.rpartition("/")[2].partition(".")[2] == number:
-                behind = _behind_tangents(graph.record)
-                if found := _with_number(graph.record, node.seq_nr, behind):
-                    return found
-    return None
+        graphs = [saved] if index in behind_tangents(table) else []
+    elif saved.stage.endswith("backward"):
+        number = saved.local_id.rpartition("/")[2].partition(".")[2]
+        there = [one for one in _same_compile(saved) if one.local_id.rpartition("/")[2].partition(".")[2] == number]
+        graphs = [one for stage in _FORWARD for one in there if one.stage == stage]
+    return next((found for one in graphs if (found := _with_number(one.table, table.seq_nr[index]))), None)
 
 
 def _same_compile(saved: SavedGraph) -> list[SavedGraph]:
     return [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
 
 
-def _with_number(record: GraphRecord, number: int, without: Sequence[str] | set[str]) -> NodeFound | None:
+def _with_number(table: Table, number: int) -> NodeFound | None:
     """The last forward node of that number: the one that gives the operation's value."""
-    made = [
-        node for node in record.graph.nodes if node.seq_nr == number and node.op.startswith("call_") and node.name not in without
-    ]
-    wanted = [node for node in made if not node.target.endswith("getitem")] or made
-    return None if not wanted else NodeFound(wanted[-1].name, wanted[-1].target, line_of(record, wanted[-1]))
-
-
-def line_of(record: GraphRecord, node: NodeRecord) -> str:
-    """The user's line of a node, "model.py:12", or empty."""
-    return user_frame(record.strings[node.stack])[0] if 0 <= node.stack < len(record.strings) else ""
-
-
-def _behind_tangents(record: GraphRecord) -> set[str]:
-    from ...dumps.walk import given, references
-
-    behind: set[str] = set()
-    for node in record.graph.nodes:
-        if node.op == "placeholder":
-            if "tangents" in node.name:
-                behind.add(node.name)
-        elif any(name in behind for name in references(given(node))):
-            behind.add(node.name)
-    return behind
+    behind = set(behind_tangents(table))
+    made = [table.row(at) for at in numbered(table, number) if at not in behind]
+    wanted = [row for row in made if not row.target.endswith("getitem")] or made
+    return NodeFound(wanted[-1].name, wanted[-1].target, wanted[-1].where) if wanted else None

@@ -37,16 +37,12 @@ def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) 
     Exit code: 0 the graph does not fail, 1 it does, and what was found is printed; 130 interrupted.
     """
     from ...dumps.store import resolve_graph
-    from ..blame.bisect import Interrupted
+    from ..blame.bisect import INTERRUPTED
     from ..blame.bisect import bisect as run
 
-    try:
-        result = run(resolve_graph(graph), imports=imports, narrate=say, **options)
-    except Interrupted as interrupted:
-        _show(interrupted.found, as_json)
-        raise SystemExit(INTERRUPTED_EXIT) from None
+    result = run(resolve_graph(graph), imports=imports, narrate=say, **options)
     _show(result, as_json)
-    raise SystemExit(result.record.exit_code)
+    raise SystemExit(INTERRUPTED_EXIT if result.stopped == INTERRUPTED else result.record.exit_code)
 
 
 def _show(result: Bisection, as_json: bool) -> None:

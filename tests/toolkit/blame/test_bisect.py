@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.store import load_graph
-from graphdbg.toolkit.blame.bisect import Interrupted, bisect
+from graphdbg.toolkit.blame.bisect import INTERRUPTED, bisect
 from graphdbg.toolkit.blame.bisect_asking import same_failure
 from graphdbg.toolkit.blame.bisect_records import Bisection
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
@@ -145,11 +145,10 @@ def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path,
         if len(told) == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted) as caught:
-        found(recorded / "0_0/joint_passed", server, "planted_crash", narrate=narrate)
-    assert caught.value.found.stopped == "interrupted"
-    assert [row.verdict for row in caught.value.found.rows if row.subsystem == "post_grad_passes"] == ["same"]
-    assert "before the search ended" in caught.value.found.sentence
+    result = found(recorded / "0_0/joint_passed", server, "planted_crash", narrate=narrate)
+    assert result.stopped == INTERRUPTED
+    assert [row.verdict for row in result.rows if row.subsystem == "post_grad_passes"] == ["same"]
+    assert "before the search ended" in result.sentence
 
 
 def test_an_output_that_was_wrong_behind_another_is_the_same_failure() -> None:
