@@ -116,21 +116,23 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
 
 
 def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
-    from ..triage import lines
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.ladder import triage as climb
+    from ..triage.records import inputs_given
+    from ..triage.words import address
 
     rungs = chosen(options["rungs"])
     if as_lines:
-        emit(lines.start(saved, rungs), as_json=True)
+        start = {"event": "start", "graph": address(saved), "rungs": list(rungs), "inputs": inputs_given(saved)}
+        emit(start, as_json=True)
     found = climb(
         saved, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
         all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"], rungs=rungs,
-        told=(lambda row: emit(lines.rung(row), as_json=True)) if as_lines else _tell,
-        begun=(lambda name: emit(lines.running(name), as_json=True)) if as_lines else None,
+        told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _tell,
+        begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )  # fmt: skip
     if as_lines:
-        emit(lines.end(found), as_json=True)
+        emit(found.event(), as_json=True)
     elif as_json:
         emit(found.plain(), as_json=True)
     else:
@@ -155,7 +157,6 @@ def chosen(text: str | None) -> tuple[str, ...]:
 
 
 def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
-    from ..triage import lines
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.run import DEFAULT_TIME_S, triage_run
 
@@ -165,10 +166,10 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
     found = triage_run(
         run, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
         all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
-        heard=(lambda graph, row: emit(lines.of_run(graph, row), as_json=True)) if as_lines else lambda graph, row: None,
+        heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
     )  # fmt: skip
     if as_lines:
-        emit(lines.end_of_run(found), as_json=True)
+        emit(found.event(), as_json=True)
     elif as_json:
         emit(found.plain(), as_json=True)
     else:

@@ -45,6 +45,10 @@ class GraphRow(Row, kw_only=True):
         """Whether there is a verdict."""
         return self.failed or self.passed
 
+    def event(self, graph: str = "") -> dict[str, Any]:
+        """It was judged under Inductor, as a line of `triage --json-lines`."""
+        return {"event": "graph", **self.plain()}
+
 
 class RunTriage(msgspec.Struct):
     """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is between which
@@ -70,6 +74,15 @@ class RunTriage(msgspec.Struct):
         """Everything as plain values, for JSON."""
         graphs, ladders = ([one.plain() for one in rows] for rows in (self.graphs, self.ladders))
         return msgspec.structs.asdict(self) | {"graphs": graphs, "ladders": ladders, "record": self.record.plain()}
+
+    def event(self) -> dict[str, Any]:
+        """The last line of `triage --json-lines`: its failing graphs in the order in which to look at them."""
+        failing = [row.address or row.id for row in self.graphs if row.failed]
+        return {
+            "event": "end", "run": self.run, "summary": self.summary, "next": self.next, "seconds": self.seconds,
+            "interrupted": self.interrupted, "graphs": len(self.graphs), "failing": failing,
+            "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders}, "record": self.record.plain(),
+        }  # fmt: skip
 
 
 def rank(row: GraphRow) -> tuple[Any, ...]:

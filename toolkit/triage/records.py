@@ -83,6 +83,10 @@ class Row(msgspec.Struct, omit_defaults=True):
         plain = {name: getattr(self, name) for name in self.TOLD}
         return msgspec.to_builtins(plain) | {"record": self.record.plain()}
 
+    def event(self, graph: str = "") -> dict[str, Any]:
+        """A rung was judged or skipped, as a line of `triage --json-lines`; of a run with the graph whose ladder it is."""
+        return {"event": "rung", **self.plain(), **({"graph": graph} if graph else {})}
+
 
 class Triage(msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
@@ -115,6 +119,10 @@ class Triage(msgspec.Struct, omit_defaults=True):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, every field of every row present, for JSON."""
         return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows], "record": self.record.plain()}
+
+    def event(self) -> dict[str, Any]:
+        """The finding of one graph, as the last line of `triage --json-lines`."""
+        return {"event": "end", **{key: value for key, value in self.plain().items() if key != "rows"}}
 
 
 def number(value: float | None) -> str:
