@@ -71,11 +71,10 @@ _ROUNDS = 4
 """How many applications are looked for that must be off together."""
 
 _KINDS = {
-    "decomposition": "decomposition",
-    "lowerings": "lowering",
-    "pattern_matches": "pattern",
-    "cudagraphs": "cudagraphs",
-}
+    "decomposition": "decomposition", "lowerings": "lowering", "pattern_matches": "pattern", "cudagraphs": "cudagraphs",
+}  # fmt: skip
+_SWITCHES = {"pattern": "pattern_matcher", "cudagraphs": "triton.cudagraphs"}
+"""Kind of a finding -> the setting that does without it."""
 
 
 def narrow(
@@ -123,10 +122,10 @@ def worked_around(asking: Asking, finding: Finding) -> None:
     elif finding.kind == "decomposition":
         verified = asking.probe(Trial(f"{', '.join(names)} not decomposed", undecomposed=names)) == "gone"
         finding.workaround = Workaround(words.undecomposed_code(names), verified)
-    elif finding.kind == "pattern":
-        _by_setting(asking, finding, Setting("inductor", "pattern_matcher", False))
-    elif finding.kind == "cudagraphs":
-        _by_setting(asking, finding, Setting("inductor", "triton.cudagraphs", False))
+    elif finding.kind in _SWITCHES:
+        setting = Setting("inductor", _SWITCHES[finding.kind], False)
+        if asking.probe(Trial(setting.text(), settings={setting.room: {setting.name: setting.value}})) == "gone":
+            finding.workaround = Workaround(words.setting_code(setting), verified=True)
 
 
 def setting_finding(asking: Asking, *, generated_code: bool) -> list[Finding]:
@@ -210,8 +209,3 @@ def _without_passes(asking: Asking, finding: Finding, names: Sequence[str]) -> N
     code = f"torch._inductor.config.disabled_passes = {value!r}"
     finding.workaround = Workaround(code, verdict == "gone", list(dict.fromkeys(also)))
 
-
-def _by_setting(asking: Asking, finding: Finding, setting: Setting) -> None:
-    verdict = asking.probe(Trial(setting.text(), settings={setting.room: {setting.name: setting.value}}))
-    if verdict == "gone":
-        finding.workaround = Workaround(words.setting_code(setting), verified=True)

@@ -30,8 +30,6 @@ AOT = (
 _LAYERS: dict[str, Layer] = {"decomposition": "decomposition", "aot": "aot_autograd", "cudagraphs": "cudagraphs"}
 """Kind of a finding -> the layer that it is in, where that is not Inductor."""
 
-_BEFORE_JOINT = frozenset({"joint", "inference"})
-
 
 def plural(subsystem: str) -> str:
     """A subsystem's applications."""
@@ -45,15 +43,14 @@ def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
         return "everything in it must run"
     if subsystem == "cudagraphs":
         return "this compile makes no CUDA graphs"
-    past = "it is behind this stage"
     if subsystem == "decomposition" and stage not in FULL_STAGES:
         return f"not run at this stage: a {stage} graph is decomposed already"
-    if subsystem == "pre_grad_passes" and stage != "dynamo":
-        return f"not run at this stage: {past} ({stage})"
-    if subsystem == "joint_graph_passes" and stage not in FULL_STAGES | _BEFORE_JOINT:
-        return f"not run at this stage: {past} ({stage})"
-    if subsystem == "post_grad_passes" and stage.startswith("post_grad"):
-        return f"not run at this stage: {past} ({stage})"
+    behind = {
+        "pre_grad_passes": stage != "dynamo", "joint_graph_passes": stage not in FULL_STAGES | {"joint", "inference"},
+        "post_grad_passes": stage.startswith("post_grad"),
+    }  # fmt: skip
+    if behind.get(subsystem):
+        return f"not run at this stage: it is behind this stage ({stage})"
     return "the compile of this graph applies none"
 
 
@@ -180,32 +177,36 @@ def _sentence(first: Finding) -> str:
     return f"{text}{inside}.{end}"
 
 
+_MEANS = {
+    "decomposition": (
+        "The decomposition computes something else than the operator: the failure is there with no compiler behind it."
+    ),
+    "aot": "No pass of Inductor's and no kernel is needed for the failure.",
+    "fusion": "Each node's kernel is right by itself; the code for several in one kernel is not.",
+    "setting": "No single pass or lowering explains it; the part of the compiler that this setting changes does.",
+    "cudagraphs": "The compiled code is right when it is launched without a CUDA graph.",
+}
+_LOWERED = {
+    "same": "The {kind} is wrong itself: the failure stays when eager's own kernels run all that comes behind it.",
+    "gone": "The {kind} may only bring the fault to light: what it hands on could be lowered wrongly.",
+}
+"""Of a pass or pattern: what is the failure without Inductor's lowerings?"""
+_BESIDE = {
+    "fusion": "What goes into that node is right, and so is its kernel by itself: the fault needs fusion.",
+    "pass": "Eager's own kernel in its place makes the graph right; so does another graph, without the pass below.",
+    "": "What goes into that node is right: eager's own kernel in its place makes the whole graph right.",
+}
+"""Of a lowering: what was found besides?"""
+
+
 def _meaning(first: Finding, result: Bisection) -> str:
-    lowered = next((row.verdict for row in result.rows if row.subsystem == "lowerings"), None)
-    if first.kind == "decomposition":
-        return "The decomposition computes something else than the operator: the failure is there with no compiler behind it."
     if first.kind in ("pass", "pattern"):
-        if lowered == "same":
-            return f"The {first.kind} is wrong itself: the failure stays when eager's own kernels run all that comes behind it."
-        if lowered == "gone":
-            return f"The {first.kind} may only bring the fault to light: what it hands on could be lowered wrongly."
-        return f"Without this {first.kind} the graph is right."
-    if first.kind == "aot":
-        return "No pass of Inductor's and no kernel is needed for the failure."
+        lowered = next((row.verdict for row in result.rows if row.subsystem == "lowerings"), None)
+        return _LOWERED.get(lowered or "", "Without this {kind} the graph is right.").format(kind=first.kind)
     if first.kind == "lowering":
-        kinds = {one.kind for one in result.findings[1:]}
-        if "fusion" in kinds:
-            return "What goes into that node is right, and so is its kernel by itself: the fault needs fusion."
-        if "pass" in kinds:
-            return (
-                "Eager's own kernel in its place makes the graph right; so does another graph, without the pass below."
-            )
-        return "What goes into that node is right: eager's own kernel in its place makes the whole graph right."
-    if first.kind == "fusion":
-        return "Each node's kernel is right by itself; the code for several in one kernel is not."
-    if first.kind == "setting":
-        return "No single pass or lowering explains it; the part of the compiler that this setting changes does."
-    return "The compiled code is right when it is launched without a CUDA graph."
+        kinds = {"", *(one.kind for one in result.findings[1:])}
+        return next(text for kind, text in _BESIDE.items() if kind in kinds)
+    return _MEANS[first.kind]
 
 
 def _unexplained(result: Bisection) -> tuple[str, str]:

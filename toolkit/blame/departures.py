@@ -40,6 +40,7 @@ class Departure(NamedTuple):
 class _Seen(NamedTuple):
     truth: torch.Tensor | None
     eager: torch.Tensor
+    length: int
     departure: Departure
 
 
@@ -52,27 +53,24 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
     eager = _eager(gm, inputs, got, seed)
     seen: dict[str, _Seen] = {}
 
-    def judge(node: fx.Node, truth: Any) -> None:
-        name = node.name
-        want = eager[name]
+    def judge(name: str, truth: Any) -> None:
         length = reduction_length(nodes[name])
-        if found := _departure(name, truth, want, got[name], length):
-            seen[name] = _Seen(truth, want, found)
+        if found := _departure(name, truth, eager[name], got[name], length):
+            seen[name] = _Seen(truth, eager[name], length, found)
 
     def check(node: fx.Node, value: Any) -> Any:
         if node.name not in eager:
             return value
-        judge(node, value)
+        judge(node.name, value)
         return _standing_in(got[node.name], value)
 
     torch.manual_seed(seed)
     if isinstance(reference(gm, inputs, lambda wide, given: run_graph(wide, given, hook=check)), NoReference):
         seen.clear()
         for name in eager:
-            judge(nodes[name], None)
-        return [one.departure for one in seen.values()]
-    if seen:
-        _drop_explained(gm, inputs, got, seen, seed, nodes)
+            judge(name, None)
+    elif seen:
+        _drop_explained(gm, inputs, got, seen, seed)
     return [one.departure for one in seen.values()]
 
 
@@ -101,9 +99,8 @@ def _departure(name: str, truth: Any, want: torch.Tensor, have: torch.Tensor, le
 
 
 def _drop_explained(
-    gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seen: dict[str, _Seen], seed: int,
-    nodes: Mapping[str, fx.Node],
-) -> None:  # fmt: skip
+    gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seen: dict[str, _Seen], seed: int
+) -> None:
     """Takes out of `seen` what perturbed float64 runs depart from as far as the compiled value does."""
     eps = eps_of_nodes(gm, inputs)
     flipped = dict.fromkeys(seen, 0)
@@ -122,25 +119,20 @@ def _drop_explained(
             return perturbed(node, _standing_in(have, value).clone(), (width,), generator)
 
         def look(name: str, other: torch.Tensor) -> None:
-            truth, want, departure = seen[name]
+            truth, want, length, departure = seen[name]
             if departure.kind == "metadata" or truth is None:
                 return
             if not other.is_floating_point() and not other.is_complex():
                 flipped[name] = max(flipped[name], int((other != truth).sum()))
             moved = other.to(want.dtype)
             allowed = ALLOWANCE * flipped[name]
-            length = reduction_length(nodes[name])
-            same = compare(
-                [truth], [moved if other.is_floating_point() else want], [got[name]], check=CHECK, lengths=[length],
-                flips=lambda _: allowed,
-            )  # fmt: skip
-            if same is None:
+            wanted = [moved if other.is_floating_point() else want]
+            if compare([truth], wanted, [got[name]], check=CHECK, lengths=[length], flips=lambda _: allowed) is None:
                 explained.add(name)
 
         torch.manual_seed(seed)
-        if isinstance(
-            reference(gm, inputs, lambda wide, given, hook=perturb: run_graph(wide, given, hook=hook)), NoReference
-        ):
+        run = reference(gm, inputs, lambda wide, given, hook=perturb: run_graph(wide, given, hook=hook))
+        if isinstance(run, NoReference):
             return
     for name in explained:
         del seen[name]
