@@ -177,10 +177,7 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
 
 def left_out(found: Iterable[Process]) -> Counter[str]:
     """Reason -> how many graphs of those processes are not there because of it."""
-    counts: Counter[str] = Counter()
-    for process in found:
-        counts.update(process.left_out)
-    return counts
+    return sum((Counter(process.left_out) for process in found), Counter[str]())
 
 
 def left_out_text(counts: Counter[str]) -> str:

@@ -22,10 +22,7 @@ READER_GONE_EXIT = 141
 
 def emit(data: Any, *, as_json: bool) -> None:
     """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty text)."""
-    if as_json:
-        text = json.dumps(data, ensure_ascii=False)
-    else:
-        text = str(data)
+    text = json.dumps(data, ensure_ascii=False) if as_json else str(data)
     try:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()

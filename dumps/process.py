@@ -90,10 +90,8 @@ def _boot_time() -> float:
 def _signal_zero(pid: int) -> int | None:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        return 0
+    except OSError as error:
+        return None if isinstance(error, ProcessLookupError) else 0
     return 0
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..schema import InputRecord, NodeRecord
+from ..schema import InputRecord
 from ..walk import returned
 from .levels import input_source
 from .recorded import Recorded
@@ -111,7 +111,8 @@ def _sources(recorded: Recorded) -> dict[str, str]:
     found: dict[str, str] = {}
     for item, after in zip(items, following, strict=True):
         if _is_named(item):
-            tree = _parsed(_text(recorded, recorded.node(item.name, after)))
+            node = recorded.node(item.name, after)
+            tree = _parsed(_string(recorded, node.meta.get("desc")) if node is not None else None)
             if tree is not None:
                 found[ast.unparse(tree)] = input_source(item.source, item.role)
     return found
@@ -127,10 +128,6 @@ def _source(item: InputRecord) -> str:
     if item.role == "token":
         return ""
     return f"of {text}" if item.role == "tangent" and text else text
-
-
-def _text(recorded: Recorded, node: NodeRecord | None) -> str | None:
-    return _string(recorded, node.meta.get("desc")) if node is not None else None
 
 
 def _string(recorded: Recorded, value: Any) -> str | None:

@@ -66,15 +66,8 @@ def link(node: str, graph: str = "", words: str = "") -> Span:
 
 def line(*pieces: Span | tuple[str, str] | str) -> Line:
     """A line of pieces."""
-    made: list[Span] = []
-    for piece in pieces:
-        if isinstance(piece, Span):
-            made.append(piece)
-        elif isinstance(piece, tuple):
-            made.append(span(*piece))
-        else:
-            made.append(span(piece))
-    return tuple(made)
+    parts = ((piece,) if isinstance(piece, str) else piece for piece in pieces)
+    return tuple(part if isinstance(part, Span) else span(*part) for part in parts)
 
 
 def line_text(one: Line | str) -> str:

@@ -82,8 +82,7 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
     if key in TEXTS or key == "shape":
         texts = view.distinct(TEXTS.get(key, key))
         yield
-        size = _size if key == "shape" else _text
-        order = sorted(texts, key=lambda at: size(view, at, key))
+        order = sorted(texts, key=lambda at: _order(view, at, key))
         values = view.column(TEXTS.get(key, key))
         ranks = {at: place for place, at in enumerate(order)}
         return lambda node: ranks[values[node]]
@@ -121,12 +120,9 @@ def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
     return lambda node: words[heads[node]] + numbers[node]
 
 
-def _text(view: GraphView, at: int, key: str) -> tuple[float, str]:
-    levels = view.levels(at) if key == "module" else ()
-    return 0, (levels[-1] if levels else "") if key == "module" else view.text[at]
-
-
-def _size(view: GraphView, at: int, key: str) -> tuple[float, str]:
-    """Shapes by how many elements they have, as far as that is known."""
-    total = sum(math.prod(dim if isinstance(dim, int) else 1 for dim in shape) for shape in tensors(view.shape_of(at)))
-    return total, view.text[at]
+def _order(view: GraphView, at: int, key: str) -> tuple[float, str]:
+    """Modules by the innermost, shapes by how many elements they have, as far as that is known."""
+    if key == "module":
+        return 0, (view.levels(at) or ("",))[-1]
+    shapes = tensors(view.shape_of(at)) if key == "shape" else []
+    return sum(math.prod(dim if isinstance(dim, int) else 1 for dim in shape) for shape in shapes), view.text[at]

@@ -156,17 +156,15 @@ class GraphView:
 
     def distinct(self, name: str) -> list[int]:
         """The different texts of such a column, as positions."""
-        found = self._distinct.get(name)
-        if found is None:
-            found = self._distinct[name] = sorted(set(self.column(name)))
-        return found
+        if name not in self._distinct:
+            self._distinct[name] = sorted(set(self.column(name)))
+        return self._distinct[name]
 
     def levels(self, text: int) -> tuple[str, ...]:
         """The modules that a text of the module column names, the outermost first."""
-        found = self._levels.get(text)
-        if found is None:
-            found = self._levels[text] = tuple(level.path for level in levels(self.text[text]))
-        return found
+        if text not in self._levels:
+            self._levels[text] = tuple(level.path for level in levels(self.text[text]))
+        return self._levels[text]
 
     def module(self, index: int) -> str:
         """The innermost module of a node; empty where it has none."""

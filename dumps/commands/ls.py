@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,6 @@ def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json:
 
 
 def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
-    import time
-
     from ..browse.follow import Following, told
 
     if as_json or words or explain:
@@ -95,12 +94,9 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
         return
     if rows:
         emit(graph_table(rows), as_json=False)
-    for line in deaths.lines(run.processes):
+    left_out = index.left_out_text(index.left_out(run.processes))
+    for line in filter(None, (*deaths.lines(run.processes), left_out, why.hint(text, run.processes))):
         say(line)
-    if left := index.left_out_text(index.left_out(run.processes)):
-        say(left)
-    if hint := why.hint(text, run.processes):
-        say(hint)
     say(_summary(text, run))
 
 
@@ -124,8 +120,6 @@ def _status(row: index.Row) -> str:
     if row.lost:
         return f"{row.status}, died" if row.died else f"{row.status}, ended"
     if row.status in IN_FLIGHT and row.since:
-        import time
-
         return f"{row.status} for {max(0.0, time.time() - row.since):.0f} s"
     return row.status
 
@@ -199,8 +193,6 @@ def _run_row(path: Path) -> dict[str, Any]:
 
 
 def _when(started: float) -> str:
-    import time
-
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)) if started else ""
     except (OverflowError, ValueError, OSError):

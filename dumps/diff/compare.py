@@ -163,7 +163,9 @@ class _Judge:
         made = self._target_changes(i, j) if retargeted else []
         if one.op == "output":
             return [Departure("changed", [i], [j], self._output_changes(i, j), -1)]
-        made += [self._argument_change(difference) for difference in found]
+        strings = self.a.record.strings, self.b.record.strings
+        for place, left, right, *_ in found:
+            made.append(Change("argument", short(left, strings[0]), short(right, strings[1]), place))
         made += changes(self.a.values[i], self.b.values[j])
         if not made:  # what is left are strides in the same order of a changed shape, told by that shape
             made = [Change("value", "", "")]
@@ -198,11 +200,6 @@ class _Judge:
     def _names(facts: Facts, places: list[int]) -> str:
         names = list(dict.fromkeys(facts.nodes[place].name for place in places))
         return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
-
-    def _argument_change(self, found: Difference) -> Change:
-        return Change(
-            "argument", short(found.a, self.a.record.strings), short(found.b, self.b.record.strings), found.place
-        )
 
     def _explained(self, i: int, j: int, found: list[Difference]) -> bool:
         """Whether every difference of a pair comes from its inputs."""

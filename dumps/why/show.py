@@ -57,9 +57,6 @@ def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
 
 def document(found: Why) -> list[dict[str, Any]]:
     """The value of "why" in the JSON document: one object for each process."""
-    told: list[dict[str, Any]] = []
-    for process in found.processes:
-        one: dict[str, Any] = msgspec.to_builtins(process)
-        one["causes"] = [msgspec.to_builtins(cause) for cause in frequent.causes(process)]
-        told.append(one)
-    return told
+    return [
+        {**msgspec.to_builtins(process), "causes": msgspec.to_builtins(frequent.causes(process))} for process in found.processes
+    ]
