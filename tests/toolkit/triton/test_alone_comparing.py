@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphdbg.toolkit.triton.comparing import against_interpreter, flat, view
+from graphdbg.toolkit.triton.alone import against_interpreter, flat, view
 from graphdbg.toolkit.triton.launches import Tensor
 
 OLD = torch.zeros(1000)

@@ -14,8 +14,7 @@ import torch
 pytest.importorskip("triton")
 
 from graphdbg.dumps.errors import GraphdbgError, UsageError
-from graphdbg.toolkit.triton.alone import arguments, beside_eager, restricted
-from graphdbg.toolkit.triton.comparing import flat
+from graphdbg.toolkit.triton.alone import arguments, beside_eager, flat, restricted
 from graphdbg.toolkit.triton.interpreting.session import Session
 from graphdbg.toolkit.triton.launches import Launch, Launches, Storage, open_launches
 from graphdbg.toolkit.triton.loading import loaded
