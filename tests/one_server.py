@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from graphdbg.toolkit.isolation import client
-from graphdbg.toolkit.isolation.bare import PROGRAM, WARM
+from graphdbg.toolkit.isolation.child import PROGRAM, WARM
 from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process, server_environment
 
 TESTS = Path(__file__).resolve().parent

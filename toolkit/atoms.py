@@ -16,9 +16,10 @@ from __future__ import annotations
 import operator
 import zlib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 from torch import fx
 from torch.fx.node import map_arg
@@ -110,18 +111,6 @@ class Carried:
                 now = mode
         return needed
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for another process."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Carried:
-        """The inverse of to_json."""
-        return cls(
-            data["numbers"], data["stands"], data["readers"], [(name, before, after) for name, before, after in data["grads"]],
-            [(enter, leave) for enter, leave in data["regions"]],
-        )  # fmt: skip
-
 
 def fake_of(node: fx.Node) -> Any:
     """The value that a tracer noted, or None."""
@@ -183,7 +172,7 @@ class Atoms:
     returns: list[str | None] = field(default_factory=list)
     """The placeholder or attribute whose return this atom is, or None."""
     parents: list[list[int]] = field(default_factory=list)
-    labels: list[Hashable] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
     bypasses: list[list[int]] = field(default_factory=list)
     twins: dict[str, list[str]] = field(default_factory=dict)
     """For a node that may be bypassed: its arguments of the same shape, stride, dtype and device."""
@@ -233,24 +222,20 @@ class Atoms:
         return [position for position, name in enumerate(self.order) if name in wanted]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for another process; labels become texts."""
-        names = ("nodes", "returns", "parents", "bypasses", "twins", "of_node", "order", "random", "reshaped")
-        plain = {name: getattr(self, name) for name in names}
-        return plain | {"labels": [repr(label) for label in self.labels], "carried": self.carried.to_json()}
+        """Plain data for another process."""
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Atoms:
         """The inverse of to_json."""
-        nodes = [tuple(nodes) for nodes in data["nodes"]]
-        return cls(**{**data, "nodes": nodes, "carried": Carried.from_json(data["carried"])})
+        return msgspec.convert(data, cls)
 
     def _describe(self, number: int, members: list[fx.Node], values: Values, writers: dict[str, set[str]]) -> None:
         before = {self.of_node[a.name] for node in members for a in node.all_input_nodes if a.name in self.of_node}
         earlier = {self.of_node[writer] for node in members for writer in writers.get(node.name, ()) if writer in self.of_node}
         self.parents.append(sorted(parent for parent in before | earlier if parent < number))
-        self.labels.append(tuple(
-            (node.op, target_text(node), _looks(values.tree(node.name)), _constants(node)) for node in members
-        ))  # fmt: skip
+        looks = [(node.op, target_text(node), _looks(values.tree(node.name)), _constants(node)) for node in members]
+        self.labels.append(repr(looks))
         twins: list[str] = []
         if len(members) == 1 and not values.written(members[0].name) and members[0].name not in values.writes:
             twins = _twins(members[0], values)

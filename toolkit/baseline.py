@@ -26,7 +26,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from .copying import clone_inputs, copy_graph
+from .copying import attribute, clone_inputs, copy_graph
 from .eager import GraphRunError, drawn, is_random, run_graph
 from .execution import Execution
 
@@ -194,7 +194,7 @@ def _widen_attributes(wide: fx.GraphModule) -> None:
             continue
         path = str(node.target)
         if path not in renamed:
-            value = _fetch(wide, path)
+            value = attribute(wide, path)
             renamed[path] = name = f"_wide_{len(renamed)}"
             setattr(wide, name, _widen_value(value))
         node.target = renamed[path]
@@ -204,12 +204,6 @@ def _widen_value(value: Any) -> Any:
     if isinstance(value, torch.nn.Module):
         return _widen_module(value)
     return _widen_tensor(value) if isinstance(value, torch.Tensor) and value.dtype in WIDE else value
-
-
-def _fetch(owner: Any, path: str) -> Any:
-    for part in path.split("."):
-        owner = getattr(owner, part)
-    return owner
 
 
 def _widen_module(module: torch.nn.Module) -> torch.nn.Module:

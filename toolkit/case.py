@@ -1,7 +1,7 @@
 """One case everywhere: a saved graph with its inputs and how it enters the compiler, in two faces.
 
 `case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the judge, passes
-and cutting take. A graph is decoded once per process: faces that were made are kept.
+and cutting take. Each call decodes the graph anew.
 
 >>> case = Case.at("myrun/0_0/forward")
 >>> judge(case.live(), "inductor")
@@ -44,12 +44,11 @@ class Live:
     notes: list[str] = field(default_factory=list[str])
 
 
+@dataclass
 class Case:
-    """A saved graph and its live faces."""
+    """A saved graph, and how its live face is made."""
 
-    def __init__(self, saved: SavedGraph) -> None:
-        self.saved = saved
-        self._faces: dict[tuple[Any, ...], Live] = {}
+    saved: SavedGraph
 
     @classmethod
     def at(cls, path: str | Path) -> Case:
@@ -59,43 +58,35 @@ class Case:
     def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
         """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it. Process
         groups that it names are made (see `process_groups.join` for `meeting`)."""
-        device = self.device_for(rung, device)
-        key = (seed, device, meeting)
-        if key not in self._faces:
-            self._faces[key] = made_live(self.saved, seed=seed, device=device, meeting=meeting)
-        return self._faces[key]
+        saved, device = self.saved, self.device_for(rung, device)
+        record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
+        if record.graph.meta.get("process_groups"):
+            process_groups.join(record, meeting)
+        from_gpu = device == "cpu" and names_device(record.graph, "cuda")
+        if from_gpu and inputs_record is not None:
+            inputs_record = relocated(inputs_record, "cuda", "cpu")
+        if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
+            record = relocated(record, "cuda", "cpu")
+        spec = ReplaySpec.of(record, device=device)
+        gm, _, mode = live.fake_module(record, tensors, where=str(saved.path))
+        inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
+        notes = follow_saved(gm, mode, record)
+        notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
+        if device is not None and not from_gpu:
+            gm, inputs = moved(gm, inputs, torch.device(device))
+            spec.dynamic = False
+        if from_gpu and (fused := gpu_only.used(gm)):
+            gpu_only.register()
+            notes.append(f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it")
+        if saved.record.kernels and device in (None, "cpu"):
+            notes += gpu_only.notes(gm)
+        return Live(gm, inputs, spec, notes)
 
     def device_for(self, rung: str, device: str | None) -> str | None:
         """The device to move it to for a rung: the one asked for; the CPU where kernels for a GPU are interpreted."""
         if device is None and rung == "triton_interpret" and names_device(self.saved.record.graph, "cuda"):
             return "cpu"
         return device
-
-
-def made_live(saved: SavedGraph, *, seed: int, device: str | None, meeting: str) -> Live:
-    """Loads a saved graph with its inputs; with `device`, moved there. Process groups that it names are made (see
-    `process_groups.join` for `meeting`)."""
-    record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
-    process_groups.join(record, meeting)
-    from_gpu = device == "cpu" and names_device(record.graph, "cuda")
-    if from_gpu and inputs_record is not None:
-        inputs_record = relocated(inputs_record, "cuda", "cpu")
-    if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
-        record = relocated(record, "cuda", "cpu")
-    spec = ReplaySpec.of(record, device=device)
-    gm, _, mode = live.fake_module(record, tensors, where=str(saved.path))
-    inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
-    notes = follow_saved(gm, mode, record)
-    notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
-    if device is not None and not from_gpu:
-        gm, inputs = moved(gm, inputs, torch.device(device))
-        spec.dynamic = False
-    if from_gpu and (fused := gpu_only.used(gm)):
-        gpu_only.register()
-        notes.append(f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it")
-    if saved.record.kernels and device in (None, "cpu"):
-        notes += gpu_only.notes(gm)
-    return Live(gm, inputs, spec, notes)
 
 
 def warm() -> None:

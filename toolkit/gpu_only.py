@@ -12,7 +12,8 @@ drops other elements than the GPU did, the same ones in every run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -45,13 +46,15 @@ def used(gm: fx.GraphModule) -> list[str]:
     return list(dict.fromkeys(name for name in names if name in KERNELS))
 
 
-def _laid_out(operator: Any, function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+def _laid_out(operator: Any, function: Kernel) -> Callable[..., tuple[Any, ...]]:
     """The function's results with the sizes, strides and types that the operator says of itself; zeros for what has no value."""
+    arguments = operator._schema.arguments
 
     def kernel(*given: Any, **named: Any) -> tuple[Any, ...]:
-        values = function(*given, **named)
+        known = {one.name: value for one, value in zip(arguments, given, strict=False)} | named
+        values = function({one.name: known.get(one.name, one.default_value) for one in arguments})
         shapes = operator(*map(_meta, given), **{name: _meta(value) for name, value in named.items()})
-        return tuple(_into(shape, value) for shape, value in zip(shapes, values, strict=True))
+        return tuple(_into(*pair) for pair in zip_longest(shapes, values))
 
     return kernel
 
@@ -105,23 +108,27 @@ def _heads(shared: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
     return shared.repeat_interleave(count, 1) if count > 1 else shared
 
 
-def _forward(query: Any, key: Any, value: Any, bias: Any, dropout: float, causal: bool, scale: Any) -> tuple[Any, Any]:
-    chances, lse, _ = _scores(query, key, bias, causal, scale)
-    return (chances * _kept(chances, dropout)) @ _heads(_wide(value), query), lse
+def _attention(given: Mapping[str, Any]) -> tuple[Any, ...]:
+    query, key, value, bias = given["query"], given["key"], given["value"], given.get("attn_bias")
+    chances, lse, _ = _scores(query, key, bias, given["is_causal"], given["scale"])
+    out = (chances * _kept(chances, given["dropout_p"])) @ _heads(_wide(value), query)
+    return out, lse if given.get("compute_log_sumexp", True) else None
 
 
-def _backward(
-    grad: Any, query: Any, key: Any, value: Any, bias: Any, out: Any, dropout: float, causal: bool, scale: Any
-) -> tuple[Any, Any, Any, Any]:
+def _attention_backward(given: Mapping[str, Any]) -> tuple[Any, ...]:
     """Gradients of query, key, value and bias (Dao et al., FlashAttention, 2022, algorithm 4)."""
-    chances, _, factor = _scores(query, key, bias, causal, scale)
-    grad, kept = _wide(grad), _kept(chances, dropout)
+    query, key, value, bias = given["query"], given["key"], given["value"], given.get("attn_bias")
+    chances, _, factor = _scores(query, key, bias, given["is_causal"], given["scale"])
+    grad, kept = _wide(given["grad_out"] if "grad_out" in given else given["grad_out_"]), _kept(chances, given["dropout_p"])
     to_value = (chances * kept).transpose(-1, -2) @ grad
     of_chances = grad @ _heads(_wide(value), query).transpose(-1, -2) * kept
-    of_scores = chances * (of_chances - (grad * _wide(out)).sum(-1, keepdim=True))
+    of_scores = chances * (of_chances - (grad * _wide(given["out"])).sum(-1, keepdim=True))
     to_query = of_scores @ _heads(_wide(key), query) * factor
     to_key = of_scores.transpose(-1, -2) @ _wide(query) * factor
-    return to_query, _grouped(to_key, key), _grouped(to_value, value), of_scores
+    gradients = to_query, _grouped(to_key, key), _grouped(to_value, value)
+    if bias is None or "grad_input_mask" not in given or not given["grad_input_mask"][3]:
+        return gradients
+    return (*gradients, of_scores.sum_to_size(bias.shape))
 
 
 def _grouped(gradient: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
@@ -129,75 +136,29 @@ def _grouped(gradient: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
     return gradient.unflatten(1, (shared.shape[1], count)).sum(2) if count > 1 else gradient
 
 
-def flash(query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False,
-          *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
-    out, lse = _forward(query, key, value, None, dropout_p, is_causal, scale)
-    return out, lse, None, None, None, None, None, None, None
+def _batch_norm(given: Mapping[str, Any]) -> tuple[Any, ...]:
+    return torch.ops.aten.native_batch_norm.default(*given.values())
 
 
-def flash_backward(
-    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: Any,
-    max_k: Any, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *, scale: Any = None,
-) -> tuple[Any, ...]:  # fmt: skip
-    return _backward(grad_out, query, key, value, None, out, dropout_p, is_causal, scale)[:3]
+def _batch_norm_backward(given: Mapping[str, Any]) -> tuple[Any, ...]:
+    image, grad_output, *rest, _ = given.values()
+    *saved, epsilon = rest
+    return torch.ops.aten.native_batch_norm_backward.default(grad_output, image, *saved, True, epsilon, [True, True, True])
 
 
-def efficient(query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
-              is_causal: bool = False, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
-    out, lse = _forward(query, key, value, attn_bias, dropout_p, is_causal, scale)
-    return out, lse if compute_log_sumexp else None, None, None
-
-
-def efficient_backward(
-    grad_out_: Any, query: Any, key: Any, value: Any, attn_bias: Any, out: Any, logsumexp: Any, philox_seed: Any,
-    philox_offset: Any, dropout_p: float, grad_input_mask: Any, is_causal: bool = False, *, scale: Any = None,
-) -> tuple[Any, ...]:  # fmt: skip
-    to_query, to_key, to_value, to_bias = _backward(grad_out_, query, key, value, attn_bias, out, dropout_p, is_causal, scale)
-    if attn_bias is None or not grad_input_mask[3]:
-        return to_query, to_key, to_value, None
-    return to_query, to_key, to_value, to_bias.sum_to_size(attn_bias.shape)
-
-
-def cudnn(query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
-          is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
-    out, lse = _forward(query, key, value, attn_bias, dropout_p, is_causal, scale)
-    return out, lse if compute_log_sumexp else None, None, None, None, None, None, None, None
-
-
-def cudnn_backward(
-    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, philox_seed: Any, philox_offset: Any,
-    attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, *,
-    scale: Any = None,
-) -> tuple[Any, ...]:  # fmt: skip
-    return _backward(grad_out, query, key, value, attn_bias, out, dropout_p, is_causal, scale)[:3]
-
-
-def batch_norm(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
-               exponential_average_factor: float, epsilon: float) -> tuple[Any, ...]:  # fmt: skip
-    made = torch.ops.aten.native_batch_norm.default(
-        input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon
-    )
-    return *made, None
-
-
-def batch_norm_backward(input: Any, grad_output: Any, weight: Any, running_mean: Any, running_var: Any, save_mean: Any,
-                        save_var: Any, epsilon: float, reserveSpace: Any) -> tuple[Any, ...]:  # fmt: skip
-    return torch.ops.aten.native_batch_norm_backward.default(
-        grad_output, input, weight, running_mean, running_var, save_mean, save_var, True, epsilon, [True, True, True]
-    )
-
-
-KERNELS: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "_scaled_dot_product_flash_attention": flash,
-    "_scaled_dot_product_flash_attention_backward": flash_backward,
-    "_scaled_dot_product_efficient_attention": efficient,
-    "_scaled_dot_product_efficient_attention_backward": efficient_backward,
-    "_scaled_dot_product_cudnn_attention": cudnn,
-    "_scaled_dot_product_cudnn_attention_backward": cudnn_backward,
-    "cudnn_batch_norm": batch_norm,
-    "cudnn_batch_norm_backward": batch_norm_backward,
+Kernel = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+"""Arguments of an operator by their names -> its first results, None for those that carry no value on the CPU."""
+KERNELS: dict[str, Kernel] = {
+    "_scaled_dot_product_flash_attention": _attention,
+    "_scaled_dot_product_flash_attention_backward": _attention_backward,
+    "_scaled_dot_product_efficient_attention": _attention,
+    "_scaled_dot_product_efficient_attention_backward": _attention_backward,
+    "_scaled_dot_product_cudnn_attention": _attention,
+    "_scaled_dot_product_cudnn_attention_backward": _attention_backward,
+    "cudnn_batch_norm": _batch_norm,
+    "cudnn_batch_norm_backward": _batch_norm_backward,
 }
-"""Operator of aten -> its results, None for those that carry no value on the CPU. To add one: a function and a row."""
+"""To add one: a function and a row."""
 
 
 NO_REFERENCE = "no independent reference for {}: eager interprets it, too"

@@ -116,9 +116,7 @@ def _replace(gm: fx.GraphModule, node: Any, body: fx.GraphModule, operands: list
 
 def _moved(gm: fx.GraphModule, body: fx.GraphModule, target: str, prefix: str) -> str:
     """Gives the outer graph what the inner one has under a name, and returns its new name."""
-    value: Any = body
-    for part in target.split("."):
-        value = getattr(value, part)
+    value = attribute(body, target)
     name = f"{prefix}_{target.replace('.', '_')}"
     while hasattr(gm, name):
         name += "_"

@@ -142,14 +142,12 @@ class _Judgement:
         if crash is not None:
             return crash
         eager, changed, truth = base.eager, base.changed, base.truth
-        try:
-            got = self._run_rung()
-            draws_alike = self.rung.name == "eager" or bool(self.spec.config.get("inductor", {}).get("fallback_random"))
-            again = self._run_rung(fallback_random=True) if random and self.compared and not draws_alike else got
-        except CannotRun as reason:
-            return Outcome(skipped(str(reason)))
-        except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
-            return self._crashed(error)
+        draws_alike = self.rung.name == "eager" or bool(self.spec.config.get("inductor", {}).get("fallback_random"))
+        if isinstance(got := self._tried(), Outcome):
+            return got
+        again = self._tried(fallback_random=True) if random and self.compared and not draws_alike else got
+        if isinstance(again, Outcome):
+            return again
         mark("compare")
         if random and recomputes_random(self.gm):
             truth = NoReference("a checkpointed region draws random numbers")
@@ -158,7 +156,7 @@ class _Judgement:
             truth = NoReference("the kernels draw random numbers that eager cannot repeat on this device")
             self.compared = tuple(name for name in self.compared if name == "metadata")
         wanted, found = eager.results(changed), again.results(changed)
-        if self._waits(truth) and not self._same_numbers(wanted, found):
+        if self._waits(truth) and not (len(wanted) == len(found) and all(map(identical, wanted, found))):
             truth = self._reference(changed)
             mark("compare")
         comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, self._execute)
@@ -170,13 +168,17 @@ class _Judgement:
 
     def _compile_only(self) -> Outcome | None:
         """The crash of the rung's compile, a skip, or None where it compiles."""
+        made = self._tried(only_compile=True)
+        return made if isinstance(made, Outcome) else None
+
+    def _tried(self, **how: bool) -> Execution | Outcome:
+        """What a run of the rung left; its crash or a skip."""
         try:
-            self._run_rung(only_compile=True)
+            return self._run_rung(**how)
         except CannotRun as reason:
             return Outcome(skipped(str(reason)))
         except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
             return self._crashed(error)
-        return None
 
     def _lacks_device(self) -> bool:
         """Whether inputs stand for tensors on a CUDA device and there is none."""
@@ -185,12 +187,6 @@ class _Judgement:
 
     def _waits(self, truth: Any) -> bool:
         return isinstance(truth, NoReference) and truth.reason == WAITS and "accuracy" in self.compared
-
-    def _same_numbers(self, wanted: list[Any], got: list[Any]) -> bool:
-        """Whether every result has eager's very bits, the sign of a zero included."""
-        if len(wanted) != len(got):
-            return False
-        return all(identical(one, other) for one, other in zip(wanted, got, strict=True))
 
     def _beside_an_error(self, refusal: Signature) -> Outcome:
         """No verdict, but where eager raises and the rung does not."""

@@ -23,7 +23,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from .atoms import Atoms, binding, fake_of, output_nodes
-from .copying import clone_inputs
+from .copying import attribute, clone_inputs
 from .cutting import Cutting, Handle, Plan
 from .spec import ReplaySpec
 from .spill import load_inputs
@@ -107,7 +107,7 @@ class _Builder:
             if node.op == "get_attr" and node.name in self.plan.used:
                 self.env[node.name] = self._copy_node(node)
                 if self.values.written(node.name):
-                    fresh_attributes[str(node.target)] = _attribute(self.gm, str(node.target))
+                    fresh_attributes[str(node.target)] = attribute(self.gm, str(node.target))
             elif node.name in self.kept:
                 self.env[node.name] = self._copy_node(node)
         self._output(outputs)
@@ -250,19 +250,10 @@ POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "desc"
 """Metadata of the output node that counts outputs: the partitioner drops those beyond the end of `desc`."""
 
 
-def _attribute(gm: torch.nn.Module, target: str) -> Any:
-    return operator.attrgetter(target)(gm)
-
-
 def _replace_attribute(gm: torch.nn.Module, target: str, value: torch.Tensor) -> None:
     path, _, name = target.rpartition(".")
     owner = gm.get_submodule(path)
-    if name in owner._parameters:
-        owner._parameters[name] = torch.nn.Parameter(value.detach(), value.requires_grad)
-    elif name in owner._buffers:
-        owner._buffers[name] = value
-    else:
-        setattr(owner, name, value)
+    setattr(owner, name, torch.nn.Parameter(value.detach(), value.requires_grad) if name in owner._parameters else value)
 
 
 def _replace_module(gm: torch.nn.Module, target: str) -> None:

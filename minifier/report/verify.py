@@ -28,8 +28,8 @@ from typing import Any
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.wording import counted
 from ...toolkit.isolation import ForkServer, ask, fork_server
-from ...toolkit.isolation.bare import COMMAND, PROGRAM
 from ...toolkit.isolation.cache import furnish
+from ...toolkit.isolation.child import COMMAND, PROGRAM
 from ...toolkit.isolation.client import FORKING, program_environment
 from ...toolkit.isolation.folders import owned
 

@@ -33,7 +33,7 @@ TEXTS: dict[str, str] = {
     "toolkit.blame.bisect_words": "settings in words",
     "toolkit.compile_fx.errors.case": "where a frame is from",
     "toolkit.compilers.get_inputs": "text of a file that functorch would have written",
-    "toolkit.isolation.bare": "modules that are imported for programs that are none of ours",
+    "toolkit.isolation.child": "modules that are imported for programs that are none of ours",
     "toolkit.normalise": "names that are alike in error messages",
     "toolkit.recorder.autoload": "a module that is looked for in sys.modules",
     "toolkit.recorder.starting": "a module whose import is waited for",

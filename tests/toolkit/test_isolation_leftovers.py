@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.toolkit.isolation import ForkServer, ask, bare, default_memory_bytes, folders, jobs, processes
+from graphdbg.toolkit.isolation import ForkServer, ask, child, default_memory_bytes, folders, jobs, processes
 
 HERE = Path(__file__).parent
 SHARED = Path("/dev/shm")
@@ -128,7 +128,7 @@ def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(tmp_path: Path,
 def test_a_command_that_a_child_becomes_ends_with_all_that_it_leaves(server: ForkServer, tmp_path: Path) -> None:
     def run(*command: str) -> int | None:
         about = {"argv": list(command), "environment": dict(os.environ), "cwd": str(tmp_path), "log": str(tmp_path / "log")}
-        return ask(bare.COMMAND, about, 30, server=server).answer().exit_code
+        return ask(child.COMMAND, about, 30, server=server).answer().exit_code
 
     assert run("sh", "-c", "echo said; exit 3") == 3
     assert run("sh", "-c", "kill -SEGV $$") == -signal.SIGSEGV
@@ -144,7 +144,7 @@ def test_a_command_ends_when_its_caller_is_killed(tmp_path: Path) -> None:
     about = {"argv": ["sh", "-c", f"setsid sleep 1000 & echo $! > {pid}; sleep 1000"], "environment": dict(os.environ),
              "cwd": str(tmp_path), "log": str(tmp_path / "log")}  # fmt: skip
     code = (
-        "from graphdbg.toolkit.isolation import ask, fork_server\nfrom graphdbg.toolkit.isolation.bare import COMMAND\n"
+        "from graphdbg.toolkit.isolation import ask, fork_server\nfrom graphdbg.toolkit.isolation.child import COMMAND\n"
         f"with fork_server('nothing', ()) as server: ask(COMMAND, {about!r}, server=server).answer()"
     )
     caller = subprocess.Popen([sys.executable, "-c", code])

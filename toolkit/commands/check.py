@@ -48,7 +48,7 @@ def check(
     from ...dumps.store import SavedGraph, resolve
     from ..debug_nop.saved import TASKS
     from ..isolation import opened
-    from .replay import _graphs
+    from .replay import graphs_in
 
     found = resolve(graph)
     if kernels or kernel is not None:
@@ -56,13 +56,11 @@ def check(
             raise UsageError("--kernels runs on the CPU", "kernels are written for a GPU that is pretended", "leave --device out")
         from ..triton.checking.showing import shown
 
-        graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
-        raise SystemExit(shown(graphs, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports, as_json=as_json))
+        raise SystemExit(shown(graphs_in(found), kernel=kernel, seed=seed, limit_s=limit_s, imports=imports, as_json=as_json))
     one = isinstance(found, SavedGraph)
-    graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
     options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
     with opened(None, "torch", *TASKS) as server:
-        rows = [(saved, _checkup(saved, server, options, alone=one)) for saved in graphs]
+        rows = [(saved, _checkup(saved, server, options, alone=one)) for saved in graphs_in(found)]
     if one:
         _show_one(*rows[0], as_json)
     else:

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from ...dumps import held
-from ...dumps.atomic import write_file
+from ...dumps.atomic import free_path, write_file
 from ...dumps.commands.options import seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.graph_folder import RUN_FILE, encode
@@ -125,16 +125,13 @@ def _make_run(output: str | None, options: Options, command: list[str]) -> RunWr
     )  # fmt: skip
     if output is not None:
         return RunWriter.create(Path(output), record)
-    number = 1
     while True:
-        path = Path(f"graphdbg-run-{number}")
-        number += 1
-        if path.exists():
-            continue
+        path = free_path("graphdbg-run", bare=False)
         try:
             return RunWriter.create(path, record)
-        except UsageError:  # another dump took the name meanwhile
-            continue
+        except UsageError:
+            if not path.exists():
+                raise  # else another dump took the name meanwhile
 
 
 def _complete(run: RunWriter) -> None:

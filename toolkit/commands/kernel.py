@@ -58,10 +58,7 @@ class Asked(NamedTuple):
 @limit_option("Seconds for the interpretation, and for each launch.")
 @import_option()
 @json_option()
-def kernel(
-    graph: str, name: str, every: bool, interpret: bool, save: Path | None, target: str | None, trust: bool, seed: int,
-    limit_s: float, imports: tuple[str, ...], as_json: bool,
-) -> int:  # fmt: skip
+def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) -> int:
     """List a graph's Triton kernels, or run one alone on the GPU: is its result right, and how fast is it?
 
     \b
@@ -77,8 +74,8 @@ def kernel(
     """
     from ..triton.launches import is_launches
 
-    asked = Asked(name, every, interpret, save, target, trust, seed, with_trust(imports, trust), limit_s, as_json)
-    if name and every:
+    asked = Asked(imports=with_trust(imports, trust), trust=trust, **options)
+    if asked.name and asked.every:
         raise UsageError("a kernel's name and --all exclude each other", "--all is every launch of every kernel")
     return _of_folder(Path(graph), asked) if is_launches(Path(graph)) else _of_graph(graph, asked)
 

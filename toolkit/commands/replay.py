@@ -59,9 +59,8 @@ def replay(
     if values:
         if not isinstance(found, SavedGraph):
             raise UsageError("--values is for one graph", f"{graph} is a run", f"name one as {graph}/ID")
-
         raise SystemExit(show_values(found, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines))
-    graphs = [found] if isinstance(found, SavedGraph) else _graphs(found)
+    graphs = graphs_in(found)
     if stats and not isinstance(found, SavedGraph):
         raise UsageError("--stats is for one graph", f"{graph} is a run of {len(graphs)}", f"name one as {graph}/ID")
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
@@ -82,14 +81,16 @@ def replay(
     raise SystemExit(max(outcome.exit_code for _, outcome in judged))
 
 
-def _graphs(run: Run) -> list[SavedGraph]:
+def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
+    """The graph that was named, or those of a run. Raises UsageError where it has none."""
+    from ...dumps.store import SavedGraph
+
+    if isinstance(run, SavedGraph):
+        return [run]
     graphs = run.graphs()
     if not graphs:
-        raise UsageError(
-            f"{run.path} holds no graphs",
-            "nothing was compiled, or nothing could be saved",
-            f"see graphdbg ls {run.path}",
-        )
+        why = "nothing was compiled, or nothing could be saved"
+        raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     kept = [graph for graph in graphs if graph.status != "skipped"]
     if len(kept) < len(graphs):
         say(f"left out: {counted(len(graphs) - len(kept), 'graph')} that the compiler itself gave up (Dynamo started over)")

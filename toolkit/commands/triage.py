@@ -20,7 +20,7 @@ from .options import device_option, import_option, limit_option, seed_option, tr
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
-    from ..triage.ranking import RunTriage
+    from ..triage.ranking import GraphRow, RunTriage
     from ..triage.records import Row, Triage
     from ..triage.script import ScriptTriage
 
@@ -173,31 +173,22 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
     elif as_json:
         emit(found.plain(), as_json=True)
     else:
+        both = zip(found.ladders, found.boundaries, strict=True)
         parts = [run_table(found)]
-        parts += [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in _pairs(found)]
+        parts += [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
         emit("\n\n".join([*parts, closing(found.summary, found.next)]), as_json=False)
     if found.interrupted:
         return 130
     return found.record.exit_code
 
 
-def _pairs(found: RunTriage) -> list[tuple[Triage, str]]:
-    return list(zip(found.ladders, found.boundaries, strict=True))
-
-
 def run_table(found: RunTriage) -> str:
     """The graphs in the order in which to look at them."""
-    columns = [
-        Column("id", style="bold"), Column("verdict"), Column("error", right=True), Column("eager's", right=True),
-        Column("seconds", right=True), Column("fidelity", expendable=1), Column("", fold=True),
-    ]  # fmt: skip
-    cells = [
-        (
-            row.id, row.verdict, number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if row.seconds else "",
-            row.fidelity, one_line(row.reason + (f"; also {', '.join(row.also)}" if row.also else ""), 120),
-        )
-        for row in found.graphs
-    ]  # fmt: skip
+    columns = [Column("id", style="bold"), *_JUDGED, Column("fidelity", expendable=1), Column("", fold=True)]
+    cells: list[tuple[str, ...]] = []
+    for row in found.graphs:
+        also = f"; also {', '.join(row.also)}" if row.also else ""
+        cells.append((row.id, *_judged(row, ran=bool(row.seconds)), row.fidelity, one_line(row.reason + also, 120)))
     return render(columns, cells, terminal=on_terminal())
 
 
@@ -248,18 +239,20 @@ def closing(summary: str, command: str) -> str:
 
 def ladder_table(found: Triage) -> str:
     """The rows as a table."""
-    columns = [
-        Column("rung", style="bold"), Column("verdict"), Column("error", right=True), Column("eager's", right=True),
-        Column("seconds", right=True), Column("peak", right=True, expendable=1), Column("", fold=True),
-    ]  # fmt: skip
-    cells = [
-        (
-            row.rung, row.verdict, number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if row.peak_bytes else "",
-            size_text(row.peak_bytes) if row.peak_bytes else "", _said(row),
-        )
-        for row in found.rows
-    ]  # fmt: skip
+    columns = [Column("rung", style="bold"), *_JUDGED, Column("peak", right=True, expendable=1), Column("", fold=True)]
+    cells: list[tuple[str, ...]] = []
+    for row in found.rows:
+        peak = size_text(row.peak_bytes) if row.peak_bytes else ""
+        cells.append((row.rung, *_judged(row, ran=bool(peak)), peak, _said(row)))
     return render(columns, cells, terminal=on_terminal())
+
+
+_JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", right=True), Column("seconds", right=True))
+
+
+def _judged(row: Row | GraphRow, *, ran: bool) -> tuple[str, ...]:
+    """The cells of a judgement."""
+    return row.verdict, number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if ran else ""
 
 
 def _said(row: Row) -> str:

@@ -21,7 +21,7 @@ import torch
 
 from ...dumps.errors import UsageError
 from .. import torch_private as t
-from ..cpp_compiler import has_cpp_compiler
+from ..rungs.entries import has_cpp_compiler
 from ..torch_private.replacing import Function, Hooks
 from . import logs
 from .pipeline import Pipeline

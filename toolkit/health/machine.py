@@ -88,7 +88,7 @@ def compiler_name() -> str | None:
     """The path of that compiler."""
     if importlib.util.find_spec("torch") is None:
         return shutil.which(os.environ.get("CXX", "g++"))
-    from ..cpp_compiler import cpp_compiler
+    from ..rungs.entries import cpp_compiler
 
     return cpp_compiler()
 

@@ -47,7 +47,7 @@ def seed_folder() -> Path:
     """Where the seed for this torch, compiler and CPU lies (or will lie). Imports torch."""
     import torch
 
-    from ..cpp_compiler import compiler_version
+    from ..rungs.entries import compiler_version
 
     parts = (
         torch.__version__,

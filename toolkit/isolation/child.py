@@ -8,20 +8,24 @@ Must not return to the server's loop, flush the server's buffers, or run its exi
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
+import runpy
 import signal
 import sys
+import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
 
 from ..imports import import_modules
-from . import bare
 from .processes import bind_child
 from .protocol import Failure, Query
 
@@ -106,7 +110,7 @@ def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
-    if (become := bare.LIVES.get(query.function)) is not None:
+    if (become := LIVES.get(query.function)) is not None:
         return become(query.payload)
     sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
@@ -114,16 +118,12 @@ def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
     faulthandler.register(TRACE_SIGNAL, file=2, all_threads=False)
     _mark_fd = os.open(folder / "mark", os.O_RDWR | os.O_CREAT, 0o600)
     reply, code = _answer(query)
-    _write(folder, "reply", _encode(reply))
+    part = folder / "reply.part"
+    part.write_bytes(_encode(reply))
+    part.rename(folder / "reply")
     sys.stdout.flush()
     sys.stderr.flush()
     return code
-
-
-def _write(folder: Path, name: str, data: bytes) -> None:
-    part = folder / f"{name}.part"
-    part.write_bytes(data)
-    part.rename(folder / name)
 
 
 def _answer(query: Query) -> tuple[Reply, int]:
@@ -144,3 +144,96 @@ def _encode(reply: Reply) -> bytes:
         return msgspec.json.encode(reply)
     except TypeError as error:
         return msgspec.json.encode(Reply(error=Failure("TypeError", f"the task's value has no JSON form: {error}")))
+
+
+PROGRAM, COMMAND = f"{__name__}:run", f"{__name__}:execute"
+"""What is asked of children that become whole programs, each with its own environment, folder, output file and exit code.
+
+PROGRAM, of a server that is warm "bare", runs `python FILE` or `python -c CODE` as a fresh Python would, but torch is imported
+already; of our modules none is left in `sys.modules`. What such children share is what an import leaves, the seed of Python's
+hashes included. Not for CUDA, and not for a program whose environment must be set before torch is imported: for those, and any
+other command, COMMAND replaces the child, of a server of any kind, as a shell's `exec` does.
+
+>>> asked = ask(PROGRAM, {"argv": ["repro.py"], "environment": {}, "cwd": "work", "log": "log"}, server=server)
+>>> asked.answer().exit_code
+1
+"""
+WARM = "bare"
+_MODULES = ("torch", "torch._dynamo", "torch._inductor.compile_fx")
+"""What a program that calls torch.compile imports in any case."""
+
+
+def warm() -> None:
+    """What the server does before its first child: the imports, and the answer of this CPU and compiler to Inductor's probes."""
+    for name in _MODULES:
+        import_module(name)
+    with contextlib.suppress(Exception):  # programs then ask for it anew
+        import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
+
+
+def run(program: dict[str, Any]) -> int:
+    """Becomes the Python program `argv`; returns its exit code. What it prints goes to the file `log`."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _enter(program)
+    tempfile.tempdir = None
+    ours = __name__.partition(".")[0]
+    for name in [name for name in sys.modules if name.partition(".")[0] == ours]:
+        del sys.modules[name]
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    code = _run(program["argv"], main)
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return code
+
+
+def execute(program: dict[str, Any]) -> int:
+    """Becomes the command `argv`; returns only where that cannot be run, with a shell's exit code."""
+    _enter(program)
+    name, *_ = argv = program["argv"]
+    try:
+        return os.execvp(name, argv)
+    except OSError as error:
+        os.write(2, f"{name}: {error.strerror}\n".encode())
+        return 126 if isinstance(error, PermissionError) else 127
+
+
+LIVES = {PROGRAM: run, COMMAND: execute}
+"""By what was asked: the rest of the child's life."""
+
+
+def _enter(program: dict[str, Any]) -> None:
+    """Output, environment and folder of a program."""
+    log = os.open(program["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for target in (1, 2):
+        os.dup2(log, target)
+    os.environ.clear()
+    os.environ.update(program["environment"])
+    os.chdir(program["cwd"])
+
+
+def _run(argv: Sequence[str], main: ModuleType) -> int:
+    for folder in reversed(os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        if folder and folder not in sys.path:
+            sys.path.insert(0, folder)
+    try:
+        if argv[0] == "-c":
+            sys.argv = ["-c", *argv[2:]]
+            sys.path.insert(0, "")
+            exec(compile(argv[1], "<string>", "exec"), vars(main))
+        else:
+            sys.argv = list(argv)
+            sys.path.insert(0, os.path.dirname(argv[0]))  # noqa: PTH120  as Python itself does
+            runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        sys.stderr.write(f"{end.code}\n")
+        return 1
+    except BaseException as error:  # noqa: BLE001  as at the end of any program
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        except SystemExit as end:  # a hook may say what the exit code is
+            return end.code & 0xFF if isinstance(end.code, int) else 1
+        return 1
+    return 0

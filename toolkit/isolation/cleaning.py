@@ -136,41 +136,29 @@ def _noted(path: Path) -> str | None:
 
 def _remove(path: Path, entry: Entry, dry_run: bool) -> None:
     """Removes a file, a link or a folder that nobody uses, and notes in the entry what came of it."""
-    if not _is_folder(path):
+    folder = _is_folder(path)
+    if folder and _held(path):
+        entry.kept = _IN_USE
+    elif not dry_run:
         try:
-            if not dry_run:
-                path.unlink()
+            _remove_folder(path) if folder else path.unlink()
+            entry.removed = True
+        except BlockingIOError:
+            entry.kept = _IN_USE
         except OSError as error:
-            _refused(entry, error)
-        else:
-            entry.removed = not dry_run
-        return
-    if _held(path):
-        entry.kept = _IN_USE
-        return
-    if dry_run:
-        return
+            entry.kept, entry.failed = f"it cannot be removed: {error.strerror or error}", True
+
+
+def _remove_folder(path: Path) -> None:
+    """Raises BlockingIOError when somebody is in it, OSError where the system has no locks or refuses."""
+    handle = os.open(path / folders.ALIVE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        handle = _alone(path)
-    except BlockingIOError:
-        entry.kept = _IN_USE
-        return
-    except OSError as error:
-        _refused(entry, error)
-        return
-    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # keeps everybody else out
         gone = path.with_name(f"{GONE_PREFIX}{os.urandom(4).hex()}") if not path.name.startswith(GONE_PREFIX) else path
         path.rename(gone)
         shutil.rmtree(gone)
-        entry.removed = True
-    except OSError as error:
-        _refused(entry, error)
     finally:
         os.close(handle)
-
-
-def _refused(entry: Entry, error: OSError) -> None:
-    entry.kept, entry.failed = f"it cannot be removed: {error.strerror or error}", True
 
 
 def _is_folder(path: Path) -> bool:
@@ -187,7 +175,7 @@ def _held(folder: Path) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks; `_alone` says so
+    except OSError:  # a file system without locks; `_remove_folder` says so
         return False
     finally:
         os.close(handle)
@@ -199,15 +187,3 @@ def _changed(folder: Path) -> float:
         return folder.lstat().st_mtime
     except OSError:
         return 0.0
-
-
-def _alone(folder: Path) -> int:
-    """A descriptor that keeps everybody else out of a folder. Raises BlockingIOError when somebody is in it, OSError where the
-    system has no locks or refuses."""
-    handle = os.open(folder / folders.ALIVE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise
-    return handle

@@ -26,8 +26,8 @@ from typing import Any
 import msgspec
 
 from ...dumps.errors import EnvironmentLackError
-from . import bare, cache, folders
-from .bare import WARM
+from . import cache, child, folders
+from .child import WARM
 from .processes import default_memory_bytes
 from .protocol import Answer, Asked, Events, Failure, Frames, Query, Ready, frame_of
 
@@ -122,7 +122,7 @@ class _Process:
         compiled.mkdir(parents=True, exist_ok=True)
         for name in ("tmp", "handed", "cwd"):
             (self.root / name).mkdir()
-        self.bare = settings["warm"] == bare.WARM
+        self.bare = settings["warm"] == child.WARM
         self.furnished = not self.bare
         self.furnish()
         ours, theirs = socket.socketpair()
@@ -233,7 +233,7 @@ class ForkServer:
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end). `threads`: for each
     child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no limit). `warm`: "inductor"
     imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is an empty Python, "bare" is for
-    whole programs (see `bare`). `preload`: modules that the tasks need, imported once ("package.module", or
+    whole programs (see `child.PROGRAM`). `preload`: modules that the tasks need, imported once ("package.module", or
     "package.module:function" to call too). Start-up costs 4 to 8 s, the first ever on a machine about 30 s more.
     """
 
@@ -356,7 +356,7 @@ def opened(given: ForkServer | None, warm: str = "inductor", *tasks: str) -> Ite
 
 @contextmanager
 def programs() -> Iterator[ForkServer]:
-    """A server that imports torch from now on, in which whole programs then run without that wait (see `bare`). CPU only."""
+    """A server that imports torch from now on, in which whole programs then run without that wait (`child.PROGRAM`). CPU only."""
     with fork_server(WARM, ()) as server:
         server.start()
         yield server

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import bare, cache, folders, processes
+from . import cache, child, folders, processes
 from .child import run_child
 from .jobs import Job, folder_for
 from .processes import become_subreaper
@@ -152,9 +152,9 @@ class Server:
         self.settings = settings
         self.held = folders.hold(Path(settings.root))
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
-        if settings.warm == bare.WARM:
+        if settings.warm == child.WARM:
             del sys.path[0]  # our working folder
-            bare.warm()
+            child.warm()
         elif settings.warm != "nothing":
             self._warm(settings)
         for name in settings.preload:
@@ -172,7 +172,7 @@ class Server:
             self._be_ready()
 
     def _warm(self, settings: Settings) -> None:
-        from ..cpp_compiler import has_cpp_compiler
+        from ..rungs.entries import has_cpp_compiler
         from .warming import warm_imports, warm_toolchain
 
         cache_dir = Path(settings.cache_dir)

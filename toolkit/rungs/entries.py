@@ -9,6 +9,7 @@ Importing this module imports torch; Inductor is imported by the functions.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -353,3 +354,21 @@ def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.G
     output.args = (tuple(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
     traced.recompile()
     return traced
+
+
+def cpp_compiler() -> str | None:
+    """Its path, None when there is none."""
+    try:
+        return shutil.which(t.get_cpp_compiler())
+    except RuntimeError:  # torch's InvalidCxxCompiler, whose home has moved between versions
+        return None
+
+
+def has_cpp_compiler() -> bool:
+    """Whether Inductor can compile for the CPU at all."""
+    return cpp_compiler() is not None
+
+
+def compiler_version() -> str:
+    """Its version text, which is part of what Inductor's probes depend on."""
+    return t.get_compiler_version_info(t.get_cpp_compiler())

@@ -17,12 +17,11 @@ from torch import fx
 
 from .. import gpu_only
 from .. import torch_private as t
-from ..cpp_compiler import has_cpp_compiler
 from ..eager import draws_from_generator
 from ..spec import FULL_STAGES, ReplaySpec
 from . import entries
 from .base import Compiled, Rung
-from .entries import RETRACED, decomposed_copy, mode_of, needs_decomposing
+from .entries import RETRACED, decomposed_copy, has_cpp_compiler, mode_of, needs_decomposing
 
 Half = Callable[
     [fx.GraphModule, Sequence[Any], Any, Mapping[str, Any]], tuple[Callable[[list[Any]], Any], Sequence[Any]]

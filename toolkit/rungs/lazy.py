@@ -17,23 +17,16 @@ from ...dumps.errors import EnvironmentLackError
 from .. import torch_private as t
 from ..compilers.lazy import lazy_compile
 from ..compilers.lazy_tracing import NotExtractedError
-from ..eager import has_kernel_draws
-from ..spec import FULL_STAGES, ReplaySpec
-from .base import CannotRun, Compiled, Rung
+from ..spec import ReplaySpec
+from .base import CannotRun, Compiled
+from .torchscript import TorchScript
 
 
-class Lazy(Rung):
+class Lazy(TorchScript):
     """Runs the extracted graph; of a joint graph forward and backward in one."""
 
     name = "lazy"
-
-    def unavailable(self, spec: ReplaySpec) -> str | None:
-        if spec.stage in FULL_STAGES and spec.stage != "compiled_autograd":
-            return "lazy tensors are given graphs that AOTAutograd has been through only"
-        return None
-
-    def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        return "the graph draws random numbers by Inductor's own operators" if has_kernel_draws(gm) else None
+    early = "lazy tensors are given graphs that AOTAutograd has been through only"
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         devices = {str(value.device) for value in fake_inputs if isinstance(value, torch.Tensor)} - {"cpu"}

@@ -23,10 +23,12 @@ class TorchScript(Rung):
     """Runs the scripted graph; of a joint graph forward and backward in one."""
 
     name = "torchscript"
+    early = "TorchScript takes graphs that AOTAutograd has been through only"
+    """Why it takes no graph of an earlier stage."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         if spec.stage in FULL_STAGES and spec.stage != "compiled_autograd":
-            return "TorchScript takes graphs that AOTAutograd has been through only"
+            return self.early
         return None
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
