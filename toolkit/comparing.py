@@ -3,15 +3,14 @@
 
 The first that differs is the verdict. Runs the graph again, in float64, only where that decides something. Must not run the rung.
 
->>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), execute)
->>> comparing.difference(truth, eager, got, wanted, found, changed, random=False)
+>>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
+>>> comparing.difference(truth, eager, got, wanted, seen, None)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import fx
 
 from .baseline import NoReference, reference
 from .copying import clone_inputs
-from .eager import GraphRunError, Hook, is_random, run_graph
+from .eager import GraphRunError, is_random, run_graph
 from .execution import Execution, leaves, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
 from .numerics.difference import ROUNDING, classes, is_float
@@ -28,39 +27,38 @@ from .numerics.statistics import tensors_in
 from .numerics.tolerances import tolerance
 from .spec import FULL_STAGES, ReplaySpec
 
+Run = Callable[..., list[Any]]
+"""Executes a graph on a list of inputs, with a hook on every node (as `run_graph` does) where one is given."""
+
 
 @dataclass
 class Comparing:
-    """One comparison. `left_out`: places of results that say nothing; `execute(run, inputs, graph)`: one execution."""
+    """One comparison. `left_out`: places of results that say nothing; `changed`: inputs that eager writes to; `run`: the
+    results of an eager run of another form of the graph."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
     spec: ReplaySpec
     compared: tuple[str, ...]
     left_out: set[int]
-    execute: Callable[[Any, list[Any], fx.GraphModule], Execution]
+    changed: list[int]
+    run: Run
 
     def difference(
-        self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], found: list[Any], changed: list[int], *,
-        random: bool,
-    ) -> Difference | None:  # fmt: skip
-        """What differs, or None. `wanted` are eager's results, `found` those of the run whose random numbers are eager's;
-        metadata is looked at in `got`."""
-        seen, found = self._looked_at(got.results(changed), wanted), self._looked_at(found, wanted)
-        return (
-            self._mutation(got, changed)
-            or self._numbers(truth, wanted, seen, found, changed, random)
-            or self._aliases(eager, got)
-        )
+        self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
+    ) -> Difference | None:
+        """What differs, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with eager's random
+        numbers, where it draws any: then `seen` is looked at for metadata alone."""
+        return self._mutation(got) or self._numbers(truth, wanted, seen, drawn) or self._aliases(eager, got)
 
-    def _mutation(self, got: Execution, changed: list[int]) -> Difference | None:
+    def _mutation(self, got: Execution) -> Difference | None:
         """An input that only one of the two changed; donated inputs of a backward may be overwritten."""
         if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
             return None
         for index, (before, after) in enumerate(zip(self.inputs, got.inputs, strict=True)):
-            if not isinstance(before, torch.Tensor) or same_bits(before, after) != (index in changed):
+            if not isinstance(before, torch.Tensor) or same_bits(before, after) != (index in self.changed):
                 continue
-            if index in changed:
+            if index in self.changed:
                 return Difference("metadata", -1, "no mutation", None, f"input {index} is as it was; eager changes it in place")
             text = f"input {index} is changed in place; eager leaves it as it was"
             return Difference("metadata", -1, "mutation", None, text)
@@ -87,8 +85,9 @@ class Comparing:
         return None
 
     def _numbers(
-        self, truth: Any, wanted: list[Any], got: list[Any], again: list[Any], changed: list[int], random: bool
+        self, truth: Any, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
     ) -> Difference | None:
+        got = self._looked_at(seen, wanted)
         known = None if isinstance(truth, NoReference) else truth
         strides = self._visible()
         behind = {"lengths": output_lengths(self.gm), "grains": output_grains(self.gm)}
@@ -98,17 +97,18 @@ class Comparing:
             if known is None:
                 return 0
             if not counts:
-                counts.extend(flips(self.gm, self.inputs, known, lambda *one: self._run(changed, *one)))
+                counts.extend(flips(self.gm, self.inputs, known, self.run))
             return ALLOWANCE * counts[output]
 
-        if not random:
+        if drawn is None:
             found = compare(known, wanted, got, strides=strides, check=self.compared, flips=decided_by_rounding, **behind)
             if found or known is None or "accuracy" not in self.compared:
                 return found
-            return left_out(self.gm, self.inputs, lambda *one: self._run(changed, *one), known, wanted, got)
+            return left_out(self.gm, self.inputs, self.run, known, wanted, got)
         plain = [name for name in self.compared if name == "metadata"]
         first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
         rest = [name for name in self.compared if name != "metadata"]
+        again = self._looked_at(drawn, wanted)
         return first or compare(known, wanted, again, check=rest, flips=decided_by_rounding, **behind)
 
     def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
@@ -116,11 +116,6 @@ class Comparing:
         if len(results) != len(wanted):
             return results
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
-
-    def _run(
-        self, changed: list[int], wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None
-    ) -> list[Any]:
-        return self.execute(partial(run_graph, wide, hook=hook), inputs, wide).results(changed)
 
     def _visible(self) -> range | list[int]:
         """The outputs whose strides are promised: those that the user sees."""
@@ -137,8 +132,6 @@ FACTOR = 4.0
 _METHODS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double"})
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype"})
 
-Run = Callable[..., list[Any]]
-"""Executes a graph on a list of inputs, with a hook on every node (as `run_graph` does) where one is given."""
 
 
 def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:

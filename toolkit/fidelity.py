@@ -99,14 +99,14 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
         if row.saved and row.process == saved.process and row.local.partition("/")[0] == compile_id
     ]  # fmt: skip
     by_id = {row.local: row for row in mine}
-    found: list[tuple[str, SavedGraph]] = []
+    found: list[tuple[str, Row]] = []
     for kind, number in sorted(_compiles(by_id[local], mine), key=lambda one: one[0] == "backward"):
         for name in (f"post_grad_{kind}", kind):
             if (row := by_id.get(f"{compile_id}/{name}{number}")) is not None:
-                found.append((name, SavedGraph(row.path, saved.run, row)))
+                found.append((name, row))
     if not any(name.startswith("post_grad") for name, _ in found):
         return "the recording has no post-grad graph of this compile"
-    return found
+    return [(name, SavedGraph(row.path, saved.run, row)) for name, row in found]
 
 
 def _compiles(row: Row, mine: Sequence[Row]) -> list[tuple[str, str]]:

@@ -27,12 +27,13 @@ from torch import fx
 from ..dumps.errors import LacksName
 from ..dumps.sidecar import user_frame
 from . import baseline
+from . import torch_private as t
 from .baseline import Baseline, NoReference, reference
 from .case import Live
 from .comparing import Comparing, leaves
 from .copying import clone_inputs, copy_graph
 from .debug_nop.findings import MetadataMismatch
-from .eager import GraphRunError, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
+from .eager import GraphRunError, Hook, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
 from .execution import Attributes, Execution, changed_inputs, execute, identical
 from .isolation.child import is_memory_error, mark
 from .missing import is_same_error, missing, missing_error
@@ -82,11 +83,7 @@ def judge(case: Live, rung: str | Rung, check: str = "auto", *,
     used = rung if isinstance(rung, Rung) else rung_named(rung)
     lost: list[str] = []
     try:
-        with (
-            settings(case.spec.config) as lost,
-            no_caches(),
-            in_force(case.spec),
-        ):  # a backward compiles when it first runs
+        with settings(case.spec.config) as lost, no_caches(), in_force(case.spec):  # a backward compiles when it first runs
             outcome = _Judgement(case, used, CHECKS[check], seed, watch, shared, lean).outcome(keep_outputs)
     except LacksName as reason:
         outcome = Outcome(skipped(str(reason)))
@@ -114,6 +111,7 @@ class _Judgement:
         self.gm, self.inputs, self.spec = self.case.gm, self.case.inputs, self.case.spec
         self.attributes = Attributes(self.gm)
         self.left_out: set[int] = set()
+        self.changed: list[int] = []
         self.raised: Signature | None = None
         self.raised_at: Where | None = None
 
@@ -141,26 +139,26 @@ class _Judgement:
             return self._beside_an_error(base)
         if crash is not None:
             return crash
-        eager, changed, truth = base.eager, base.changed, base.truth
+        eager, changed, truth = base.eager, self.changed, base.truth
         draws_alike = self.rung.name == "eager" or bool(self.spec.config.get("inductor", {}).get("fallback_random"))
         if isinstance(got := self._tried(), Outcome):
             return got
         again = self._tried(fallback_random=True) if random and self.compared and not draws_alike else got
         if isinstance(again, Outcome):
             return again
-        mark("compare")
+        self._enter("compare")
         if random and recomputes_random(self.gm):
             truth = NoReference("a checkpointed region draws random numbers")
             self.compared = tuple(name for name in self.compared if name == "metadata")
         elif self.rung.compiles_draws and draws_unrepeatably(self.gm):
             truth = NoReference("the kernels draw random numbers that eager cannot repeat on this device")
             self.compared = tuple(name for name in self.compared if name == "metadata")
-        wanted, found = eager.results(changed), again.results(changed)
+        wanted, seen, found = (one.results(changed) for one in (eager, got, again))
         if self._waits(truth) and not (len(wanted) == len(found) and all(map(identical, wanted, found))):
-            truth = self._reference(changed)
-            mark("compare")
-        comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, self._execute)
-        difference = comparing.difference(truth, eager, got, wanted, found, changed, random=random)
+            truth = self._reference()
+            self._enter("compare")
+        comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly)
+        difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
         outcome = self._concluded(difference, truth, wanted, found, got if keep_outputs else None)
         outcome.nan, outcome.eager_nan = again.nans(changed), eager.nans(changed)
         outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
@@ -208,17 +206,17 @@ class _Judgement:
         """Eager's results and the reference, or why no verdict is possible."""
         known = baseline.load(self.shared) if self.shared is not None and self.shared.exists() else None
         if known is not None:
-            self.left_out = known.left_out
+            self.left_out, self.changed = known.left_out, known.changed
             return known
-        mark("eager")
-        eager, changed, refusal = self._eager()
-        if refusal is not None or eager is None:
-            return refusal or Signature("error", "eager")
-        found = Baseline(eager, changed, self.left_out)
+        self._enter("eager")
+        eager = self._eager()
+        if isinstance(eager, Signature):
+            return eager
+        found = Baseline(eager, self.changed, self.left_out)
         if self.lean and not draws_from_generator(self.gm):
             found.truth = NoReference(WAITS)
         elif "accuracy" in self.compared:
-            found.truth = self._reference(changed)
+            found.truth = self._reference()
         if self.shared is not None:
             found.save(self.shared)
         return found
@@ -230,12 +228,17 @@ class _Judgement:
         self.attributes.restore()
         return execute(run, inputs, seed=self.seed, backward=self.backward, parameters=parameters)
 
-    def _eager(self) -> tuple[Execution | None, list[int], Signature | None]:
+    def _eagerly(self, wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None) -> list[Any]:
+        """The results of an eager run of another form of the graph."""
+        return self._execute(partial(run_graph, wide, hook=hook), inputs, wide).results(self.changed)
+
+    def _eager(self) -> Execution | Signature:
+        """Eager's run, or why no verdict is possible."""
         try:
             first = self._execute(partial(run_graph, self.gm))
-            changed = changed_inputs(self.inputs, first.inputs)
+            self.changed = changed = changed_inputs(self.inputs, first.inputs)
             if not self.compared:
-                return first, changed, None
+                return first
             poisoned = self._execute(partial(run_graph, self.gm, poison=True))
         except (GraphRunError, RuntimeError) as error:
             if "error" in self.compared:
@@ -244,29 +247,26 @@ class _Judgement:
                 self.raised_at = _at(found[0]) if found else None
             cause = error.__cause__ or error
             kind = "memory" if is_memory_error(cause) else "error"
-            return None, [], Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
+            return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
         for index, (one, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
             difference = compare(None, [one], [other])
             if difference is not None and _is_unused_state(one):
                 self.left_out.add(index)
             elif difference is not None:
                 text = f"eager gives different results in two runs with one seed (output {index}: {difference.text})"
-                return None, [], Signature("nondeterministic", "eager", raw=text)
-        return first, changed, None
+                return Signature("nondeterministic", "eager", raw=text)
+        return first
 
-    def _reference(self, changed: list[int]) -> list[Any] | NoReference:
-        mark("reference")
-
-        def run(wide: fx.GraphModule, inputs: list[Any]) -> list[Any]:
-            return self._execute(partial(run_graph, wide), inputs, wide).results(changed)
-
-        return reference(self.gm, self.inputs, run)
+    def _reference(self) -> list[Any] | NoReference:
+        self._enter("reference")
+        return reference(self.gm, self.inputs, self._eagerly)
 
     def _run_rung(self, *, fallback_random: bool = False, only_compile: bool = False) -> Execution:
+        self.step = ""
         gm = copy_graph(self.gm)
         began = self.began = time.perf_counter()
-        extra = {"inductor": {"fallback_random": True}} if fallback_random else {}
-        with settings(extra), self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
+        drawing = t.inductor_config.patch(fallback_random=True) if fallback_random else nullcontext()
+        with drawing, self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
             fakes = shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
             compiled = self.rung.build(gm, fakes, self.spec)
@@ -279,6 +279,7 @@ class _Judgement:
         return execution
 
     def _enter(self, step: str) -> None:
+        """A segfault or a hang from now on is charged to it."""
         self.step = step
         mark(step)
 
