@@ -26,8 +26,9 @@ from ..dumps.schema import GraphRecord
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.torchside import targets
 from . import gpu_only, process_groups
+from . import torch_private as t
 from .copying import clone_inputs, graphs_in
-from .rungs.entries import python_decompositions
+from .rungs.entries import compiling
 from .spec import ReplaySpec
 
 
@@ -129,7 +130,8 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
     traced = _Traced(gm)
     given = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     try:
-        with python_decompositions(mode), mode, torch.no_grad():
+        # composite ops keep symbols for sizes, and the mode's symbols are the tracing ones
+        with compiling(mode), t.enable_python_dispatcher(), mode, torch.no_grad():
             traced.run(*given, enable_io_processing=False)
     except Exception:  # noqa: BLE001  what cannot be traced here stays as recorded, and is judged so
         return []

@@ -112,7 +112,9 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     repeat it.
     """
     draw = _DRAWS.get(str(target))
-    return None if draw is None else draw(*args, **kwargs)
+    given = () if draw is None else (*args, *kwargs.values())
+    devices: list[Any] = [getattr(one, "device", one) for one in given if isinstance(one, (torch.Tensor, torch.device))]
+    return draw(*args, **kwargs) if draw is not None and all(map(philox.repeatable, devices)) else None
 
 
 def has_kernel_draws(gm: fx.GraphModule) -> bool:
@@ -187,19 +189,9 @@ def _fill(value: torch.Tensor) -> None:
     torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage, 0, (storage.nbytes(),), (1,)).fill_(_POISON)
 
 
-def _draw_random(size: Sequence[int], seed: torch.Tensor, mode: str, **_: Any) -> torch.Tensor | None:
-    if not philox.repeatable(seed.device):
-        return None
-    return philox.rand(size, seed) if mode == "rand" else philox.randn(size, seed)
-
-
 _DRAWS: dict[str, Callable[..., Any]] = {
-    "prims.inductor_seed.default": lambda device: philox.seeds(1, device)[0] if philox.repeatable(device) else None,
-    "prims.inductor_seeds.default": lambda count, device: (
-        philox.seeds(count, device) if philox.repeatable(device) else None
-    ),
-    "prims.inductor_random.default": _draw_random,
-    "prims.inductor_randint.default": lambda low, high, size, seed: (
-        philox.randint(low, high, size, seed) if philox.repeatable(seed.device) else None
-    ),
+    "prims.inductor_seed.default": lambda device: philox.seeds(1, device)[0],
+    "prims.inductor_seeds.default": philox.seeds,
+    "prims.inductor_random.default": lambda size, seed, mode, **_: (philox.rand if mode == "rand" else philox.randn)(size, seed),
+    "prims.inductor_randint.default": philox.randint,
 }

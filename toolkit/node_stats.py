@@ -46,10 +46,14 @@ def node_rows(saved: SavedGraph, seed: int = 0, device: str | None = None, *, li
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does."""
+    """What the child does: the rows of the live case, under its recorded surroundings."""
+    import torch
+
     from .case import Case
     from .eager import GraphRunError
     from .isolation.child import mark
+    from .numerics import node_statistics
+    from .spec import in_force, settings
 
     mark("load")
     case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
@@ -57,23 +61,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     rows: list[NodeStatistics] = []
     failed = ""
     try:
-        rows.extend(of_case(case, payload["seed"]))
+        with settings(case.spec.config), in_force(case.spec), torch.no_grad():
+            torch.manual_seed(payload["seed"])
+            rows.extend(node_statistics(case.gm, case.inputs))
     except GraphRunError as error:
         failed = str(error)
     return {"rows": msgspec.to_builtins(rows), "failed": failed}
-
-
-def of_case(case: Any, seed: int) -> Iterator[NodeStatistics]:
-    """The rows of a live case, under its recorded surroundings; runs on clones of the inputs."""
-    import torch
-
-    from .copying import clone_inputs, copy_graph
-    from .numerics import node_statistics
-    from .spec import in_force, settings
-
-    with settings(case.spec.config), in_force(case.spec), torch.no_grad():
-        torch.manual_seed(seed)
-        yield from node_statistics(copy_graph(case.gm), clone_inputs(case.inputs))
 
 
 def table(rows: Sequence[dict[str, Any]]) -> list[str]:

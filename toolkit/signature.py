@@ -11,13 +11,12 @@ True
 from __future__ import annotations
 
 import difflib
-import traceback
 from typing import Any, Literal
 
 import msgspec
 
 from . import normalise
-from .isolation.protocol import Answer
+from .isolation.protocol import Answer, frames_of
 
 SURE, STILL = 100.0, 3.0
 """What was that far beyond rounding must stay this far."""
@@ -145,13 +144,13 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def from_exception(error: BaseException, stage: str) -> Signature:
     """The signature of an exception, unwrapped to what was first raised inside the compiler."""
-    inner, detail, frames = error, "", _frames(error)
+    inner, detail, frames = error, "", normalise.library_frames(frames_of(error))
     for _ in range(20):
         detail = detail or normalise.lowering_target(str(inner) if _is(inner, "LoweringException") else "")
         deeper = inside(inner)
         if deeper is None:
             break
-        frames = _frames(deeper) or frames
+        frames = normalise.library_frames(frames_of(deeper)) or frames
         inner = deeper
     name = f"{type(inner).__module__}.{type(inner).__qualname__}".removeprefix("builtins.")
     if _is(inner, "CppCompileError"):
@@ -204,14 +203,6 @@ def inside(error: BaseException) -> BaseException | None:
     if _is(error, "LoweringException"):
         return error.__cause__ or error.__context__
     return None
-
-
-def _frames(error: BaseException) -> list[str]:
-    found = [
-        f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}"
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-    ]
-    return normalise.library_frames(found[::-1])
 
 
 def _abort_text(output: str) -> str:

@@ -131,13 +131,7 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
         told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _tell,
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )  # fmt: skip
-    if as_lines:
-        emit(found.event(), as_json=True)
-    elif as_json:
-        emit(found.plain(), as_json=True)
-    else:
-        emit(ladder_table(found), as_json=False)
-        emit("\n" + closing(found.summary, found.next), as_json=False)
+    _end(found, [ladder_table(found)], as_json, as_lines)
     return found.record.exit_code
 
 
@@ -168,18 +162,17 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
         all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
     )  # fmt: skip
-    if as_lines:
-        emit(found.event(), as_json=True)
-    elif as_json:
-        emit(found.plain(), as_json=True)
+    both = zip(found.ladders, found.boundaries, strict=True)
+    tables = [run_table(found), *(f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both)]
+    _end(found, tables, as_json, as_lines)
+    return 130 if found.interrupted else found.record.exit_code
+
+
+def _end(found: Triage | RunTriage, tables: list[str], as_json: bool, as_lines: bool) -> None:
+    if as_lines or as_json:
+        emit(found.event() if as_lines else found.plain(), as_json=True)
     else:
-        both = zip(found.ladders, found.boundaries, strict=True)
-        parts = [run_table(found)]
-        parts += [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
-        emit("\n\n".join([*parts, closing(found.summary, found.next)]), as_json=False)
-    if found.interrupted:
-        return 130
-    return found.record.exit_code
+        emit("\n\n".join([*tables, closing(found.summary, found.next)]), as_json=False)
 
 
 def run_table(found: RunTriage) -> str:

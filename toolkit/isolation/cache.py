@@ -22,7 +22,6 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from ...dumps.atomic import write_file
 from ...dumps.errors import EnvironmentLackError
@@ -150,7 +149,7 @@ def toolchain_seed() -> Path | None:
 
 
 def keep(cache_dir: Path, seed: Path) -> None:
-    """Makes the seed from what `probe_toolchain` left in `cache_dir`. A seed that someone else made meanwhile stays.
+    """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that someone else made meanwhile stays.
 
     Raises OSError where the cache folder cannot be written.
     """
@@ -172,13 +171,6 @@ def keep(cache_dir: Path, seed: Path) -> None:
     finally:
         os.close(held)
         shutil.rmtree(fresh, ignore_errors=True)
-
-
-def probe_toolchain(_payload: dict[str, Any]) -> None:
-    """Compiles two tiny kernels, vectorised and scalar, so that every first-use probe is made. Runs in a child."""
-    from .warming import compile_probe_kernels
-
-    compile_probe_kernels()
 
 
 def _link(source: Path, target: Path) -> None:

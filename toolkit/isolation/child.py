@@ -27,7 +27,7 @@ import msgspec
 
 from ..imports import import_modules
 from .processes import bind_child
-from .protocol import Failure, Query
+from .protocol import Failure, Query, frames_of
 
 TRACE_SIGNAL = signal.SIGUSR1
 """The server sends it before it kills a child for time: faulthandler then prints where the child hangs."""
@@ -80,13 +80,9 @@ def is_memory_error(error: BaseException) -> bool:
 def failure_of(error: BaseException) -> Failure:
     """Describes an exception: its type, text, traceback, and module:function of its frames, innermost first."""
     cls = type(error)
-    frames = [
-        f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}"
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-    ]
     name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
     text = "".join(traceback.format_exception(cls, error, error.__traceback__))
-    return Failure(name, str(error), text[-20_000:], frames[::-1][:40])
+    return Failure(name, str(error), text[-20_000:], frames_of(error)[:40])
 
 
 def run_child(query: Query, folder: Path, output_fd: int, events_fd: int, server: int) -> None:

@@ -211,10 +211,3 @@ def _waiting(pipe: int) -> Iterator[bytes]:
             yield data
             if not data:
                 return
-
-
-def folder_for(root: Path, query: Query) -> Path:
-    """A fresh folder for one query's reply and mark."""
-    folder = root / "queries" / str(query.id)
-    folder.mkdir(parents=True)
-    return folder

@@ -10,6 +10,7 @@ Must import neither torch nor anything slow: the client uses it in a process tha
 from __future__ import annotations
 
 import struct
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol
@@ -48,6 +49,12 @@ class Failure(msgspec.Struct, omit_defaults=True):
     message: str
     traceback: str = ""
     frames: list[str] = []
+
+
+def frames_of(error: BaseException) -> list[str]:
+    """module:function of each frame of an exception, innermost first."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}" for frame in reversed(frames)]
 
 
 class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):

@@ -24,7 +24,7 @@ import msgspec
 
 from . import cache, child, folders, processes
 from .child import run_child
-from .jobs import Job, folder_for
+from .jobs import Job
 from .processes import become_subreaper
 from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
 
@@ -188,7 +188,7 @@ class Server:
             warm_toolchain(seed)
         else:
             self.seed = seed
-            self._fork(Query(_SEED_QUERY, f"{cache.__name__}:probe_toolchain", limit_s=_SEED_LIMIT_S))
+            self._fork(Query(_SEED_QUERY, f"{__package__}.warming:compile_probe_kernels", limit_s=_SEED_LIMIT_S))
 
     def _be_ready(self) -> None:
         self.ready = True
@@ -205,7 +205,8 @@ class Server:
 
     def _fork(self, query: Query) -> None:
         assert self.settings is not None
-        folder = folder_for(Path(self.settings.root), query)
+        folder = Path(self.settings.root) / "queries" / str(query.id)
+        folder.mkdir(parents=True)
         read, write = os.pipe()
         events, report = os.pipe()
         server = os.getpid()

@@ -127,8 +127,8 @@ def forget_copied_tables() -> None:
         clear()
 
 
-def compile_probe_kernels() -> None:
-    """Compiles one vectorised and one scalar kernel in this process, so that each toolchain probe is made."""
+def compile_probe_kernels(_payload: dict[str, Any]) -> None:
+    """Compiles one vectorised and one scalar kernel, so that each toolchain probe is made. Runs in a child."""
     for dtype in (torch.float32, torch.float64):
         value = torch.ones(64, 64, dtype=dtype)
         gm = t.make_fx(lambda x: [(x.relu() + 1).sum(0)])(value)

@@ -270,16 +270,6 @@ def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> lis
     return list(dict.fromkeys(str(op) for op in ops if not (without_lowering and op in t.lowerings)))
 
 
-@contextlib.contextmanager
-def python_decompositions(mode: Any) -> Iterator[None]:
-    """While it is entered, composite ops keep symbols for sizes, and the mode's symbols are the tracing ones.
-
-    There is no public switch for the dispatcher.
-    """
-    with compiling(mode), t.enable_python_dispatcher():
-        yield
-
-
 def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
     """The graph traced once more through Inductor's decompositions, with the names of its inputs and its nodes' origins.
 

@@ -22,42 +22,37 @@ class InductorNofuse(Inductor):
 
     name = "inductor_nofuse"
 
-    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> contextlib.AbstractContextManager[None]:
-        return unfused(kernels_draw=has_kernel_draws(gm))
+    @contextlib.contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        """Inductor with one loop per node and without its optional passes: what is left is lowering and code generation.
 
+        Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting realises
+        each node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are drawn by torch
+        itself, because a joint pass would have to replace them; one has where the graph's kernels draw.
+        """
+        lower, skips = t.look_up("GraphLowering.run_node"), t.look_up("GraphTransformObserver._check_disable_pass")
 
+        def run_node(self: Any, n: fx.Node) -> Any:
+            value = lower(self, n)
+            if n.op == "call_function" and isinstance(value, t.TensorBox) and isinstance(value.data, t.StorageBox):
+                value.realize()
+            return value
 
-@contextlib.contextmanager
-def unfused(*, kernels_draw: bool = False) -> Iterator[None]:
-    """Inductor with one loop per node and without its optional passes: what is left is lowering and code generation.
+        def skip(self: Any) -> bool:
+            optional = self.subsystem == "post_grad_passes" and not self.passname.startswith(_NEEDED_PASSES)
+            return optional or skips(self)
 
-    Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting realises each
-    node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are drawn by torch
-    itself, because a joint pass would have to replace them; with `kernels_draw` one has.
-    """
-    lower, skips = t.look_up("GraphLowering.run_node"), t.look_up("GraphTransformObserver._check_disable_pass")
-
-    def run_node(self: Any, n: fx.Node) -> Any:
-        value = lower(self, n)
-        if n.op == "call_function" and isinstance(value, t.TensorBox) and isinstance(value.data, t.StorageBox):
-            value.realize()
-        return value
-
-    def skip(self: Any) -> bool:
-        optional = self.subsystem == "post_grad_passes" and not self.passname.startswith(_NEEDED_PASSES)
-        return optional or skips(self)
-
-    off = {name: None for name in _CUSTOM_PASSES if hasattr(t.inductor_config, name)}
-    settings: dict[str, Any] = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, **off}
-    if not kernels_draw:
-        settings["fallback_random"] = True
-    with (
-        t.swapped("GraphLowering.run_node", run_node),
-        t.swapped("Scheduler.fuse_nodes", lambda self, nodes: nodes),
-        t.swapped("GraphTransformObserver._check_disable_pass", skip),
-        t.inductor_config.patch(settings),
-    ):
-        yield
+        off = {name: None for name in _CUSTOM_PASSES if hasattr(t.inductor_config, name)}
+        settings: dict[str, Any] = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, **off}
+        if not has_kernel_draws(gm):
+            settings["fallback_random"] = True
+        with (
+            t.swapped("GraphLowering.run_node", run_node),
+            t.swapped("Scheduler.fuse_nodes", lambda self, nodes: nodes),
+            t.swapped("GraphTransformObserver._check_disable_pass", skip),
+            t.inductor_config.patch(settings),
+        ):
+            yield
 
 
 _CUSTOM_PASSES = (
