@@ -143,13 +143,10 @@ def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[int, int, float]:
     """
     saved, outcome = judged
     if outcome.ok:
-        return verdict_words.rank(OK) + (not _differs(outcome)), 0, 0.0
+        differs = (outcome.fidelity or "").startswith("different")
+        return verdict_words.rank(OK) + (not differs), 0, 0.0
     stage = _STAGE.index(saved.stage) if saved.stage in _STAGE else len(_STAGE)
     return verdict_words.rank(outcome.record), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
-
-
-def _differs(outcome: Outcome) -> bool:
-    return (outcome.fidelity or "").startswith("different")
 
 
 def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], as_json: bool) -> None:

@@ -29,7 +29,8 @@ class AotInductor(Inductor):
     name = "aot_inductor"
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        return super().unavailable(spec) or lacks_aot_inductor()
+        lacking = [t.NAMES.whole(name) for name in ("aot_compile", "aot_load") if t.optional(name) is None]
+        return super().unavailable(spec) or (f"this torch has no {' and no '.join(lacking)}" if lacking else None)
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
         types = {value.device.type for value in _tensors(gm.graph.nodes)}
@@ -70,12 +71,6 @@ def _tensors(nodes: Any) -> Iterator[torch.Tensor]:
         values = value if isinstance(value, (list, tuple)) else [value]
         yield from (one for one in values if isinstance(one, torch.Tensor))
 
-
-
-def lacks_aot_inductor() -> str | None:
-    """Why this torch cannot compile and load one graph ahead of time, or None."""
-    lacking = [t.NAMES.whole(name) for name in ("aot_compile", "aot_load") if t.optional(name) is None]
-    return f"this torch has no {' and no '.join(lacking)}" if lacking else None
 
 
 def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[Any]], Any]:

@@ -85,7 +85,7 @@ def watch(callbacks: Mapping[str, Callback]) -> None:
     with _lock:
         for name, callback in callbacks.items():
             module = sys.modules.get(name)
-            if module is not None and not _is_initializing(module):
+            if module is not None and not getattr(module.__spec__, "_initializing", False):
                 ready.append((callback, module))
             else:
                 _finder.callbacks.setdefault(name, []).append(callback)
@@ -101,10 +101,6 @@ def unwatch() -> None:
         _finder.callbacks.clear()
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)  # type: ignore[arg-type]
-
-
-def _is_initializing(module: ModuleType) -> bool:
-    return bool(getattr(module.__spec__, "_initializing", False))
 
 
 def _find_with_others(own: _Finder, name: str, path: Any, target: Any) -> importlib.machinery.ModuleSpec | None:
