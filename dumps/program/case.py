@@ -122,11 +122,8 @@ class Facts:
     """Whether a half precision is among them."""
     grad: bool
     """Whether autograd still has to see it, so that a program runs a backward too."""
-
-    @property
-    def wants_backward(self) -> bool:
-        """Whether gradients are computed."""
-        return self.grad and bool(self.wanted)
+    wants_backward: bool
+    """Whether gradients are computed."""
 
 
 def facts_of(record: GraphRecord) -> Facts:
@@ -139,11 +136,12 @@ def facts_of(record: GraphRecord) -> Facts:
     calls = [node.target for node in nodes if node.op.startswith("call_")]
     known = [TOLERANCES.get(dtype, 0.25) for dtype in dtypes if "float" in dtype or dtype in TOLERANCES]
     listed = returned(record.graph)
+    wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
     return Facts(
         inputs=[value.dtype if isinstance(value, TensorValue) else "" for value in inputs],
         outputs=[value.dtype if isinstance(value, TensorValue) else "" for value in outputs],
         several=listed is not None and len(listed) != 1,
-        wanted=[at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad],
+        wanted=wanted,
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(_UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape),
         with_floats=any(not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed),
@@ -155,6 +153,7 @@ def facts_of(record: GraphRecord) -> Facts:
         tolerance=max(known, default=TOLERANCES["float32"]),
         half=bool(HALF & dtypes),
         grad=record.stage in GRAD_STAGES,
+        wants_backward=record.stage in GRAD_STAGES and bool(wanted),
     )
 
 
@@ -235,6 +234,12 @@ class Case:
         return facts_of(self.record)
 
     @property
+    def against_float64(self) -> bool:
+        """Whether a float64 run of the graph is what tells the failure."""
+        failure = self.failure
+        return failure.kind == "accuracy" or (failure.kind == "nan" and failure.detail.startswith("no "))
+
+    @cached_property
     def telling(self) -> str:
         """The failure in a few words of its own. The numbers of a reduced case are others: the program prints them."""
         failure = self.failure

@@ -10,84 +10,42 @@ for integers where all outputs are floating, gradients where none is wanted. Mus
 
 from __future__ import annotations
 
-import difflib
-import re
-import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from .case import FLOATING, REAL, Case, Failure
-from .text import CannotExpressError, indented
-
-LIMIT_S, LEAST_S = 120, 20
-"""A compile of a small case that takes longer hangs, where nobody waited for one; what a fresh process needs in any case."""
-
-OUT_OF_MEMORY_BYTES = 2 << 30
-"""What the compiled run of a small case may map, where what it was reduced from ran out of memory."""
-
-_PLACEHOLDER = re.compile(r"<[^<>\s]*>|[\[(]?\.\.+[\])]?|\w*\d\w*|…")
-_TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
-_WARM = "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
-
-Lines = list[str]
+from . import dying
+from .case import FLOATING, REAL, Case
+from .dying import Ending, Lines
+from .text import CannotExpressError, indented, quoted
 
 
-@dataclass
-class Ending:
-    """The statements that run and judge, and functions that they need beside the graph."""
-
-    lines: Lines
-    functions: list[Lines] = field(default_factory=list[Lines])
-
-
-def against_float64(failure: Failure) -> bool:
-    """Whether a float64 run of the graph is what tells the failure."""
-    return failure.kind == "accuracy" or (failure.kind == "nan" and failure.detail.startswith("no "))
-
-
-def limit_s(failure: Failure) -> int:
-    """What is waited for a hang: as long as it was waited when it was found."""
-    return max(LEAST_S, int(failure.size)) if failure.kind == "hang" and failure.size else LIMIT_S
-
-
-def death_of(failure: Failure) -> str | int:
-    """The return code that a child has whom that signal killed, or "hang"."""
-    if failure.kind == "hang":
-        return "hang"
-    return -int(getattr(signal, failure.detail, signal.SIGSEGV))
-
-
-def asks_for_text(failure: Failure) -> bool:
-    """Whether it is an exception that tells the failure."""
-    return failure.kind in ("crash", "missing_error")
-
-
-def telling_part(message: str, raw: str) -> str:
-    """The longest stretch of the normalised message that stands in the raw text and holds no name or number; may be empty."""
-    match = difflib.SequenceMatcher(None, raw, message, autojunk=False).find_longest_match() if raw else None
-    common = raw[match.a : match.a + match.size] if match else message
-    pieces = [piece.strip() for line in common.splitlines() for piece in _PLACEHOLDER.split(line)]
-    best = max(pieces, key=len, default="")
-    return best[:80].strip() if len(best) >= 4 else ""
-
-
-def ending_of(case: Case, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "") -> Ending:
+def ending_of(
+    case: Case, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "", loose: bool = False
+) -> Ending:
     """What runs, compares and judges; raises CannotExpressError for a kind of failure without a check.
 
     `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword arguments with
     which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters and needs the mode.
+    `loose`: no part of an exception's text is asked for.
     """
+    failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
+    if failure.kind in ("crash", "missing_error"):
+        ending.part = "" if loose else dying.telling_part(failure.message, failure.raw)
+        ending.expected = [f"ERROR = {quoted(failure.error.rpartition('.')[2])}", f"PART = {quoted(ending.part)}"]
+    return ending
+
+
+def _ending_of(case: Case, compiled: str, inner: bool, wide: str | None) -> Ending:
     kind, detail = case.failure.kind, case.failure.detail
     if kind in ("accuracy", "nan") and case.facts.draws_as_inductor:
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
     if case.only_compiled and kind == "crash":
-        return _only_compiles(case, compiled, inner=inner)
+        return dying.only_compiles(case, compiled, inner=inner)
     if kind == "metadata" and detail in ("mutation", "no mutation"):
         return _mutation(compiled)
     if kind == "metadata" and detail in ("alias", "no alias", "offset"):
         return _shared_memory(compiled)
-    run = _Runs(case, compiled, wide)
-    ending = _float64(run, wide) if against_float64(case.failure) else _KINDS.get(kind, _unknown)(run)
+    run = Runs(case, compiled, wide)
+    ending = _float64(run, wide) if case.against_float64 else _KINDS.get(kind, _unknown)(run)
     if run.backward:
         ending.functions.insert(0, run.with_gradients())
     return ending
@@ -97,7 +55,7 @@ def _gone(how: str) -> str:
     return f'print("gone: the compiled result {how}")'
 
 
-class _Runs:
+class Runs:
     """How this graph is run: forward or with its gradients, its outputs as tensors alone where others are among them."""
 
     def __init__(self, case: Case, compiled: str, wide: str | None) -> None:
@@ -144,175 +102,10 @@ class _Runs:
         ]
 
 
-# -- exceptions ----------------------------------------------------------------------------------------------------------------
-
-_JUDGED = [
-    "    traceback.print_exc()",
-    f"    text = {_TEXT_OF}",
-    '    sys.exit(f"BUG: {ERROR}" if ERROR in text and PART in text else 2)',
-]
-"""Of an exception: whether it is the one that is looked for."""
-
-
-def _crash(run: _Runs) -> Ending:
-    return Ending([
-        *run.eager(),
-        "try:",
-        *indented(run.waited(run.compiled)),
-        "except Exception as error:  # noqa: BLE001",
-        *_JUDGED,
-        'print("gone: it compiles and runs")',
-    ])  # fmt: skip
-
-
-def _missing_error(run: _Runs) -> Ending:
-    raised = [
-        "def raised(function):",
-        "    try:",
-        *indented(run.waited("function"), " " * 8),
-        "    except Exception as error:  # noqa: BLE001",
-        f"        return {_TEXT_OF}",
-        '    return ""',
-    ]
-    return Ending([
-        f"eager, got = raised(graph), raised({run.compiled})",
-        "print(f\"eager mode raises: {eager or 'nothing'}\\ntorch.compile raises: {got or 'nothing'}\")",
-        "other = any(text and (ERROR not in text or PART not in text) for text in (eager, got))",
-        "sys.exit(0 if not eager else 2 if other else int(not got))",
-    ], [raised])  # fmt: skip
-
-
-def _only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
-    """For a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
-
-    `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake tensors, which
-    need no device and no memory.
-    """
-    fake = ["with FakeTensorMode(allow_non_fake_inputs=True):", "    inputs = make_inputs()"]
-    inputs = fake if inner else ["inputs = make_inputs()"]
-    if not inner and case.facts.on_cuda:
-        inputs = [
-            "if torch.cuda.is_available():",
-            "    inputs = make_inputs()",
-            "else:  # fake tensors, and Inductor's joint patterns, which it traces on the device, on the CPU",
-            "    usual = joint_graph.lazy_init",
-            "    joint_graph.lazy_init = lambda *_: usual()",
-            *indented(fake),
-        ]
-    backend = [
-        "def backend(gm, examples):",
-        "    compile_fx(gm, examples)",
-        '    print("gone: it compiles; it is not run")',
-        "    sys.exit(0)",
-    ]
-    return Ending([
-        *inputs,
-        "try:",
-        f"    {compiled}(*inputs)",
-        "except Exception as error:  # noqa: BLE001",
-        *_JUDGED,
-        "sys.exit(2)  # nothing was compiled",
-    ], [] if inner else [backend])  # fmt: skip
-
-
-# -- processes that die, hang, or need too much --------------------------------------------------------------------------------
-
-
-def _child(run: _Runs, *before: str, why: str = "") -> Lines:
-    """The compiled run, in a process of its own that the program starts."""
-    return [f'if sys.argv[1:] == ["child"]:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
-
-
-def _signal(run: _Runs) -> Ending:
-    end = death_of(run.failure)
-    return Ending([
-        *_child(run),
-        *run.eager(),
-        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={limit_s(run.failure)}, check=False).returncode',
-        f"print(f\"{{'BUG: ' if end == {end} else ''}}the compiled run ended with {{end}}\")",
-        f"sys.exit(1 if end == {end} else 2 if end else 0)",
-    ])  # fmt: skip
-
-
-def _hang(run: _Runs) -> Ending:
-    limit = limit_s(run.failure)
-    return Ending([
-        *_child(run),
-        *run.eager(),
-        "try:",
-        f'    subprocess.run([sys.executable, __file__, "child"], timeout={limit}, check=True)',
-        "except subprocess.TimeoutExpired:",
-        f'    sys.exit("BUG: the compiled run does not end within {limit} s")',
-        'print("gone: it ends")',
-    ])  # fmt: skip
-
-
-def _slow(run: _Runs) -> Ending:
-    over = f"{float(run.failure.message):g}"
-    return Ending([
-        *run.eager(),
-        _WARM,
-        "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
-        *run.waited(run.compiled),
-        "seconds = time.perf_counter() - began",
-        f"print(f\"{{'BUG' if seconds > {over} else 'gone'}}: compile and first run took {{seconds:.1f}} s\")",
-        f"sys.exit(int(seconds > {over}))",
-    ])  # fmt: skip
-
-
-def _memory(run: _Runs) -> Ending:
-    return _peak(run) if run.failure.detail == "peak" else _out_of_memory(run)
-
-
-def _peak(run: _Runs) -> Ending:
-    over = int(run.failure.message)
-    before, peak = "torch.cuda.memory_allocated()", "torch.cuda.max_memory_allocated()"
-    reset, functions = ["torch.cuda.reset_peak_memory_stats()"], list[Lines]()
-    if not run.facts.on_cuda:
-        before, peak = 'resident("VmRSS:")', 'resident("VmHWM:")'
-        reset = [
-            'with open("/proc/self/clear_refs", "w") as file:',
-            '    file.write("5")  # forgets the highest resident memory so far',
-        ]
-        functions = [[
-            "def resident(name):",
-            '    with open("/proc/self/status") as file:',
-            "        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))",
-        ]]  # fmt: skip
-    return Ending([
-        *run.eager(),
-        _WARM,
-        f"before = {before}",
-        *reset,
-        *run.waited(run.compiled),
-        f"needed = {peak} - before",
-        f"print(f\"{{'BUG' if needed > {over} else 'gone'}}: compile and first run needed {{needed / 2**20:.1f}} MiB\")",
-        f"sys.exit(int(needed > {over}))",
-    ], functions)  # fmt: skip
-
-
-def _out_of_memory(run: _Runs) -> Ending:
-    limited = [
-        '    with open("/proc/self/statm") as file:',
-        f"        limit = int(file.read().split()[0]) * resource.getpagesize() + {OUT_OF_MEMORY_BYTES}",
-        "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
-    ]
-    output = "capture_output=True, text=True, check=False"
-    return Ending([
-        *_child(run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"),
-        *run.eager(),
-        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={LIMIT_S}, {output})',
-        'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
-        "short = end.returncode != 0 and any(word in end.stderr.lower() for word in words)",
-        'print(f"{end.stderr}\\nthe compiled run ended with {end.returncode}")',
-        'sys.exit("BUG: it runs out of memory" if short else 2 if end.returncode else 0)',
-    ])  # fmt: skip
-
-
 # -- what the results are like -------------------------------------------------------------------------------------------------
 
 
-def _nan(run: _Runs) -> Ending:
+def _nan(run: Runs) -> Ending:
     return Ending([
         *run.compared(),
         "for i, (e, g) in enumerate(zip(eager, got, strict=True)):",
@@ -323,7 +116,7 @@ def _nan(run: _Runs) -> Ending:
     ])  # fmt: skip
 
 
-def _metadata(run: _Runs) -> Ending:
+def _metadata(run: Runs) -> Ending:
     form = "x.stride()" if run.failure.detail == "stride" else "(x.shape, x.dtype, x.device, x.layout)"
     form = form if run.tensors and not run.backward else f"torch.is_tensor(x) and {form}"
     return Ending([
@@ -365,13 +158,13 @@ def _shared_memory(compiled: str) -> Ending:
     ], [homes])  # fmt: skip
 
 
-def _unknown(run: _Runs) -> Ending:
+def _unknown(run: Runs) -> Ending:
     raise CannotExpressError(f"no repro can be written for a failure of the kind {run.failure.kind!r} yet")
 
 
-_KINDS: dict[str, Callable[[_Runs], Ending]] = {
-    "crash": _crash, "missing_error": _missing_error, "signal": _signal, "hang": _hang, "slow": _slow, "memory": _memory,
-    "nan": _nan, "metadata": _metadata,
+_KINDS: dict[str, Callable[[Runs], Ending]] = {
+    "crash": dying.crash, "missing_error": dying.missing_error, "signal": dying.signal, "hang": dying.hang, "slow": dying.slow,
+    "memory": dying.memory, "nan": _nan, "metadata": _metadata,
 }  # fmt: skip
 
 
@@ -388,7 +181,7 @@ _FLOAT64_MODE = [
 ]
 
 
-def _float64(run: _Runs, wide: str | None) -> Ending:
+def _float64(run: Runs, wide: str | None) -> Ending:
     """A comparison of the compiled and eager results with the graph's float64 result."""
     if not run.facts.with_floats and run.failure.kind == "accuracy":  # nothing would be wider
         loop = "for i, (e, g) in enumerate(zip(eager, got, strict=True)):"
@@ -408,7 +201,7 @@ def _float64(run: _Runs, wide: str | None) -> Ending:
     ], [_FLOAT64_MODE] if wide is None else [])  # fmt: skip
 
 
-def _in_float64(run: _Runs) -> str:
+def _in_float64(run: Runs) -> str:
     """An input `x` in float64, as an expression that fits all inputs."""
     inputs = run.facts.inputs
     if all(dtype.startswith(REAL) for dtype in inputs):
@@ -416,7 +209,7 @@ def _in_float64(run: _Runs) -> str:
     return f"x.double() if {'' if all(inputs) else 'torch.is_tensor(x) and '}x.is_floating_point() else x"
 
 
-def _test(run: _Runs) -> Lines:
+def _test(run: Runs) -> Lines:
     """The statements on one output: eager's `e`, float64's `r`, the compiled `g`."""
     detail, complexes = run.failure.detail, run.facts.with_complex
     dtypes = [*run.facts.outputs, *(["float32"] if run.backward else [])]
@@ -450,7 +243,7 @@ def _test(run: _Runs) -> Lines:
     ]
 
 
-def _measured(run: _Runs, wide: str) -> tuple[Lines, str]:
+def _measured(run: Runs, wide: str) -> tuple[Lines, str]:
     """How far the compiled and eager results are from float64, where all three are finite; and what is too far."""
     loosest = run.facts.tolerance
     lines = [

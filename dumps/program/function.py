@@ -75,13 +75,9 @@ class Program:
     wide: str | None = ""
     """Keyword arguments that make its own floating dtypes float64; None: functions beside it name some out of their reach."""
 
-    @property
-    def first(self) -> list[str]:
-        """What must stand before all imports."""
-        return ["from __future__ import annotations", ""] if self.kernels.strings_for_types else []
-
-    def imported(self, body: str, of_ops: Iterable[str] = ()) -> tuple[list[str], list[str]]:
-        """What a program with that body imports of Python's own library, and of torch and Triton, as linters want it.
+    def imported(self, body: str, of_ops: Iterable[str] = ()) -> tuple[list[str], list[str], list[str]]:
+        """What must stand before all imports, what a program with that body imports of Python's own library, and of torch and
+        Triton, as linters want it.
 
         `of_ops`: imports of custom operators.
         """
@@ -92,7 +88,8 @@ class Program:
         inside = {"import torch", *(statement for name, statement in _INSIDE.items() if name in names)}
         inside |= {f"import {module}" for module in self.imports} | {one for one in of_ops if one not in plain}
         last = [INTERPRETED, *self.kernels.imports] if self.kernels.source else []
-        return sorted(plain, key=_order), [*sorted(inside, key=_order), *last]
+        first = ["from __future__ import annotations", ""] if self.kernels.strings_for_types else []
+        return first, sorted(plain, key=_order), [*sorted(inside, key=_order), *last]
 
 
 def _order(statement: str) -> tuple[bool, str]:
@@ -147,7 +144,9 @@ class Function(Printer):
     def text(self, body: GraphBody, name: str, depth: int = 0, *, copies: bool = False) -> list[str]:
         """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is given."""
         outer, self.names = self.names, dict(self.names)
-        regions, without_aliases = higher_order.regions(body), higher_order.without_aliases(body)
+        regions, without_aliases = dict[str, str](), set[str]()
+        if body.subgraphs:
+            regions, without_aliases = higher_order.regions(body), higher_order.without_aliases(body)
         parameters = [self.name(node) for node in placeholders(body)]
         back = sorted(higher_order.given_back(body)) if copies else []
         lines = [f"{self.names[one]} = {self.names[one]}.clone()" for one in back]
@@ -228,7 +227,8 @@ class Function(Printer):
         raise CannotExpressError(f"node {node.name!r} calls the module {node.target!r}, which has no plain form yet")
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
-        other = higher_order.rewritten(node.target, args, named)
+        higher = node.target.startswith("higher_order.")
+        other = higher_order.rewritten(node.target, args, named) if higher else None
         if other is not None:
             self.imports |= {other.module} if other.module else set()
             if other.helper:

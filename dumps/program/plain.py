@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ..hints import numbers
 from ..schema import NodeRecord
 from .case import Case, returned
-from .endings import limit_s
+from .dying import limit_s
 from .function import Function, is_word
 from .inputs import Slot, slots_of, source_of
 from .repro import BACKENDS, Script
@@ -271,10 +271,10 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
     ]
     rows = [row for line in statements for row in broken(line, _WIDTH)]
     body = blocks(case.ops.block if case.ops else "", program.kernels.source, program.source, rows)
-    plain, inside = program.imported(body, case.ops.imports if case.ops else ())
+    first, plain, inside = program.imported(body, case.ops.imports if case.ops else ())
     head = [
         *_head(case, ending, notes, sizing, names),
-        *program.first,
+        *first,
         *plain,
         *([""] if plain else []),
         *inside,

@@ -17,7 +17,7 @@ from typing import Literal
 from ..hints import numbers
 from . import sizes
 from .case import Case, Rate
-from .endings import against_float64, asks_for_text, ending_of, telling_part
+from .endings import ending_of
 from .function import Program, program_of
 from .inputs import Source, Way, sidecar_bytes, slots_of, source_of
 from .settings import ambient_lines, config_lines, group_lines, inner_kwargs, random_lines
@@ -78,16 +78,14 @@ def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, 
 
 
 def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose: bool) -> Script:
-    record, failure = case.record, case.failure
-    program = program_of(record, wide=against_float64(failure) and case.facts.names_float)
+    record = case.record
+    program = program_of(record, wide=case.against_float64 and case.facts.names_float)
     slots = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
     source = source_of(slots, way, case.read, numbers(record, case.inputs))
     settings, notes = config_lines(record.config)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
     compiled, inner = _compiled(case, entry, sizing, wide=bool(program.wide))
-    ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide)
-    part = telling_part(failure.message, failure.raw) if asks_for_text(failure) and not loose else ""
-    expected = [f"ERROR = {quoted(failure.error.rpartition('.')[2])}", f"PART = {quoted(part)}"]
+    ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)
     body = blocks(
         case.ops.block if case.ops else "",
         program.kernels.source,
@@ -95,14 +93,7 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose:
         inputs,
         inner,
         *ending.functions,
-        [
-            *(expected if asks_for_text(failure) else []),
-            *settings,
-            *random_lines(case),
-            *ambient_lines(case),
-            *group_lines(record)[0],
-            *ending.lines,
-        ],
+        [*ending.expected, *settings, *random_lines(case), *ambient_lines(case), *group_lines(record)[0], *ending.lines],
     )
     loop = until_shown(case.rate) if case.rate is not None and case.rate.flaky else []
     text = "\n".join([
@@ -113,7 +104,7 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose:
         body,
         "",
     ])  # fmt: skip
-    return Script(text, sidecar, entry, way, source.seeded, case, tuple(notes), sizing, part, loose)
+    return Script(text, sidecar, entry, way, source.seeded, case, tuple(notes), sizing, ending.part, loose)
 
 
 def _head(case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], sizing: Sizing | None) -> list[str]:
@@ -173,9 +164,9 @@ def flaky_sentence(rate: Rate, subject: str = "This program") -> str:
 
 def _imports(case: Case, program: Program, body: str) -> list[str]:
     """What the body uses, and the user's own modules after torch. A torch that does not start must not exit with 1."""
-    plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
+    first, plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
     own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.imports]
-    return [*program.first, *plain, "", "try:", *indented([*inside, *own]), "finally:", f"    {_HOOK}"]
+    return [*first, *plain, "", "try:", *indented([*inside, *own]), "finally:", f"    {_HOOK}"]
 
 
 def until_shown(rate: Rate) -> list[str]:
@@ -240,7 +231,7 @@ def _compiled(case: Case, entry: Entry, sizing: Sizing | None, *, wide: bool) ->
         raise CannotExpressError(
             f"no repro can be written for the rung {case.rung!r}", "stock torch has no backend of that name"
         )
-    options = ["fullgraph=True", f"dynamic={sizes.varying(case.record)}"]
+    options = ["fullgraph=True", f"dynamic={_varying(case)}"]
     if sizing is not None:
         options[1:] = [] if sizing.marks else ["dynamic=False"]
     if backend != "inductor":
@@ -252,6 +243,11 @@ def _compiled(case: Case, entry: Entry, sizing: Sizing | None, *, wide: bool) ->
             )
         options.insert(0, "backend=backend")
     return f"torch.compile(graph, {', '.join(options)})", []
+
+
+def _varying(case: Case) -> bool:
+    """Whether some size was open when the graph was recorded; one that is known only as it runs (u0) is so in any case."""
+    return any(not symbol.name.startswith(("u", "zuf")) for symbol in case.record.symbols)
 
 
 def _by_inner_compiler(case: Case, function: str) -> list[str]:

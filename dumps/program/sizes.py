@@ -73,11 +73,6 @@ def symbolic_dims(record: GraphRecord, hints: Mapping[str, Any]) -> list[Mark]:
     ]
 
 
-def varying(record: GraphRecord) -> bool:
-    """Whether some size was open when the graph was recorded; one that is known only as it runs (u0) is so in any case."""
-    return any(not symbol.name.startswith(("u", "zuf")) for symbol in record.symbols)
-
-
 def recorded(record: GraphRecord, hints: Mapping[str, Any]) -> Sizing | None:
     """All symbolic dimensions marked; None for a graph without."""
     marks = tuple(symbolic_dims(record, hints))

@@ -89,7 +89,7 @@ def emit_report(
             report.notes.append(f"no repro.py: {error}")
         if python:
             _write_plain(report, found, asked)
-    facts = _facts(case, report, found, known)
+    facts = _facts(case, report, found, known, asked.versions)
     write_file(report.issue, issue.render(facts, redactor).encode())
     if with_artifacts:
         _pack(saved, report, redactor)
@@ -144,7 +144,9 @@ def _write_plain(report: issue.Report, found: Found | None, asked: Asked) -> Non
         asked.narrate(f"no {plain_program.NAME}: {report.python_reason}")
 
 
-def _facts(case: Case, report: issue.Report, found: Found | None, known: casefile.CaseFile | None) -> issue.Facts:
+def _facts(
+    case: Case, report: issue.Report, found: Found | None, known: casefile.CaseFile | None, versions: str
+) -> issue.Facts:
     error, telling = case.failure.error.rpartition(".")[2], case.telling
     head = ": ".join(part for part in (error, issue.one_line(telling, 300)) if part)
     compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
@@ -157,6 +159,7 @@ def _facts(case: Case, report: issue.Report, found: Found | None, known: casefil
         stage=case.recorded_at or case.record.stage,
         entry=report.entry,
         log=found.runs.output if found else telling,
+        versions=versions,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
 from ...toolkit.signature import Signature
 from ...toolkit.verdict import Verdict
-from . import casefile, issue
+from . import casefile, environment, issue
 
 PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.
 
@@ -71,6 +71,7 @@ def write_report(
         title=f"{issue.one_line(command, 60)}: {ending}",
         symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
         layer="as the command says", stage=saved.record.stage, entry="the command", log=signature.raw,
+        versions=environment.versions_text(),
     )  # fmt: skip
     write_file(report.issue, issue.render(facts, Redactor()).encode())
     return report

@@ -23,7 +23,6 @@ from ...dumps.wording import counted
 from ...toolkit import verdict_words
 from ...toolkit.verdict import OK, Verdict
 from ..needs import facts as tried_words
-from . import environment
 from .casefile import CaseFile
 
 PRIVACY = (
@@ -96,6 +95,7 @@ class Facts:
     stage: str
     entry: str
     log: str
+    versions: str
 
 
 def render(facts: Facts, redactor: Redactor) -> str:
@@ -121,7 +121,7 @@ def _parts(facts: Facts) -> Iterator[str]:
     log = shorten(facts.log)
     yield _fenced(log) if log else "None: nothing is raised or logged."
     yield "### Versions"
-    yield f"```\n{environment.versions_text()}\n```"
+    yield f"```\n{facts.versions}\n```"
 
 
 def _description(facts: Facts) -> str:

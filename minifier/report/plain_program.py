@@ -20,7 +20,7 @@ from typing import Any
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.program.case import Case
-from ...dumps.program.endings import LEAST_S, limit_s, telling_part
+from ...dumps.program.dying import LEAST_S, limit_s, telling_part
 from ...dumps.program.plain import Ending, endings, program_text
 from ...dumps.program.repro import Script
 from ...dumps.program.text import CannotExpressError

@@ -50,13 +50,14 @@ MEMO = "repro.json"
 
 @dataclass(frozen=True)
 class Asked:
-    """What all runs of a report share. `how`: of `verify.run_command`."""
+    """What all runs of a report share. `how`: of `verify.run_command`; `versions`: what they run on."""
 
     saved: SavedGraph
     times: int
     redactor: Redactor
     narrate: Callable[[str], None]
     how: dict[str, Any]
+    versions: str
 
     def for_program(self, text: str) -> dict[str, Any]:
         """`how` of a program; one that needs a GPU, or settings that the import reads, must not begin where torch is imported."""
@@ -91,7 +92,8 @@ def asking(
     """Where programs of the case are run, `times` times one that shows it. `bare`: where they begin; made here where none is."""
     with beginning(saved) if bare is None else contextlib.nullcontext(bare) as begin:
         path = homes_of(case.imports) if case.imports else []
-        yield Asked(saved, times, redactor, narrate, {"seed": toolchain_seed(), "path": path, "bare": begin})
+        how = {"seed": toolchain_seed(), "path": path, "bare": begin}
+        yield Asked(saved, times, redactor, narrate, how, environment.versions_text())
 
 
 # -- the programs ----------------------------------------------------------------------------------------------------------------
@@ -144,7 +146,8 @@ def _entered(case: Case, entry: Entry, way: Way) -> Iterator[Script]:
 def fixed(script: Script) -> Script | None:
     """The same program with fixed sizes; None for one that has them, or that does not enter through torch.compile."""
     case = script.case
-    if script.entry != "torch.compile" or (script.sizing is not None and not script.sizing.marks):
+    has = script.sizing is not None and not script.sizing.marks
+    if has or script.entry != "torch.compile" or not case.record.symbols:
         return None
     return _like(script, Sizing()) if sizes.symbolic_dims(case.record, numbers(case.record, case.inputs)) else None
 
@@ -204,7 +207,7 @@ def search(case: Case, asked: Asked) -> Found:
 
     Raises CannotExpressError where there is no program.
     """
-    versions, saved = environment.versions_text(), asked.saved
+    versions, saved = asked.versions, asked.saved
     first: Found | None = None
     for script in _attempts(case):
         if first and script.loose and first.runs.trials[-1].code == verify.GONE:

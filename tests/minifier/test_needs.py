@@ -226,7 +226,7 @@ def test_it_is_told_in_few_lines_and_in_the_issue(tmp_path: Path) -> None:
     known.neighbour = {"path": "passes", "difference": "with x.shape[0] = 9", "diff": "--- a\n+++ b\n-x = 8\n+x = 9"}
     report = Report(HERE, HERE / "issue.md", nodes=3, original_nodes=9)
     graph = GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody([]))
-    text = render(Facts(report, graph, known, failing, "t", "s", "l", "forward", "e", ""), Redactor())
+    text = render(Facts(report, graph, known, failing, "t", "s", "l", "forward", "e", "", ""), Redactor())
     assert "| `x.shape[0]` = `8` | replaceable | 9, 7: passes; 16: fails the same way |" in text
     assert "| `mul.other` = `2` | **needed** | 3: passes |" in text
     assert "fails in another way (crash: another)" in text

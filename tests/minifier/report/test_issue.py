@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.redact import Redactor
-from graphdbg.minifier.report import issue
 from graphdbg.minifier.report.issue import Facts, Report, one_line, render, shorten, user_lines
 from graphdbg.toolkit.verdict import Verdict
 
@@ -31,13 +30,8 @@ FACTS = Facts(
     stage="forward",
     entry="torch.compile",
     log="BUG: output 0",
+    versions="PyTorch version: 2.13.0\nPython at /home/ann/venv",
 )
-
-
-@pytest.fixture(autouse=True)
-def versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "PyTorch version: 2.13.0\nPython at /home/ann/venv"
-    monkeypatch.setattr(issue.environment, "versions_text", lambda: text)
 
 
 @pytest.fixture

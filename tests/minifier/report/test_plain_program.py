@@ -144,7 +144,7 @@ def test_what_fails_the_same_way(failure: Signature, code: int | None, output: s
 
 
 def test_what_has_no_plain_program_says_why(tmp_path: Path) -> None:
-    asked = Asked(case_folder(tmp_path / "case", relu_record()), 3, Redactor(), lambda _: None, {})
+    asked = Asked(case_folder(tmp_path / "case", relu_record()), 3, Redactor(), lambda _: None, {}, "")
     case = case_of(relu_record(), ACCURACY)
     inner = next(script for script in candidates(case) if script.entry == "compile_fx_inner")
     made = plain_program.write(inner, tmp_path, asked)
@@ -180,6 +180,6 @@ def test_it_is_written_where_it_fails_in_fresh_processes(plant: str, failure: Si
 def test_it_is_not_written_where_it_ends_well(tmp_path: Path) -> None:
     case = case_of(relu_record(None), ACCURACY)
     saved = case_folder(tmp_path / "case", relu_record(None))
-    made = plain_program.write(next(candidates(case)), tmp_path, Asked(saved, 3, Redactor(), lambda _: None, {}))
+    made = plain_program.write(next(candidates(case)), tmp_path, Asked(saved, 3, Redactor(), lambda _: None, {}, ""))
     assert made.path is None and "did not show it in run 1 of 3" in made.reason
     assert not (tmp_path / plain_program.NAME).exists()

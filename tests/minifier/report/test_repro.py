@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.program.case import facts_of
-from graphdbg.dumps.program.endings import death_of, telling_part
+from graphdbg.dumps.program.dying import death_of, telling_part
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.text import CannotExpressError

@@ -1,0 +1,233 @@
+"""Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Must not import torch.
+
+>>> telling_part("expected <N> but got <N>", "expected 3 but got 4")
+'expected'
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import signal as signals
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .case import Case, Failure
+from .text import indented
+
+if TYPE_CHECKING:
+    from .endings import Runs
+
+LIMIT_S, LEAST_S = 120, 20
+"""A compile of a small case that takes longer hangs, where nobody waited for one; what a fresh process needs in any case."""
+
+OUT_OF_MEMORY_BYTES = 2 << 30
+"""What the compiled run of a small case may map, where what it was reduced from ran out of memory."""
+
+_PLACEHOLDER = re.compile(r"<[^<>\s]*>|[\[(]?\.\.+[\])]?|\w*\d\w*|…")
+_TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
+_WARM = "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
+
+Lines = list[str]
+
+
+@dataclass
+class Ending:
+    """The statements that run and judge, and functions that they need beside the graph."""
+
+    lines: Lines
+    functions: list[Lines] = field(default_factory=list[Lines])
+    part: str = ""
+    """The part of an exception's text that is asked for beside its type."""
+    expected: Lines = field(default_factory=list[str])
+    """Statements that come before all others: which exception is looked for."""
+
+
+def limit_s(failure: Failure) -> int:
+    """What is waited for a hang: as long as it was waited when it was found."""
+    return max(LEAST_S, int(failure.size)) if failure.kind == "hang" and failure.size else LIMIT_S
+
+
+def death_of(failure: Failure) -> str | int:
+    """The return code that a child has whom that signal killed, or "hang"."""
+    if failure.kind == "hang":
+        return "hang"
+    return -int(getattr(signals, failure.detail, signals.SIGSEGV))
+
+
+def telling_part(message: str, raw: str) -> str:
+    """The longest stretch of the normalised message that stands in the raw text and holds no name or number; may be empty."""
+    match = difflib.SequenceMatcher(None, raw, message, autojunk=False).find_longest_match() if raw else None
+    common = raw[match.a : match.a + match.size] if match else message
+    pieces = [piece.strip() for line in common.splitlines() for piece in _PLACEHOLDER.split(line)]
+    best = max(pieces, key=len, default="")
+    return best[:80].strip() if len(best) >= 4 else ""
+
+
+_JUDGED = [
+    "    traceback.print_exc()",
+    f"    text = {_TEXT_OF}",
+    '    sys.exit(f"BUG: {ERROR}" if ERROR in text and PART in text else 2)',
+]
+"""Of an exception: whether it is the one that is looked for."""
+
+
+def crash(run: Runs) -> Ending:
+    """An exception while it compiles or runs."""
+    return Ending([
+        *run.eager(),
+        "try:",
+        *indented(run.waited(run.compiled)),
+        "except Exception as error:  # noqa: BLE001",
+        *_JUDGED,
+        'print("gone: it compiles and runs")',
+    ])  # fmt: skip
+
+
+def missing_error(run: Runs) -> Ending:
+    """An exception of eager mode that compiled code does not raise."""
+    raised = [
+        "def raised(function):",
+        "    try:",
+        *indented(run.waited("function"), " " * 8),
+        "    except Exception as error:  # noqa: BLE001",
+        f"        return {_TEXT_OF}",
+        '    return ""',
+    ]
+    return Ending([
+        f"eager, got = raised(graph), raised({run.compiled})",
+        "print(f\"eager mode raises: {eager or 'nothing'}\\ntorch.compile raises: {got or 'nothing'}\")",
+        "other = any(text and (ERROR not in text or PART not in text) for text in (eager, got))",
+        "sys.exit(0 if not eager else 2 if other else int(not got))",
+    ], [raised])  # fmt: skip
+
+
+def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
+    """For a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
+
+    `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake tensors, which
+    need no device and no memory.
+    """
+    fake = ["with FakeTensorMode(allow_non_fake_inputs=True):", "    inputs = make_inputs()"]
+    inputs = fake if inner else ["inputs = make_inputs()"]
+    if not inner and case.facts.on_cuda:
+        inputs = [
+            "if torch.cuda.is_available():",
+            "    inputs = make_inputs()",
+            "else:  # fake tensors, and Inductor's joint patterns, which it traces on the device, on the CPU",
+            "    usual = joint_graph.lazy_init",
+            "    joint_graph.lazy_init = lambda *_: usual()",
+            *indented(fake),
+        ]
+    backend = [
+        "def backend(gm, examples):",
+        "    compile_fx(gm, examples)",
+        '    print("gone: it compiles; it is not run")',
+        "    sys.exit(0)",
+    ]
+    return Ending([
+        *inputs,
+        "try:",
+        f"    {compiled}(*inputs)",
+        "except Exception as error:  # noqa: BLE001",
+        *_JUDGED,
+        "sys.exit(2)  # nothing was compiled",
+    ], [] if inner else [backend])  # fmt: skip
+
+
+# -- processes that die, hang, or need too much --------------------------------------------------------------------------------
+
+
+def _child(run: Runs, *before: str, why: str = "") -> Lines:
+    """The compiled run, in a process of its own that the program starts."""
+    return [f'if sys.argv[1:] == ["child"]:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
+
+
+def signal(run: Runs) -> Ending:
+    """A process that is killed."""
+    end = death_of(run.failure)
+    return Ending([
+        *_child(run),
+        *run.eager(),
+        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={limit_s(run.failure)}, check=False).returncode',
+        f"print(f\"{{'BUG: ' if end == {end} else ''}}the compiled run ended with {{end}}\")",
+        f"sys.exit(1 if end == {end} else 2 if end else 0)",
+    ])  # fmt: skip
+
+
+def hang(run: Runs) -> Ending:
+    """A run that does not end."""
+    limit = limit_s(run.failure)
+    return Ending([
+        *_child(run),
+        *run.eager(),
+        "try:",
+        f'    subprocess.run([sys.executable, __file__, "child"], timeout={limit}, check=True)',
+        "except subprocess.TimeoutExpired:",
+        f'    sys.exit("BUG: the compiled run does not end within {limit} s")',
+        'print("gone: it ends")',
+    ])  # fmt: skip
+
+
+def slow(run: Runs) -> Ending:
+    """A compile that takes too long."""
+    over = f"{float(run.failure.message):g}"
+    return Ending([
+        *run.eager(),
+        _WARM,
+        "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
+        *run.waited(run.compiled),
+        "seconds = time.perf_counter() - began",
+        f"print(f\"{{'BUG' if seconds > {over} else 'gone'}}: compile and first run took {{seconds:.1f}} s\")",
+        f"sys.exit(int(seconds > {over}))",
+    ])  # fmt: skip
+
+
+def memory(run: Runs) -> Ending:
+    """A peak of memory, or the end of it."""
+    return _peak(run) if run.failure.detail == "peak" else _out_of_memory(run)
+
+
+def _peak(run: Runs) -> Ending:
+    over = int(run.failure.message)
+    before, peak = "torch.cuda.memory_allocated()", "torch.cuda.max_memory_allocated()"
+    reset, functions = ["torch.cuda.reset_peak_memory_stats()"], list[Lines]()
+    if not run.facts.on_cuda:
+        before, peak = 'resident("VmRSS:")', 'resident("VmHWM:")'
+        reset = [
+            'with open("/proc/self/clear_refs", "w") as file:',
+            '    file.write("5")  # forgets the highest resident memory so far',
+        ]
+        functions = [[
+            "def resident(name):",
+            '    with open("/proc/self/status") as file:',
+            "        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))",
+        ]]  # fmt: skip
+    return Ending([
+        *run.eager(),
+        _WARM,
+        f"before = {before}",
+        *reset,
+        *run.waited(run.compiled),
+        f"needed = {peak} - before",
+        f"print(f\"{{'BUG' if needed > {over} else 'gone'}}: compile and first run needed {{needed / 2**20:.1f}} MiB\")",
+        f"sys.exit(int(needed > {over}))",
+    ], functions)  # fmt: skip
+
+
+def _out_of_memory(run: Runs) -> Ending:
+    limited = [
+        '    with open("/proc/self/statm") as file:',
+        f"        limit = int(file.read().split()[0]) * resource.getpagesize() + {OUT_OF_MEMORY_BYTES}",
+        "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
+    ]
+    output = "capture_output=True, text=True, check=False"
+    return Ending([
+        *_child(run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"),
+        *run.eager(),
+        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={LIMIT_S}, {output})',
+        'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
+        "short = end.returncode != 0 and any(word in end.stderr.lower() for word in words)",
+        'print(f"{end.stderr}\\nthe compiled run ended with {end.returncode}")',
+        'sys.exit("BUG: it runs out of memory" if short else 2 if end.returncode else 0)',
+    ])  # fmt: skip
