@@ -18,8 +18,7 @@ from typing import Literal
 import msgspec
 
 from ..dtypes import ITEM_BYTES
-from ..hints import numbers, size
-from ..index_bounds import bounds
+from ..hints import bounds, numbers, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
 from .case import Read, placeholders
 from .text import CannotExpressError, items, quoted

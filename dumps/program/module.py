@@ -20,8 +20,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import RefusedError
-from ..hints import Numbers, concrete, numbers, scalar
-from ..index_bounds import bounds
+from ..hints import Numbers, bounds, concrete, numbers, scalar
 from ..schema import (
     ConstValue,
     GraphBody,

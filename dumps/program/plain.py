@@ -20,14 +20,15 @@ from .dying import limit_s
 from .function import Function, is_word
 from .inputs import Slot, slots_of, source_of
 from .repro import BACKENDS, Script
-from .settings import ambient_lines, config_lines, group_lines, random_lines
+from .settings import state_of
 from .sizes import Sizing, sizes_inside
 from .text import CannotExpressError, blocks, broken, dotted, gap_before, indented
 from .torch_names import INDEX, Plain, Slice, plain_call
 
 _INFIX = {"torch.add": "+", "torch.sub": "-", "torch.mul": "*", "torch.div": "/"}
 _WRITES = re.compile(r"\b\w+_(?:\.\w+)?$")
-_AUTOCAST = "torch.set_autocast_"
+_NOT_SAID = ("torch.set_autocast_", "torch.set_grad_enabled(")
+"""What a plain program has otherwise: autocast is a block of its own, and gradients stay as they are."""
 _WIDTH = 110
 
 Lines = list[str]
@@ -255,10 +256,8 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
     if source.file:
         raise CannotExpressError("it needs recorded values of its inputs, more than can be written out")
     variables = dict(zip([slot.name for slot in slots], [*program.parameters, *program.constants], strict=True))
-    settings, notes = config_lines(record.config)
-    ambient = [line for line in ambient_lines(case) if line != "torch.set_grad_enabled(False)"]
-    usual = [line for line in ambient if not line.startswith(_AUTOCAST)]
-    before = [*settings, *random_lines(case), *usual, *group_lines(record)[0]]
+    state, notes, told = state_of(case)
+    before = [line for line in state if not line.startswith(_NOT_SAID)]
     dims = sizing.dims() if sizing is not None else {}
     statements = [
         *before,
@@ -273,7 +272,7 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
     body = blocks(case.ops.block if case.ops else "", program.kernels.source, program.source, rows)
     first, plain, inside = program.imported(body, case.ops.imports if case.ops else ())
     head = [
-        *_head(case, ending, notes, sizing, names),
+        *_head(case, ending, notes, told, sizing, names),
         *first,
         *plain,
         *([""] if plain else []),
@@ -323,7 +322,9 @@ def _options(case: Case, script: Script) -> list[str]:
     return options
 
 
-def _head(case: Case, ending: Ending, notes: Sequence[str], sizing: Sizing | None, names: set[str]) -> Lines:
+def _head(
+    case: Case, ending: Ending, notes: Sequence[str], told: Sequence[str], sizing: Sizing | None, names: set[str]
+) -> Lines:
     """What it shows and how it was made, as comments."""
     version = case.record.versions.get("torch", "")
     stage = case.recorded_at or case.record.stage
@@ -335,7 +336,7 @@ def _head(case: Case, ending: Ending, notes: Sequence[str], sizing: Sizing | Non
         *(case.ops.told if case.ops else ()),
         *(f"Left out: {note}." for note in notes),
         *([f"Needs {', '.join(case.imports)} where Python finds it."] if case.imports else []),
-        *group_lines(case.record)[1],
+        *told,
     ]
     if not names and any(
         node.op == "call_function" and node.target.startswith("aten.") for node in case.record.graph.nodes

@@ -20,7 +20,7 @@ from .case import Case, Rate
 from .endings import ending_of
 from .function import Program, program_of
 from .inputs import Source, Way, sidecar_bytes, slots_of, source_of
-from .settings import ambient_lines, config_lines, group_lines, inner_kwargs, random_lines
+from .settings import inner_kwargs, state_of
 from .sizes import Sizing
 from .text import CannotExpressError, blocks, broken, dotted, gap_before, indented, items, quoted
 
@@ -82,10 +82,10 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose:
     program = program_of(record, wide=case.against_float64 and case.facts.names_float)
     slots = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
     source = source_of(slots, way, case.read, numbers(record, case.inputs))
-    settings, notes = config_lines(record.config)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
     compiled, inner = _compiled(case, entry, sizing, wide=bool(program.wide))
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)
+    state, notes, told = state_of(case)
     body = blocks(
         case.ops.block if case.ops else "",
         program.kernels.source,
@@ -93,11 +93,11 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose:
         inputs,
         inner,
         *ending.functions,
-        [*ending.expected, *settings, *random_lines(case), *ambient_lines(case), *group_lines(record)[0], *ending.lines],
+        [*ending.expected, *state, *ending.lines],
     )
     loop = until_shown(case.rate) if case.rate is not None and case.rate.flaky else []
     text = "\n".join([
-        *_head(case, entry, sidecar is not None, notes, sizing),
+        *_head(case, entry, sidecar is not None, notes, told, sizing),
         *_imports(case, program, "\n".join([*loop, body])),
         *(["", *loop] if loop else []),
         *gap_before(body),
@@ -107,7 +107,9 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose:
     return Script(text, sidecar, entry, way, source.seeded, case, tuple(notes), sizing, ending.part, loose)
 
 
-def _head(case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], sizing: Sizing | None) -> list[str]:
+def _head(
+    case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], told: Sequence[str], sizing: Sizing | None
+) -> list[str]:
     """The docstring."""
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or case.torch or "of unknown version"
@@ -132,7 +134,7 @@ def _head(case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], sizing:
         lines.append("It is the same in eager mode: an operator fails by itself.")
     if case.imports:
         lines.append(f"Needs {_one_line(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
-    lines += [_one_line(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *group_lines(record)[1])]
+    lines += [_one_line(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *told)]
     lines += [f"Left out: {_one_line(note, 160)}" for note in notes]
     lines += ["Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
     wrapped = [part for line in lines for part in (textwrap.wrap(line, _WIDTH + 18, break_on_hyphens=False) or [""])]

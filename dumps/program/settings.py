@@ -31,6 +31,13 @@ _SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_i
 """Where the size of its group stands among the arguments of a collective."""
 
 
+def state_of(case: Case) -> tuple[list[str], list[str], list[str]]:
+    """Statements that restore what was recorded, what of it has no plain form, and sentences for the head."""
+    settings, left_out = config_lines(case.record.config)
+    groups, told = group_lines(case.record)
+    return [*settings, *random_lines(case), *ambient_lines(case), *groups], left_out, told
+
+
 def config_lines(config: Mapping[str, Mapping[str, Arg]]) -> tuple[list[str], list[str]]:
     """Assignments that restore the recorded settings, and sentences on those that have no plain form."""
     lines: list[str] = []

@@ -21,8 +21,7 @@ import msgspec
 import torch
 
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
-from ..hints import Numbers, concrete, numbers, scalar, spanned, value_of_input
-from ..index_bounds import bounds as index_bounds
+from ..hints import Numbers, bounds, concrete, numbers, scalar, spanned, value_of_input
 from ..schema import (
     ConstValue,
     GraphRecord,
@@ -57,7 +56,7 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     known = {item.name: item for item in seen.inputs} if seen is not None else {}
     found = numbers(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
-    maker = _Maker(index_bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
+    maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
     return [
         opaque.real(known.get(node.name)) if opaque.is_handed_through(record.graph, node)
         else maker.input(node, known.get(node.name))

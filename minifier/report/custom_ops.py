@@ -72,7 +72,7 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
     from ...dumps.torchside import targets
     from ...dumps.torchside.triton_kernels import KernelReader
 
-    kernels, found = KernelReader(record.kernels, where), dict[str, EnvironmentLackError]()
+    found: dict[str, EnvironmentLackError] = {}
     for node in nodes(record.graph):
         place = f"{where}: node {node.name}".removeprefix(": ")
         if node.op == "call_method":
@@ -80,7 +80,7 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
         for target in [*([node.target] if node.op == "call_function" else []), *contents(given(node), "function")]:
             try:
                 if str(target) in TRITON_CALLS:
-                    kernels.kwargs(node, dict(node.kwargs), place)
+                    KernelReader(record.kernels, where).kwargs(node, dict(node.kwargs), place)
                 elif targets.resolve(str(target), place) is getattr:
                     targets.check_getattr(node.args, node.kwargs, place)
             except EnvironmentLackError as error:
@@ -109,12 +109,10 @@ def custom_targets(record: GraphRecord) -> dict[str, list[OpCall]]:
     """ "namespace::op[.overload]" -> its recorded calls, those of nested graphs too."""
     found: dict[str, list[OpCall]] = {}
     for body in bodies(record.graph):
-        values = {node.name: node.value for node in body.nodes}
-        arguments = used(body.nodes)
-        for node in body.nodes:
-            called = _called(node)
-            if called is not None:
-                target, call = called
+        calls = [(node, called) for node in body.nodes if (called := _called(node)) is not None]
+        if calls:
+            values, arguments = {node.name: node.value for node in body.nodes}, used(body.nodes)
+            for node, (target, call) in calls:
                 found.setdefault(_qualified(target), []).append(call(values, node.name in arguments))
     return found
 
