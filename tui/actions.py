@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 EVERYWHERE = "*"
-ROOMS_OF = {"app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "diff")}
+ROOMS_OF = {"app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "diff", "replay")}
 """The screens of actions whose id does not begin with the name of their only one."""
 MOVES = ("down", "up", "page_down", "page_up", "top", "end")
 """How keys move in the list of a screen."""
@@ -73,12 +73,6 @@ REGISTRY: tuple[Action, ...] = (
     Action("home.stop", "x", "stop", "Stop the job under the cursor, and all that it started."),
     Action("home.again", "r", "read again", "Look again now; every second it is looked at anyhow.", "ls"),
     Action("home.fold", "left h space", "fold", "Fold or unfold a run or process; from a graph, go to its run."),
-    Action("list.down", "down j", "down", "One line down."),
-    Action("list.up", "up k", "up", "One line up."),
-    Action("list.page_down", "pagedown ctrl+d", "page down", "One page down."),
-    Action("list.page_up", "pageup ctrl+u", "page up", "One page up."),
-    Action("list.top", "home g", "top", "To the first line."),
-    Action("list.end", "end G", "end", "To the last line."),
     # graph
     Action("graph.filter", "f", "filter",
            "Show only what fits: op:mm shape:*,1024 dtype:bf16 users>3 module:layers.3 -op:view.", "show RUN/ID --filter TEXT",
@@ -171,12 +165,6 @@ REGISTRY: tuple[Action, ...] = (
     Action("replay.imports", "i", "imports", "Modules to import first, for the custom ops that they register.",
            "triage RUN/ID --import MODULE"),
     Action("replay.copy", "y", "copy", "What the lower view shows, as text."),
-    Action("replay.down", "down j", "down", "One line down."),
-    Action("replay.up", "up k", "up", "One line up."),
-    Action("replay.page_down", "pagedown ctrl+d", "page down", "One page down."),
-    Action("replay.page_up", "pageup ctrl+u", "page up", "One page up."),
-    Action("replay.top", "home g", "top", "To the first line."),
-    Action("replay.end", "end G", "end", "To the last line."),
     # minify
     Action("minify.open", "enter", "start/open",
            "Start it from the form; later open what the cursor is on: a state, a query, a case.", "minify RUN/ID -o OUT --json",
@@ -231,6 +219,13 @@ REGISTRY: tuple[Action, ...] = (
     Action("report.page_up", "pageup ctrl+u", "page up", "A page back."),
     Action("report.top", "home", "top", "The first line."),
     Action("report.end", "end G", "bottom", "The last line."),
+    # lists
+    Action("list.down", "down j", "down", "One line down."),
+    Action("list.up", "up k", "up", "One line up."),
+    Action("list.page_down", "pagedown ctrl+d", "page down", "One page down."),
+    Action("list.page_up", "pageup ctrl+u", "page up", "One page up."),
+    Action("list.top", "home g", "top", "To the first line."),
+    Action("list.end", "end G", "end", "To the last line."),
     # every screen
     Action("app.help", "question_mark", "help", "What can be done here, and with which key.", footer=True),
     Action("app.palette", "ctrl+p", "palette", "Find an action by its name.", footer=True),

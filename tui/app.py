@@ -13,6 +13,7 @@ import shlex
 import signal
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,13 +22,14 @@ from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted
-from . import clipboard, collecting
+from . import clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
 from .here import Here
 from .jobs import Job
 from .places import state_folder, writable
 from .room import Room, room_of
 from .settings import READABLE, THEMES, Settings
+from .sheet import Choose
 from .telling import Telling
 from .typed import InTurn
 from .widgets.trouble import Told, described
@@ -73,7 +75,7 @@ class Workbench(InTurn, Sturdy):
 
     def on_mount(self) -> None:
         """Shows the first screen."""
-        self.collector.begin()
+        collecting.begin()
         self.ansi_theme_light = READABLE
         self.theme = THEMES[self.settings.theme]
         self.install_screen(self.first, str(id(self.first)))
@@ -88,14 +90,14 @@ class Workbench(InTurn, Sturdy):
 
     def on_unmount(self) -> None:
         """Garbage is collected as before."""
-        self.collector.end()
+        collecting.end()
 
     async def on_event(self, event: events.Event) -> None:
         """Notes that a user is here."""
         if isinstance(event, events.InputEvent):
             self.collector.touched()
-            if self.collector.much():
-                self.set_timer(collecting.AFTER_KEY_S, self.collector.young)
+            if collecting.much():
+                self.set_timer(collecting.AFTER_KEY_S, collecting.young)
         await super().on_event(event)
 
     @property
@@ -236,8 +238,9 @@ class Workbench(InTurn, Sturdy):
         from .screens.broken import Broken
 
         room = self.room
+        leave = partial(self.close_room, room) if room is not None else self.do_app_quit
         self.note(Told(error, "painting"))
-        self.push_screen(Broken(described(error), str(self._crash_file(error)), room))
+        self.push_screen(Broken(described(error), str(self._crash_file(error)), leave))
 
     def close_room(self, room: Room) -> None:
         """Closes a room for good and shows Home, a new one where Home itself is closed."""
@@ -265,18 +268,18 @@ class Workbench(InTurn, Sturdy):
         from .screens.help import Help
 
         if self.room is not None and self.screen is self.room:
-            self.push_screen(Help(self.room))
+            self.push_screen(Help(self.room.ROOM))
 
     def do_app_palette(self) -> None:
         """Every action by its name."""
-        from .screens.palette import palette
+        from .screens.palette import Actions, Palette
 
         if self.screen is self.room:
-            self.push_screen(palette())
+            self.push_screen(Palette(providers=[Actions], placeholder="what to do…"))
 
     def do_app_command(self) -> None:
         """The command line of what is seen, and of what runs."""
-        from .screens.command import CommandLine
+        from .screens.picking import CommandLine
 
         if self.room is not None and self.screen is self.room:
             lines = [shlex.join(["graphdbg", *self.room.equivalent()])]
@@ -347,14 +350,10 @@ class Workbench(InTurn, Sturdy):
 
     def edit(self, path: Path, line: int = 1) -> None:
         """A file in the user's editor."""
-        from .editor import edit
-
-        edit(self, path, line)
+        editor.edit(self, path, line)
 
     def do_app_quit(self) -> None:
         """Leaves; where jobs run it asks what becomes of them, and leaves as well once they have ended meanwhile."""
-        from .sheet import Choose
-
         running = self.running()
         if not running:
             self._leave()

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from ..dumps.atomic import free_path
 from ..dumps.errors import EnvironmentLackError
 from .places import state_folder, writable
 
@@ -35,19 +36,14 @@ def export(text: str, name: str, folder: Path) -> Path:
     """Writes the text to a new file in a folder, else in the folder of copies; raises EnvironmentLackError."""
     if not os.access(folder, os.W_OK):
         return keep(text, name)
-    given = Path(file_name(name))
-    stem, suffix = given.stem, given.suffix
-    for count in range(1, 10_000):
-        path = folder / (f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}")
-        try:
-            with path.open("x", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise cannot(error) from error
-        return path
-    raise EnvironmentLackError("no file was written", f"{folder} has ten thousand of that name", "remove some")
+    given = folder / file_name(name)
+    path = free_path(str(given.with_suffix("")), given.suffix, first=2)
+    try:
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise cannot(error) from error
+    return path
 
 
 def to_tmux(text: str) -> bool:

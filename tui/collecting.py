@@ -3,8 +3,8 @@
 Automatic collection is off while the workbench runs; what is not in a cycle is freed at once anyhow. What a screen has loaded
 is set apart (`gc.freeze`), so that between two keys only what came since is looked at. Knows no screen.
 
+>>> begin()
 >>> collector = Collector()
->>> collector.begin()
 >>> collector.touched(); collector.tick()      # a key was pressed just now: nothing happens
 """
 
@@ -25,35 +25,40 @@ MANY, AFTER_KEY_S = 60_000, 0.1
 """So many are looked at while keys are pressed, too, when a key is painted: some milliseconds, every twenty keys or so."""
 
 
+def begin() -> None:
+    """From now on only a `Collector` collects."""
+    gc.disable()
+
+
+def much() -> bool:
+    """Whether there is so much that it cannot wait for a rest."""
+    return gc.get_count()[0] > MANY
+
+
+def young() -> None:
+    """Collects what came last."""
+    gc.collect(0)
+
+
+def loaded() -> None:
+    """What is there now stays: it is not looked at again before a long rest."""
+    gc.freeze()
+
+
+def end() -> None:
+    """As it was before the workbench."""
+    gc.enable()
+
+
 class Collector:
     """Collects young garbage in short rests, all of it in long ones."""
 
     def __init__(self) -> None:
         self._touched = self._last = time.monotonic()
 
-    @staticmethod
-    def begin() -> None:
-        """From now on only `tick` collects."""
-        gc.disable()
-
     def touched(self) -> None:
         """A key or the mouse."""
         self._touched = time.monotonic()
-
-    @staticmethod
-    def much() -> bool:
-        """Whether there is so much that it cannot wait for a rest."""
-        return gc.get_count()[0] > MANY
-
-    @staticmethod
-    def young() -> None:
-        """Collects what came last."""
-        gc.collect(0)
-
-    @staticmethod
-    def loaded() -> None:
-        """What is there now stays: it is not looked at again before a long rest."""
-        gc.freeze()
 
     def tick(self) -> None:
         """Collects, where it disturbs nobody."""
@@ -68,8 +73,3 @@ class Collector:
             gc.freeze()
         elif gc.get_count()[0] > YOUNG:
             gc.collect(1)
-
-    @staticmethod
-    def end() -> None:
-        """As it was before the workbench."""
-        gc.enable()

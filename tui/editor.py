@@ -12,14 +12,10 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 
 from ..dumps.errors import EnvironmentLackError
-
-if TYPE_CHECKING:
-    from .app import Workbench
 
 COLON = frozenset(("code", "codium", "cursor", "hx", "helix", "subl", "zed"))
 """Editors that take FILE:LINE; all others take +LINE."""
@@ -37,7 +33,7 @@ def command(editor: str, path: Path, line: int) -> list[str]:
     return [*words, f"+{line}", str(path)]
 
 
-def edit(app: Workbench, path: Path, line: int = 1) -> None:
+def edit(app: App[None], path: Path, line: int = 1) -> None:
     """Opens the editor and comes back when it ends; raises EnvironmentLackError where there is none, or no screen for it."""
     place = f"{path}:{line}"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")

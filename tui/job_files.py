@@ -25,6 +25,7 @@ import msgspec
 from ..dumps.atomic import cannot_write, write_file
 from ..dumps.errors import GraphdbgError
 from ..dumps.graph_folder import encode
+from ..dumps.lines import objects
 from ..dumps.process import ProcessRecord, boot_and_namespace, host_name, liveness, start_ticks
 from ..dumps.reading import read_record
 from ..dumps.schema import FORMAT, Record
@@ -33,6 +34,7 @@ from .places import state_folder
 KEPT = 50
 """So many ended jobs are kept; a new job drops the oldest ones beyond."""
 
+LINES = "--json-lines"
 JOB_FILE, OUT_FILE, ERR_FILE, EXIT_FILE = "job.json", "out", "err", "exit"
 
 State = Literal["running", "ended", "gone", "elsewhere"]
@@ -77,11 +79,10 @@ def homes() -> list[Path]:
     return [state_folder() / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
 
 
-def new_folder(words: Sequence[str], cwd: Path | None, *, passing: bool = False) -> tuple[Path, str]:
+def new_folder(words: Sequence[str], *, passing: bool) -> tuple[Path, str]:
     """A folder for a new job with its job.json, and a sentence where it is not the usual place. Raises EnvironmentLackError."""
     refused: list[OSError | GraphdbgError] = []
-    where = str((cwd or Path.cwd()).resolve())
-    record = JobRecord(format=FORMAT, words=list(words), cwd=where, started=time.time(), passing=passing)
+    record = JobRecord(format=FORMAT, words=list(words), cwd=str(Path.cwd().resolve()), started=time.time(), passing=passing)
     for home in homes():
         folder = home / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count):04}"
         try:
@@ -149,6 +150,39 @@ def recent(most: int = KEPT) -> list[Kept]:
                 if not kept.record.passing:
                     found.append(kept)
     return sorted(found, key=lambda kept: kept.record.started, reverse=True)[:most]
+
+
+def kind_of(words: Sequence[str]) -> str:
+    """triage, values, localize or bisect, as Replay starts them; empty for anything else."""
+    if words[:1] == ["triage"] and LINES in words:
+        return "triage"
+    if words[:1] == ["replay"] and "--values" in words and LINES in words:
+        return "values"
+    return words[0] if words[:1] in (["localize"], ["bisect"]) and "--json" in words else ""
+
+
+def of_graph(graph: str) -> dict[str, Kept]:
+    """The newest job about a graph of each kind, which Replay shows again."""
+    wanted = Path(graph).absolute()
+    found: dict[str, Kept] = {}
+    for kept in recent():
+        words = kept.record.words
+        kind = kind_of(words)
+        if kind and len(words) > 1 and kind not in found and Path(kept.record.cwd, words[1]) == wanted:
+            found[kind] = kept
+    return found
+
+
+def first_failing(graph: str) -> str | None:
+    """The first failing rung of the newest triage of this graph that has ended; None where there was none or nothing failed."""
+    for kept in recent():
+        words = kept.record.words
+        if words[:1] == ["triage"] and graph in words and kept.state in ("ended", "gone"):
+            with contextlib.suppress(OSError):
+                said = list(objects((kept.folder / OUT_FILE).read_bytes().splitlines()))
+                return next((rung for one in reversed(said) if isinstance(rung := one.get("first_failing"), str)), None)
+            return None
+    return None
 
 
 def _folders(home: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and another
 workbench can attach to it. Lines of stdout that are JSON objects are data, all else is narration.
 
->>> job = Job(["triage", "myrun/0_0/forward", "--json"], on_data=rows.append, on_said=log.append, on_end=ended)
+>>> job = Job(["triage", "myrun/0_0/forward", "--json"], on_batch=rows.extend, on_said=log.append, on_end=ended)
 >>> job.stop()
 >>> again = Job.attach(job.folder, on_said=log.append)
 """
@@ -23,6 +23,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from ..dumps.atomic import cannot_write
+from ..dumps.deaths import signal_name
 from ..dumps.errors import GraphdbgError, UsageError
 from ..dumps.lines import BITE_BYTES, Tail, decoded
 from ..dumps.process import liveness
@@ -46,13 +47,12 @@ KEEPER = 'trap : INT TERM HUP; "$@"; code=$?; printf %s "$code" > "$0/exit"; exi
 
 class Job:
     """One command. The callbacks are called in a thread of the job: the screen brings them home (`call_later`, a message).
-    `on_batch` gets what came in a tenth of a second at once, for streams of many lines.
+    `on_batch` gets the data that came in a tenth of a second at once.
     """
 
     def __init__(
-        self, words: Sequence[str], *, on_data: Callable[[Data], None] | None = None,
-        on_said: Callable[[str], None] | None = None, on_end: Callable[[int], None] | None = None,
-        on_batch: Callable[[list[Data]], None] | None = None, cwd: Path | None = None, passing: bool = False,
+        self, words: Sequence[str], *, on_batch: Callable[[list[Data]], None] | None = None,
+        on_said: Callable[[str], None] | None = None, on_end: Callable[[int], None] | None = None, passing: bool = False,
         folder: Path | None = None,
     ) -> None:  # fmt: skip
         self.words = list(words)
@@ -62,14 +62,14 @@ class Job:
         """Wanted by a screen alone: it is not listed, ends with the workbench, and leaves no files."""
         self.note = ""
         """Where its files had to go elsewhere, or something of it cannot be kept: a sentence."""
-        self._on_data, self._on_said, self._on_end, self._on_batch = on_data, on_said, on_end, on_batch
+        self._on_batch, self._on_said, self._on_end = on_batch, on_said, on_end
         self._lock = Lock()
         self._ended = Event()
         self._stopping = False
         self._process: subprocess.Popen[bytes] | None = None
         if folder is None:
-            self.folder, self.note = job_files.new_folder(words, cwd, passing=passing)
-            self._process = self._start(cwd)
+            self.folder, self.note = job_files.new_folder(words, passing=passing)
+            self._process = self._start()
         else:
             self.folder = folder
         try:
@@ -79,13 +79,10 @@ class Job:
         Thread(target=self._follow, name=f"job {self.words[:1]}", daemon=True).start()
 
     @classmethod
-    def attach(
-        cls, folder: Path, *, on_data: Callable[[Data], None] | None = None, on_said: Callable[[str], None] | None = None,
-        on_end: Callable[[int], None] | None = None, on_batch: Callable[[list[Data]], None] | None = None,
-    ) -> Job:  # fmt: skip
-        """A job that was started before, from its first line on; raises GraphdbgError where its files are gone."""
-        record = job_files.look(folder).record
-        return cls(record.words, on_data=on_data, on_said=on_said, on_end=on_end, on_batch=on_batch, folder=folder)
+    def attach(cls, folder: Path, **heard: Any) -> Job:
+        """A job that was started before, from its first line on; raises GraphdbgError where its files are gone. `heard`: the
+        callbacks."""
+        return cls(job_files.look(folder).record.words, folder=folder, **heard)
 
     @property
     def line(self) -> str:
@@ -98,9 +95,10 @@ class Job:
         return self.code is None
 
     def last_said(self, none: str = "it said nothing") -> str:
-        """The last line of what it said."""
+        """The last line of what it said, of its error where it told one."""
         said = [line for line in self.said if line.strip()]
-        return said[-1].removeprefix("graphdbg: ") if said else none
+        errors = [line.removeprefix("graphdbg: ") for line in said if line.startswith("graphdbg: ")]
+        return (errors or said or [none])[-1]
 
     def stop(self) -> None:
         """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each. Raises UsageError where it
@@ -123,7 +121,7 @@ class Job:
         """Waits for its end, in a thread or a test; whether it came."""
         return self._ended.wait(timeout_s)
 
-    def _start(self, cwd: Path | None) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
         environment.pop("PYTHONUNBUFFERED", None)  # with it, Python drops without a word what a full disk did not take
         if NO_COLOR is not None:
@@ -135,7 +133,7 @@ class Job:
         try:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", KEEPER, str(self.folder), *command_of(self.words)], stdin=subprocess.DEVNULL,
-                stdout=out, stderr=err, cwd=cwd, env=environment, start_new_session=True,
+                stdout=out, stderr=err, env=environment, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise UsageError(f"cannot start {self.line}", error.strerror or str(error)) from error
@@ -200,7 +198,6 @@ class Job:
                 self._tell("its output ends in the middle of a line" if torn else line.decode("utf-8", "replace"))
                 continue
             batch.append(data)
-            self._call(self._on_data, data)
         if batch:
             self._call(self._on_batch, batch)
         for line in _lines(self._err, last):
@@ -266,8 +263,4 @@ def ending(code: int) -> str:
     """
     if code >= 0:
         return f"it ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"it was killed by {name}"
+    return f"it was killed by {signal_name(-code)}"

@@ -25,17 +25,3 @@ def shown(key: str) -> str:
         except KeyError:
             name = last.replace("_", " ")
     return "+".join([*held, name or last])
-
-
-def is_safe(key: str) -> bool:
-    """Whether terminals, tmux and ssh hand the key through as itself.
-
-    ctrl+i is tab, ctrl+m enter, ctrl+j line feed, ctrl+h backspace and ctrl+[ escape there; ctrl+s and ctrl+z stop things; ctrl+b
-    is tmux's and ctrl+a screen's.
-    """
-    *held, last = key.split("+") if key != "+" else [key]
-    if not held:
-        return True
-    if held == ["shift"]:
-        return last == "tab"
-    return held == ["ctrl"] and len(last) == 1 and last.isalpha() and last not in "imjhszab"

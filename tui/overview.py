@@ -10,7 +10,6 @@ Nothing that is wrong with one of them stops the others: it becomes a line that 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,11 +32,10 @@ _RECENT_JOBS = 12
 
 
 class Overview:
-    """Everything Home shows, as of the last `look`. `follow`: the one run may not be there yet."""
+    """Everything Home shows, as of the last `look`. The one run may not be there yet."""
 
-    def __init__(self, run: str | None, *, follow: bool = False) -> None:
+    def __init__(self, run: str | None) -> None:
         self.run = run
-        self.follow = follow
         self.runs: dict[str, Following] = {}
         """By the name a user types."""
         self.lines: list[Line] = []
@@ -80,10 +78,13 @@ class Overview:
 
     def _find_runs(self) -> bool:
         if self.run is not None:
+            if self.runs:
+                return False
+            if Path(self.run).is_file():
+                self.open_packed(self.run)
             if not self.runs:
-                self._open_one(self.run)
-                return True
-            return False
+                self.runs[self.run] = Following(Path(self.run))
+            return True
         names = [str(path) for path in index.runs(Path())]
         new = [name for name in names if name not in self.runs]
         for name in new:
@@ -91,12 +92,6 @@ class Overview:
         if new:  # those that vanished stay, and say so
             self.runs = dict(sorted(self.runs.items()))
         return bool(new)
-
-    def _open_one(self, name: str) -> None:
-        path = Path(name)
-        if path.is_file():
-            self.open_packed(name)
-        self.runs.setdefault(name, Following(path))
 
     def _other_lines(self) -> list[Line]:
         if self.run is not None:
@@ -118,18 +113,14 @@ def _section(name: str, lines: list[Line]) -> list[Line]:
 
 
 def _packed(known: set[str]) -> list[Line]:
-    packed: list[Line] = []
     try:
-        entries = sorted(os.scandir(), key=lambda entry: entry.name)
+        names = sorted(path.name for path in Path().glob(f"[!.]*{PACKED}") if path.is_file())
     except OSError:
         return []
-    for entry in entries:
-        name = entry.name
-        if name.startswith("."):
-            continue
-        if name.endswith(PACKED) and entry.is_file() and name not in known:
-            packed.append(Line(f"packed {name}", "run", name, text="packed; enter opens it", target=name, path=Path(name)))
-    return packed
+    return [
+        Line(f"packed {name}", "run", name, text="packed; enter opens it", target=name, path=Path(name))
+        for name in names if name not in known
+    ]  # fmt: skip
 
 
 def _jobs() -> list[Line]:

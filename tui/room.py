@@ -16,12 +16,14 @@ from typing import Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
+from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from ..dumps.errors import UsageError
 from .actions import BY_ID, of_room
 from .here import Here
-from .jobs import Job
+from .jobs import Job, ending
 from .telling import Telling
 from .widgets.crumbs import Crumbs
 from .widgets.key_line import KeyLine
@@ -83,9 +85,9 @@ class Room(Telling[None]):
 
     def compose(self) -> ComposeResult:
         """Breadcrumbs, the screen's own widgets, the panel of errors, the footer."""
-        yield Crumbs(id="crumbs")
+        yield Crumbs()
         yield from self.content()
-        yield Trouble(id="trouble")
+        yield Trouble()
         yield KeyLine(lambda: of_room(self.ROOM), self.can, id="keys")
 
     def on_mount(self) -> None:
@@ -99,7 +101,7 @@ class Room(Telling[None]):
     def tell_where(self) -> None:
         """Writes the breadcrumbs anew."""
         for line in self.query(Crumbs):
-            line.show([self.ROOM, *self.crumbs()], self.workbench.badges())
+            line.parts, line.badges = [self.ROOM, *self.crumbs()], self.workbench.badges()
 
     def do_move(self, where: str) -> None:
         """Moves in the list, as a key says: down, up, page_down, page_up, top, end."""
@@ -130,12 +132,13 @@ class Room(Telling[None]):
         job = Job(words, passing=passing, on_end=lambda code: self.home(lambda: ended(code), doing=doing), **heard)
         return self.add_job(job)
 
-    async def action_act(self, action: str) -> None:
-        """Does what a key, the palette or a click asks for; an error goes to the panel."""
-        await self.perform(action)
+    def job_failed(self, job: Job, code: int, fix: str, *, doing: str) -> None:
+        """Shows how a job ended that should not have ended so, and what it said."""
+        self.trouble(UsageError(f"{job.line}: {ending(code)}", job.last_said(), fix), doing=doing, said=job.said)
 
     async def perform(self, action: str) -> None:
-        """Runs the method of an action, here, in a part of the screen or in the app."""
+        """Does what a key, the palette or a click asks for: the method of an action, here, in a part of the screen or in the
+        app; an error goes to the panel."""
         known = BY_ID[action]
         try:
             does = next(filter(None, (getattr(part, known.method, None) for part in (self, *self.parts, self.app))))
@@ -146,14 +149,14 @@ class Room(Telling[None]):
         except Exception as error:  # noqa: BLE001 - shown in the panel, the workbench goes on
             self.trouble(error, doing=known.label)
 
+    action_act = perform
+
 
 class ListRoom(Room):
     """A screen with one list that has the keys."""
 
-    @property
-    def rows(self) -> Rows:
-        """The list."""
-        return self.query_one("#rows", Rows)
+    rows = getters.query_one("#rows", Rows)
+    """The list."""
 
     def on_screen_resume(self) -> None:
         """Back from another screen: the list has the keys."""

@@ -41,25 +41,28 @@ class Sheet(Telling[R], ModalScreen[R]):
     Sheet > #sheet Static { height: auto; }
     """
 
+    def __init__(self, heading: str, below: str = "esc close") -> None:
+        super().__init__()
+        self.heading, self.below = heading, below
+
     def inside(self) -> ComposeResult:
         """What is in the frame."""
         raise NotImplementedError
 
+    def answer(self) -> R | None:
+        """What esc answers with."""
+
     def compose(self) -> ComposeResult:
         """The frame, and the panel of errors."""
-        with Vertical(id="sheet"):
+        with Vertical(id="sheet") as frame:
+            frame.border_title, frame.border_subtitle = Text(self.heading), Text(self.below)
             yield from self.inside()
-        yield Trouble(id="trouble")
-
-    def entitle(self, title: str, below: str = "esc close") -> None:
-        """Writes on the frame."""
-        frame = self.query_one("#sheet")
-        frame.border_title, frame.border_subtitle = Text(title), Text(below)
+        yield Trouble()
 
     def action_leave(self) -> None:
         """Closes the panel of errors, else the sheet."""
         if self.panel is None or not self.panel.hide():
-            self.dismiss(None)
+            self.dismiss(self.answer())
 
 
 class Choose(Sheet[str]):
@@ -69,7 +72,7 @@ class Choose(Sheet[str]):
     """
 
     def __init__(self, question: str, answers: Mapping[str, str], moot: Callable[[], bool] = lambda: False) -> None:
-        super().__init__()
+        super().__init__("?")
         self.question, self.answers, self.moot = question, answers, moot
 
     def inside(self) -> ComposeResult:
@@ -81,8 +84,7 @@ class Choose(Sheet[str]):
         yield Static(text)
 
     def on_mount(self) -> None:
-        """Writes the frame."""
-        self.entitle("?")
+        """Looks whether it still is a question."""
         self.set_interval(LOOK_S, self._look)
 
     def _look(self) -> None:
@@ -100,17 +102,13 @@ class Ask(Sheet[str]):
     """A line to type; the answer is the text, None for esc. `check` gives a sentence where the text will not do."""
 
     def __init__(self, title: str, *, hint: str = "", value: str = "", check: Callable[[str], str] = lambda text: "") -> None:
-        super().__init__()
-        self.title_text, self.hint, self.value, self.check = title, hint, value, check
+        super().__init__(title, "enter · esc close")
+        self.hint, self.value, self.check = hint, value, check
 
     def inside(self) -> ComposeResult:
         """The line, and below it what is wrong with it."""
         yield Input(self.value, placeholder=self.hint, select_on_focus=False)
         yield Static(id="why", markup=False)
-
-    def on_mount(self) -> None:
-        """Writes the frame."""
-        self.entitle(self.title_text, "enter · esc close")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Says at once what is wrong."""

@@ -8,11 +8,11 @@ Must not decide what an error means, and never waits in a key's handler.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.binding import Binding
 from textual.screen import Screen
@@ -25,6 +25,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def in_thread(function: Callable[[], T], name: str) -> Future[T]:
+    """Calls a function in a thread that never keeps the workbench from ending; gives what it will return or raise."""
+    settled: Future[T] = Future()
+    settled.set_running_or_notify_cancel()  # from now on it takes a result that nobody waits for any more
+
+    def run() -> None:
+        try:
+            settled.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            passed = not isinstance(error, StopIteration)
+            settled.set_exception(error if passed else RuntimeError("StopIteration in a thread"))
+
+    Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True).start()
+    return settled
 
 
 class Telling(Screen[R]):
@@ -40,10 +56,7 @@ class Telling(Screen[R]):
     @property
     def workbench(self) -> Workbench:
         """The app, by its own type."""
-        from .app import Workbench
-
-        assert isinstance(self.app, Workbench)
-        return self.app
+        return cast("Workbench", self.app)
 
     @property
     def typing(self) -> bool:
@@ -110,29 +123,11 @@ class Telling(Screen[R]):
         A later call with the same `group` makes an earlier one's result be thrown away. The thread never keeps the workbench from
         ending: a read that hangs (a network drive) is left behind.
         """
-        loop = asyncio.get_running_loop()
-        settled: asyncio.Future[T] = loop.create_future()
-
-        def settle(result: T | None, error: BaseException | None) -> None:
-            if settled.done():
-                return
-            if error is not None:
-                settled.set_exception(error)
-            else:
-                settled.set_result(result)  # type: ignore[arg-type]
-
-        def run() -> None:
-            result, failed = None, None
-            try:
-                result = function()
-            except BaseException as error:  # noqa: BLE001 - brought to the screen
-                failed = RuntimeError(f"{type(error).__name__} in a thread") if isinstance(error, StopIteration) else error
-            with contextlib.suppress(RuntimeError):  # the loop ended meanwhile: nobody is there to be told
-                loop.call_soon_threadsafe(settle, result, failed)
+        settled = in_thread(function, doing or "work")
 
         async def wait() -> None:
             try:
-                result = await settled
+                result = await asyncio.wrap_future(settled)
             except Exception as error:  # noqa: BLE001 - shown in the panel
                 again: Any = lambda: self.work(function, then, group=group, doing=doing)  # noqa: E731
                 if self.is_attached:
@@ -141,6 +136,4 @@ class Telling(Screen[R]):
                 if self.is_attached:
                     self.guarded(lambda: then(result), doing=doing)
 
-        context = contextvars.copy_context()
-        Thread(target=context.run, args=(run,), name=doing or "work", daemon=True).start()
         self.run_worker(wait(), exclusive=bool(group), group=group or "work", exit_on_error=False)

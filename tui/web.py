@@ -52,17 +52,14 @@ class Guarded(Server):
         self._cookie = f"graphdbg-{port}"
 
     async def _make_app(self) -> web.Application:
-        @web.middleware
-        async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self._door(request, handler)
-
         app = await super()._make_app()
-        app.middlewares.append(door)
+        app.middlewares.append(self._door)
         return app
 
     async def on_startup(self, app: web.Application) -> None:
         """Says nothing: `serve` did."""
 
+    @web.middleware
     async def _door(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not is_ours(request.host) or not self._is_own_origin(request):
             raise web.HTTPForbidden(text="graphdbg: this is answered on this machine only.\n")

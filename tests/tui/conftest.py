@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.widgets.trouble import Told
 
@@ -34,7 +35,7 @@ def no_defect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     note = Workbench.note
 
     def noting(self: Workbench, one: Told) -> tuple[Told, bool]:
-        if one.is_defect:
+        if not isinstance(one.error, (GraphdbgError, OSError)):
             told.append(one)
         return note(self, one)
 

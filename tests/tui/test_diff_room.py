@@ -13,7 +13,7 @@ from graphdbg.dumps.diff.beside import SIGNS
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.diff import DiffRoom
-from graphdbg.tui.screens.pick_other import PickOther
+from graphdbg.tui.screens.picking import PickOther
 
 from ..dumps.graphs import new_run
 from ..dumps.layered import layered, renumbered, scattered

@@ -23,8 +23,8 @@ from graphdbg.tui.editor import command
 from graphdbg.tui.here import Here
 from graphdbg.tui.jobs import Job
 from graphdbg.tui.room import Room
-from graphdbg.tui.screens.command import CommandLine
 from graphdbg.tui.screens.help import Help
+from graphdbg.tui.screens.picking import CommandLine
 from graphdbg.tui.sheet import Choose
 from graphdbg.tui.widgets.crumbs import Crumbs, shortened
 

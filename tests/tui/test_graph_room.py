@@ -21,9 +21,8 @@ from graphdbg.dumps.commands.show import show
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
-from graphdbg.tui.screens.columns import ChooseColumns
 from graphdbg.tui.screens.graph import GraphRoom
-from graphdbg.tui.screens.pick_node import PickNode
+from graphdbg.tui.screens.picking import ChooseColumns, PickNode
 from graphdbg.tui.sheet import Ask, Choose
 
 from ..dumps.layered import layered
@@ -108,8 +107,8 @@ def test_filter_as_you_type(case: Path) -> None:
         await until(None, lambda: list(room.rows.selection.rows) == mm, "filtered")
         assert f"{len(mm)} of {len(view)}" in keys.status() and "no lanes" in keys.status()
         await keys.type(" users>q")
-        await until(None, lambda: "'q' is no number" in room.prompt.note.text.plain, "pointed at")
-        assert list(room.rows.selection.rows) == mm and room.prompt.note.text.plain.startswith(" " * 12 + "^ ")
+        await until(None, lambda: "'q' is no number" in str(room.prompt.note.content), "pointed at")
+        assert list(room.rows.selection.rows) == mm and str(room.prompt.note.content).startswith(" " * 12 + "^ ")
         keys.app.post_message(events.Key("enter", None))
         await keys.type("q")
         assert room.prompt.is_open
@@ -127,7 +126,7 @@ def test_filter_as_you_type(case: Path) -> None:
         await keys("escape", lambda: not room.prompt.is_open)
         await keys("f", lambda: room.prompt.is_open)
         await keys.type("nan")
-        await until(None, lambda: "4 replays" in room.prompt.note.text.plain, "no values yet")
+        await until(None, lambda: "4 replays" in str(room.prompt.note.content), "no values yet")
 
     on(case, story)
 

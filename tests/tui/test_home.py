@@ -80,7 +80,7 @@ def test_filter_fold_and_why(work: Path) -> None:
         panel = home.query_one(NotePanel)
         await until(pilot, lambda: "Nothing says why these graphs exist" in panel.text, "why")
         await pilot.press("escape")
-        assert not panel.has_class("shown")
+        assert not panel.shown
         assert home.rows.has_focus
 
     play(story, home)

@@ -38,13 +38,12 @@ def waiting() -> Job:
 
 
 def test_what_a_command_prints_comes_back_line_by_line(work: Path) -> None:
-    data: list[dict[str, object]] = []
     batches: list[list[dict[str, object]]] = []
     codes: list[int] = []
-    job = Job(["ls", "myrun", "--json"], on_data=data.append, on_batch=batches.append, on_end=codes.append)
+    job = Job(["ls", "myrun", "--json"], on_batch=batches.append, on_end=codes.append)
     assert job.wait(20)
-    assert [row["id"] for row in data[0]["graphs"]] == ["0_0/joint", "0_0/forward"]  # type: ignore[attr-defined, index]
-    assert batches == [data]
+    (data,) = [one for batch in batches for one in batch]
+    assert [row["id"] for row in data["graphs"]] == ["0_0/joint", "0_0/forward"]  # type: ignore[attr-defined]
     until(lambda: codes, "the end")
     assert (codes, job.code, job.running, job.line) == ([0], 0, False, "graphdbg ls myrun --json")
     refused = Job(["ls", "nothing here"])
@@ -123,7 +122,7 @@ def test_a_screen_that_raises_does_not_end_the_job(work: Path) -> None:
     def refuse(_: object) -> None:
         raise ValueError("no place for it")
 
-    job = Job(["ls", "myrun", "--json"], on_data=refuse)
+    job = Job(["ls", "myrun", "--json"], on_batch=refuse)
     assert job.wait(20)
     assert job.code == 0
     assert any("no place for it" in line for line in job.said)
@@ -149,7 +148,7 @@ def test_a_passing_job_leaves_nothing(work: Path) -> None:
 def test_only_old_ended_jobs_make_room(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_files, "KEPT", 2)
     running = waiting()
-    folders = [job_files.new_folder(["ls", str(number)], None)[0] for number in range(4)]
+    folders = [job_files.new_folder(["ls", str(number)], passing=False)[0] for number in range(4)]
     assert [folder.exists() for folder in (running.folder, *folders)] == [True, False, False, True, True]
     job_files.recent()
     assert folders[-1].exists()

@@ -13,8 +13,7 @@ from textual.widgets import Input
 from graphdbg.minifier.report.issue import PRIVACY
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
-from graphdbg.tui.screens.report import ReportRoom
-from graphdbg.tui.screens.report_reading import VIEWS
+from graphdbg.tui.screens.report import VIEWS, ReportRoom
 from graphdbg.tui.sheet import Ask
 from graphdbg.tui.widgets.lines import Lines
 from graphdbg.tui.widgets.texts import markdown, python

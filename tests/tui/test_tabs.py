@@ -132,7 +132,8 @@ def test_a_click_on_a_node_jumps_there(here: Path) -> None:
         x = lines[y].index("(mm)") + 1
         await pilot.click(offset=(x, y))
         await seen(app, "detail", "mm")
-        tabs.follow(next(span for line in tabs.sheet.lines for span in line if getattr(span, "graph", "") == "0_0/backward"))  # type: ignore[arg-type]
+        span = next(span for line in tabs.sheet.lines for span in line if getattr(span, "graph", "") == "0_0/backward")
+        await app.run_action(("screen", "visit", (span.graph, span.node)))  # type: ignore[union-attr]
         await until(app, lambda: app.here.graph == "myrun/0_0/backward", "the other graph")
         await seen(app, "detail", "mm_1")
 
@@ -209,10 +210,10 @@ def test_a_case_has_no_tab_of_stages_and_a_damaged_graph_is_told(here: Path, no_
         tabs = await seen(app, "detail", "sin_1")
         await until(app, lambda: "stages" not in tabs.kinds, "the tabs")
         assert " IR " not in shown(app)
-        tabs.about().recorded.__dict__["inputs"] = None
-        tabs.about().recorded.__dict__.pop("_by_name", None)
+        tabs.about.recorded.__dict__["inputs"] = None
+        tabs.about.recorded.__dict__.pop("_by_name", None)
         (here / "case/graph.json").unlink()
-        tabs.about().recorded.saved.__dict__.pop("record", None)
+        tabs.about.recorded.saved.__dict__.pop("record", None)
         await pilot.press("up")
         await until(app, lambda: app.troubles, "the panel")
         assert "graph.json" in app.troubles[-1].text

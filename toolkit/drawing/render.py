@@ -13,12 +13,12 @@ import importlib.util
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from ...dumps.atomic import write_file
+from ...dumps.deaths import signal_name
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.tables import one_line
 
@@ -120,10 +120,7 @@ def _end(done: subprocess.CompletedProcess[bytes]) -> str:
     words = [line for line in done.stderr.decode(errors="replace").splitlines() if line and "Fontconfig" not in line]
     said = f" ({one_line(words[-1], 200)})" if words else ""
     if done.returncode < 0:
-        try:
-            return f"was killed by {signal.Signals(-done.returncode).name}{said}"
-        except ValueError:
-            return f"was killed by signal {-done.returncode}{said}"
+        return f"was killed by {signal_name(-done.returncode)}{said}"
     return f"ended with code {done.returncode}{said}" if done.returncode else f"wrote nothing{said}"
 
 

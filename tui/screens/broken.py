@@ -1,11 +1,12 @@
 """In place of a room that cannot be painted: the error as plain text. Must need nothing that could fail, too.
 
->>> app.push_screen(Broken("this is a defect ...", "crash.txt", room))
+>>> app.push_screen(Broken("this is a defect ...", "crash.txt", close_room))
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -14,18 +15,15 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
-if TYPE_CHECKING:
-    from ..room import Room
-
 
 class Broken(Screen[None]):
-    """One text; esc closes the room and shows Home."""
+    """One text; esc leaves it: the room is closed, and Home shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,1", "home", show=False), Binding("q", "app.quit", show=False)]
 
-    def __init__(self, text: str, place: str, room: Room | None) -> None:
+    def __init__(self, text: str, place: str, leave: Callable[[], object]) -> None:
         super().__init__()
-        self.text, self.place, self.room = text, place, room
+        self.text, self.place, self.leave = text, place, leave
 
     def compose(self) -> ComposeResult:
         """The text."""
@@ -37,11 +35,4 @@ class Broken(Screen[None]):
 
     def action_home(self) -> None:
         """Closes the room that cannot be painted."""
-        from ..app import Workbench
-
-        app = self.app
-        assert isinstance(app, Workbench)
-        if self.room is None:
-            app.do_app_quit()
-        else:
-            app.close_room(self.room)
+        self.leave()

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any
 
 import msgspec
+from textual import getters
 from textual.app import ComposeResult
 from textual.widgets import Static
 
@@ -35,6 +36,8 @@ class DiffRoom(ListRoom):
     """One graph beside another."""
 
     ROOM = "diff"
+    summary = getters.query_one("#summary", Static)
+    hint = getters.query_one("#hint", Static)
 
     DEFAULT_CSS = """
     DiffRoom #summary { height: 1; background: $boost; color: $text; padding: 0 1; }
@@ -73,7 +76,7 @@ class DiffRoom(ListRoom):
 
     def on_unmount(self) -> None:
         """What only this screen wanted ends with it."""
-        if self.job is not None and self.job.running:
+        if self.job is not None:
             self.job.stop()
 
     def crumbs(self) -> list[str]:
@@ -91,7 +94,7 @@ class DiffRoom(ListRoom):
 
     def _compare(self) -> None:
         """Starts the comparison; an earlier one that still runs is dropped."""
-        if self.job is not None and self.job.running:
+        if self.job is not None:
             self.job.stop()
         self.made, self.shown, self.starts = None, [], []
         self.rows.show(0)
@@ -99,19 +102,20 @@ class DiffRoom(ListRoom):
         self.tell_where()
         a, b, joined = self.here.graph or "", self.here.other or "", self.joined
         if joined is None:
-            self.work(lambda: are_sides(a, b), self._start, group="sides", doing="diff")
+            self.work(lambda: by_seq_nr(resolve_graph(a).stage, resolve_graph(b).stage), self._start, group="sides", doing="diff")
         else:
             self._start(joined)
 
     def _start(self, joined: bool) -> None:
         self.joined = joined
         words = ["diff", self.here.graph or "", self.here.other or "", "--by-seq-nr" if joined else "--side-by-side", "--json"]
-        job = self.job = self.run_job(words, self._ended, doing="diff", passing=True, on_data=lambda data: self._take(job, data))
 
-    def _take(self, job: Job, data: dict[str, Any]) -> None:
-        """In a thread of the job."""
-        made = msgspec.convert(data.get("side_by_side"), Sideways)
-        self.call_later(self._show_made, job, made)
+        def take(batch: list[dict[str, Any]]) -> None:
+            """In a thread of the job."""
+            made = msgspec.convert(batch[-1].get("side_by_side"), Sideways)
+            self.call_later(self._show_made, job, made)
+
+        job = self.job = self.run_job(words, self._ended, doing="diff", passing=True, on_batch=take)
 
     def _show_made(self, job: Job, made: Sideways) -> None:
         if job is not self.job:
@@ -128,7 +132,7 @@ class DiffRoom(ListRoom):
             return
         self._say("not compared; c chooses another graph")
         what = f"cannot compare {self.here.graph} and {self.here.other}"
-        self.trouble(UsageError(what, job.last_said(ending(code))), doing="diff", said=job.said[-20:], retry=self._compare)
+        self.trouble(UsageError(what, job.last_said(ending(code))), doing="diff", said=job.said, retry=self._compare)
 
     # -- showing
 
@@ -165,8 +169,8 @@ class DiffRoom(ListRoom):
         self._say_place()
 
     def _say(self, text: str) -> None:
-        self.query_one("#summary", Static).update(plain(text))
-        self.query_one("#hint", Static).update("")
+        self.summary.update(plain(text))
+        self.hint.update("")
 
     def _say_place(self) -> None:
         made = self.made
@@ -177,9 +181,9 @@ class DiffRoom(ListRoom):
         if self.starts:
             number = bisect_right(self.starts, at)
             place = f"{number or '-'}/{len(self.starts)}  "
-        self.query_one("#summary", Static).update(place + plain(made.summary))
+        self.summary.update(place + plain(made.summary))
         if at < 0:
-            self.query_one("#hint", Static).update("no line to show: d shows all")
+            self.hint.update("no line to show: d shows all")
             return
         row = made.row(at)
         a, b = made.sides
@@ -189,7 +193,7 @@ class DiffRoom(ListRoom):
         ]  # fmt: skip
         alone = "no partner on the other side" if self.joined and min(row.a, row.b) < 0 else ""
         what = row.text or row.mark or alone or "no difference"
-        self.query_one("#hint", Static).update(f"{plain(what)}\n{plain('   '.join(users))}")
+        self.hint.update(f"{plain(what)}\n{plain('   '.join(users))}")
 
     def _to(self, line: int) -> None:
         """The cursor to a line of `made`, or the nearest that is listed."""
@@ -202,7 +206,7 @@ class DiffRoom(ListRoom):
         if self.made is None or not self.starts:
             if self.made is not None:
                 text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
-                self.query_one("#hint", Static).update(f"{text}\ns joins the other way")
+                self.hint.update(f"{text}\ns joins the other way")
             return
         at = self.shown[self.rows.cursor] if self.shown else 0
         place = bisect_right(self.starts, at) if step > 0 else bisect_left(self.starts, at) - 1
@@ -238,7 +242,7 @@ class DiffRoom(ListRoom):
         self.work(lambda: candidates(graph, run), self._ask, group="others", doing="choose other")
 
     def _ask(self, found: list[Other]) -> None:
-        from .pick_other import PickOther
+        from .picking import PickOther
 
         if self.is_current:
             self.workbench.push_screen(PickOther(self.here.graph or "", found), self._chosen)
@@ -259,11 +263,6 @@ class DiffRoom(ListRoom):
         graph = self.here.graph if side == 0 else self.here.other
         node = self.made.sides[side].names[places[side]]
         self.workbench.go("graph", Here(run=self.here.run, graph=graph, node=node))
-
-
-def are_sides(a: str, b: str) -> bool:
-    """Whether the two are forward and backward of each other."""
-    return by_seq_nr(resolve_graph(a).stage, resolve_graph(b).stage)
 
 
 def candidates(graph: str, run: str | None) -> list[Other]:

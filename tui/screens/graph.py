@@ -1,17 +1,19 @@
 """The graph screen: node table, tabs of the node under the cursor, lines for filter and search. Reads the graph in slices.
 
-What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows, folds, finding, tabs.
+What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows with their folds, finding, tabs.
 
 >>> GraphRoom(Here(graph="myrun/0_0/forward"))
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from textual import events
+from textual import events, getters
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.widgets import Input
 
 from ...dumps.browse.kernels import kernel_column
 from ...dumps.browse.loading import loading
@@ -19,16 +21,17 @@ from ...dumps.browse.selection import Selection
 from ...dumps.browse.table import GraphView
 from ...dumps.errors import UsageError
 from ...dumps.store import SavedGraph
+from .. import collecting
 from ..here import Here
 from ..room import Room
 from ..settings import ascii_only
 from ..slices import Slices
+from ..telling import in_thread
 from ..widgets.graph_lines import Prompt, StatusLine
 from ..widgets.node_table import NodeTable
 from ..widgets.virtual_list import VirtualList
 from .graph_find import GraphFind
-from .graph_folds import GraphFolds
-from .graph_rows import Early, GraphRows
+from .graph_rows import GraphRows, early
 from .graph_tabs import GraphTabs
 
 if TYPE_CHECKING:
@@ -47,6 +50,11 @@ class GraphRoom(Room):
     """The nodes of one graph."""
 
     ROOM = "graph"
+    table = getters.query_one(NodeTable)
+    status = getters.query_one(StatusLine)
+    """The line under it."""
+    prompt = getters.query_one(Prompt)
+    """What is typed into."""
 
     DEFAULT_CSS = """
     GraphRoom { layers: base front; }
@@ -69,28 +77,14 @@ class GraphRoom(Room):
         self.view: GraphView | None = None
         self.slices = Slices(on_error=lambda error: self.trouble(error, doing="rows"))
         self.rows = GraphRows(self)
-        self.folds, self.find, self.tab_keys = GraphFolds(self, self.rows), GraphFind(self, self.rows), GraphTabs(self)
-        self.parts = (self.rows, self.folds, self.find, self.tab_keys)
+        self.find, self.tab_keys = GraphFind(self, self.rows), GraphTabs(self)
+        self.parts = (self.rows, self.find, self.tab_keys)
         self.tabs: NodeTabs | None = None
-        self._early = Early(here.graph or "", saved)
+        self._early: Future[tuple[SavedGraph, bytes | None]] | None
+        self._begin(saved)
         self.resting: Any = None
         self._seen: object = None
         """The values that were taken last."""
-
-    @property
-    def table(self) -> NodeTable:
-        """The node table."""
-        return self.query_one(NodeTable)
-
-    @property
-    def status(self) -> StatusLine:
-        """The line under it."""
-        return self.query_one(StatusLine)
-
-    @property
-    def prompt(self) -> Prompt:
-        """What is typed into."""
-        return self.query_one(Prompt)
 
     def needed(self) -> GraphView:
         """The graph; raises UsageError while it is being read."""
@@ -105,8 +99,8 @@ class GraphRoom(Room):
         with Container(id="both"):
             yield NodeTable(id="rows", ascii_only=ascii_only())
             yield Container(id="side")
-        yield StatusLine(id="status")
-        yield Prompt(id="prompt")
+        yield StatusLine()
+        yield Prompt()
 
     def equivalent(self) -> list[str]:
         """`show` with the same rows and columns."""
@@ -156,17 +150,22 @@ class GraphRoom(Room):
         self.status.show("reading ...")
         self.read()
 
+    def _begin(self, saved: SavedGraph | None) -> None:
+        self._early = in_thread(lambda: early(self.here.graph or "", saved), "reading the graph")
+
     def read(self) -> None:
         """Reads the graph; its first rows are shown before all of it is read."""
-        early = self._early
-        if early.done.is_set() and early.error is None:
-            self._take(early.wait())
+        begun = self._early
+        if begun is None:
+            return
+        if begun.done() and begun.exception() is None:
+            self._take(begun.result())
         else:
-            self.work(early.wait, self._take, group="reading", doing="reading the graph")
+            self.work(begun.result, self._take, group="reading", doing="reading the graph")
 
     def _take(self, found: tuple[SavedGraph, bytes | None]) -> None:
         self.saved, data = found
-        self._early.data = None
+        self._early = None
         self.slices.run("reading", loading(self.saved, data), self._whole, self._unreadable, self._first_rows)
 
     def _first_rows(self, view: GraphView) -> None:
@@ -180,7 +179,7 @@ class GraphRoom(Room):
         self.rows.prepare()
         self.tab_keys.mount()
         self._take_values()
-        self.call_after_refresh(self.workbench.collector.loaded)
+        self.call_after_refresh(collecting.loaded)
         saved = self.saved
         if saved is not None:
             self.work(lambda: kernel_column(saved, view), self.rows.kernel_column, group="kernels", doing="reading the kernels")
@@ -204,8 +203,8 @@ class GraphRoom(Room):
         self.trouble(error, doing="reading the graph", retry=self.read_again)
 
     def read_again(self) -> None:
-        """Reads the graph anew: its files may have changed."""
-        self._early = Early(self.here.graph or "", None)
+        """Reads the graph again: its files may have changed."""
+        self._begin(None)
         self.read()
 
     def on_unmount(self) -> None:
@@ -237,7 +236,7 @@ class GraphRoom(Room):
     def do_graph_open(self) -> None:
         """Opens a folded module; of a node its detail."""
         if self.table.row < 0:
-            self.folds.do_graph_unfold()
+            self.rows.do_graph_unfold()
         elif not self.query_one("#side").display:
             self.tab_keys.do_graph_zoom()
 
@@ -257,21 +256,25 @@ class GraphRoom(Room):
         else:
             self.workbench.do_app_back()
 
-    def on_prompt_typed(self, event: Prompt.Typed) -> None:
+    def on_input_changed(self, event: Input.Changed) -> None:
         """What is typed is done at once."""
-        self.find.typed(event.purpose, event.text)
+        self.find.typed(event.value)
 
-    def on_prompt_entered(self, event: Prompt.Entered) -> None:
+    def on_input_submitted(self, event: Input.Submitted) -> None:
         """What is typed stays."""
-        self.find.entered(event.purpose, event.text)
+        self.find.entered(event.value)
 
     def on_node_table_headed(self, event: NodeTable.Headed) -> None:
         """A title was clicked."""
         self.guarded(lambda: self.rows.sort_by(event.key), doing="sort")
 
-    def on_node_tabs_jump(self, event: NodeTabs.Jump) -> None:
+    def action_visit(self, graph: str, node: str) -> None:
         """A node in a tab was clicked."""
-        self.guarded(lambda: self.tab_keys.visit(event.graph, event.node), doing="jump")
+        self.guarded(lambda: self.tab_keys.visit(graph, node), doing="jump")
+
+    def action_tab(self, name: str) -> None:
+        """The name of a tab was clicked."""
+        self.tab_keys.side.choose(name)
 
     def on_resize(self, event: events.Resize) -> None:
         """Tabs beside or below the table, or away."""

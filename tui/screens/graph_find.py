@@ -52,14 +52,16 @@ class GraphFind:
         self._before = (self.sought, self.room.table.node)
         self.room.prompt.open("search", "", "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code")
 
-    def typed(self, purpose: str, text: str) -> None:
+    def typed(self, text: str) -> None:
         """Filters or searches with what there is so far."""
-        if purpose == self.room.prompt.purpose:
+        purpose = self.room.prompt.purpose
+        if purpose:
             does = self._filter if purpose == "filter" else self._search
             self.room.guarded(lambda: does(text, self._before[1]), doing=purpose)
 
-    def entered(self, purpose: str, text: str) -> None:
+    def entered(self, text: str) -> None:
         """Keeps what was typed."""
+        purpose = self.room.prompt.purpose
         if purpose == "filter":
             try:
                 terms = parse(text)
@@ -195,7 +197,7 @@ class GraphFind:
 
     def do_graph_neighbours(self, what: str) -> None:
         """To one of the nodes that use this one (users), or that it uses (inputs)."""
-        from .pick_node import PickNode
+        from .picking import PickNode
 
         nodes: Sequence[int] = getattr(self.room.needed(), what)(self.room.table.node)
         view, name = self.room.needed(), cell(self.room.needed(), "name", self.room.table.node)

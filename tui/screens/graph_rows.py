@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.browse import columns as all_columns
@@ -36,35 +35,13 @@ SORT_KEYS = {
 """What is pressed behind `s`; g is the order of the graph."""
 
 
-class Early:
-    """A graph that is read in a thread from when the screen is made, while textual still starts."""
-
-    def __init__(self, name: str, saved: SavedGraph | None) -> None:
-        self.name = name
-        self.saved = saved
-        self.data: bytes | None = None
-        self.error: BaseException | None = None
-        self.done = Event()
-        Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        try:
-            self.saved = self.saved or resolve_graph(self.name)
-            if self.saved.has_table:
-                self.data = sidecar_bytes(self.saved)
-            else:
-                _ = self.saved.table
-        except BaseException as error:  # noqa: BLE001 - raised again where it is shown
-            self.error = error
-        self.done.set()
-
-    def wait(self) -> tuple[SavedGraph, bytes | None]:
-        """What was read; raises what went wrong."""
-        self.done.wait()
-        if self.error is not None:
-            raise self.error
-        assert self.saved is not None
-        return self.saved, self.data
+def early(name: str, saved: SavedGraph | None) -> tuple[SavedGraph, bytes | None]:
+    """A graph and the bytes of its table, where it has one; read in a thread while textual still starts."""
+    saved = saved or resolve_graph(name)
+    if saved.has_table:
+        return saved, sidecar_bytes(saved)
+    _ = saved.table
+    return saved, None
 
 
 class GraphRows:
@@ -184,7 +161,7 @@ class GraphRows:
 
     def do_graph_columns(self) -> None:
         """Asks which columns are wanted."""
-        from .columns import ChooseColumns
+        from .picking import ChooseColumns
 
         view = self.room.needed()
         now = self.chosen or all_columns.usual(view)
@@ -216,6 +193,54 @@ class GraphRows:
         self.room.needed().kernels = kernels
         if self.selection is not None and kernels:
             self.show_rows(self.selection, self.room.table.node)
+
+    # -- folds
+
+    def _fold(self, folded: frozenset[int], node: int) -> None:
+        if self.question.sort is not None:
+            self.room.status.show(None, "folds are off while sorted: s g is the order of the graph", alarm=True)
+        self.ask(node, folded=folded)
+
+    def do_graph_fold(self) -> None:
+        """The innermost open module around the cursor."""
+
+        def fold(groups: Groups) -> None:
+            row, node = self.room.table.row, self.room.table.node
+            group = groups.parents[~row] if row < 0 else groups.around(node)
+            if group < 0:
+                told = "the module has none around it" if row < 0 else "the node has no module with other nodes beside it"
+                self.room.status.show(None, told, alarm=True)
+                return
+            self.depth = None
+            self._fold(self.question.folded | {group}, groups.starts[group])
+
+        self.grouped(fold)
+
+    def do_graph_unfold(self) -> None:
+        """The module under the cursor."""
+        if self.room.table.row < 0:
+            self.depth = None
+            self._fold(self.question.folded - {~self.room.table.row}, self.room.table.node)
+
+    def do_graph_toggle(self) -> None:
+        """The one or the other."""
+        if self.room.table.row < 0:
+            self.do_graph_unfold()
+        else:
+            self.do_graph_fold()
+
+    def do_graph_depth(self, step: int | None, to: int | None = None) -> None:
+        """All modules so many levels further down (below 0: up), or open to a depth; None: all of them."""
+
+        def fold(groups: Groups) -> None:
+            now = groups.deepest if self.depth is None and not self.question.folded else self.depth or 0
+            depth = to if step is None else now + step
+            self.depth = None if depth is None or depth >= groups.deepest else max(0, depth)
+            folded = frozenset[int]() if self.depth is None else groups.to_depth(self.depth)
+            self.room.status.show(None, "all open" if self.depth is None else f"modules open to depth {self.depth}")
+            self._fold(folded, self.room.table.node)
+
+        self.grouped(fold)
 
     # -- what takes a while, behind the first paint
 
@@ -251,5 +276,3 @@ def _warm(view: GraphView):
     _ = view.lower_names
     yield
     _ = view.positions
-
-

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from .graph import GraphRoom
 
 EXPORTS = {"s": ".svg, a picture that shows details under the mouse", "p": ".png", "t": ".txt, as it is drawn here"}
-_SUFFIXES = {"s": ".svg", "p": ".png", "t": ".txt"}
 
 
 @dataclass
@@ -85,7 +84,7 @@ class GraphTabs:
         for step in ("tabs", "table"):
             room.set_class(step == following, step)
         if following == "tabs" and room.tabs is not None:
-            room.tabs.query_one("#page").focus()
+            room.tabs.page.focus()
         else:
             room.table.focus()
         room.rest()
@@ -95,11 +94,11 @@ class GraphTabs:
         hidden = not self.room.query_one("#side").display
         tabs = self._in_sight()
         if not hidden:
-            tabs.next_tab()
+            tabs.step(1)
 
     def do_tabs_previous(self) -> None:
         """The tab before."""
-        self._in_sight().previous_tab()
+        self._in_sight().step(-1)
 
     def do_tabs_more(self, step: int) -> None:
         """The next frame or kernel, or the one before; one hop more or less."""
@@ -139,7 +138,7 @@ class GraphTabs:
         if going is not None and going.run == self._run and going.places[going.at] == here:
             self._next_partner(going)
             return
-        about = self.side.about()
+        about = self.side.about
 
         def find() -> tuple[list[Partner], str]:
             with about.lock:
@@ -169,9 +168,9 @@ class GraphTabs:
         """Opens the file of the tab at its line; on the other tabs the user's file."""
         tabs = self.side
         if tabs.sheet.language:
-            self._open(tabs.sheet, tabs.about().of(tabs.node or 0).stack if tabs.tab == "source" else [], tabs.numbers["source"])
+            self._open(tabs.sheet, tabs.about.of(tabs.node or 0).stack if tabs.tab == "source" else [], tabs.numbers["source"])
             return
-        about, node = tabs.about(), self.room.table.node
+        about, node = tabs.about, self.room.table.node
 
         def find() -> tuple[Sheet, list[Frame]]:
             with about.lock:
@@ -211,9 +210,10 @@ class GraphTabs:
             return
         node, tabs = self.room.table.node, self.side
         name, hops = self.room.needed().table.name[node], tabs.numbers.get("near", HOPS)
-        path = free_path(f"graphdbg-{self.room.saved.id}-{name}".replace("/", "-").replace(":", "-"), _SUFFIXES[answer])
+        stem = f"graphdbg-{self.room.saved.id}-{name}".replace("/", "-").replace(":", "-")
+        path = free_path(stem, EXPORTS[answer].partition(",")[0])
         if answer == "t":
-            about = tabs.about()
+            about = tabs.about
             self.room.work(lambda: _write(path, text(about.sheet("near", node, hops))), self._written, doing="export")
             return
         words = ["draw", self.room.here.graph or "", "--around", name, "--hops", str(hops), "-o", str(path)]

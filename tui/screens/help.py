@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -20,9 +19,6 @@ from textual.widgets import Input, Static
 from ..actions import of_room
 from ..keys import shown
 from ..sheet import Sheet
-
-if TYPE_CHECKING:
-    from ..room import Room
 
 PANEL = (("r", "again", "With an open panel of an error: do again what failed."),
          ("y", "copy", "With an open panel of an error: its text to the clipboard and a file."),
@@ -75,9 +71,9 @@ class Help(Sheet[None]):
     Help VerticalScroll { height: auto; max-height: 100%; }
     """
 
-    def __init__(self, room: Room) -> None:
-        super().__init__()
-        self.room_name = room.ROOM
+    def __init__(self, room: str) -> None:
+        super().__init__(f"help: {room}")
+        self.room_name = room
 
     def inside(self) -> ComposeResult:
         """The line to type in, then the keys."""
@@ -86,11 +82,6 @@ class Help(Sheet[None]):
         yield words
         with VerticalScroll(id="scroll", can_focus=False):
             yield Static(id="keys-table", markup=False)
-
-    def on_mount(self) -> None:
-        """Shows all."""
-        self.entitle(f"help: {self.room_name}", "esc close")
-        self._fill("")
 
     def on_resize(self) -> None:
         """Commands have a column only where it is wide."""

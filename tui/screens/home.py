@@ -8,8 +8,10 @@ Everything is read in a thread and painted from `Overview`; the screen keeps the
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from pathlib import Path
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
@@ -19,34 +21,39 @@ from ...dumps.errors import UsageError
 from ...dumps.tables import plain
 from ...dumps.wording import counted
 from ..here import Here
+from ..job_files import look
+from ..jobs import Job, ending
 from ..overview import Overview
+from ..room import ListRoom
 from ..widgets.home_line import Layout
 from ..widgets.note_panel import NotePanel
 from ..widgets.rows import Parts, Rows
 from ..widgets.virtual_list import VirtualList
-from .home_panels import HomePanels
 
 LOOK_S = 1.0
 """Between two looks at the folder, without --follow."""
 
 
-class HomeRoom(HomePanels):
+class HomeRoom(ListRoom):
     """The runs of this folder, or one run."""
 
     ROOM = "home"
+    hint = getters.query_one("#hint", Static)
+    field = getters.query_one("#filter", Input)
+    note = getters.query_one(NotePanel)
 
     DEFAULT_CSS = """
     HomeRoom #heads { height: 1; color: $text-muted; text-style: bold; }
     HomeRoom #hint { height: 1; background: $boost; color: $text; }
     HomeRoom #filter { display: none; height: 1; border: none; padding: 0 1; }
-    HomeRoom #filter.shown { display: block; }
     """
 
     def __init__(self, here: Here, *, follow: bool = False) -> None:
         super().__init__(here)
         self.follow = follow
-        self.overview = Overview(here.run, follow=follow)
-        self.named_run = here.run
+        self.overview = Overview(here.run)
+        self.words = ""
+        """Of the filter."""
         self.lines: list[Line] = []
         """What is listed now: folded and filtered."""
         self.folded: set[str] = set()
@@ -64,14 +71,14 @@ class HomeRoom(HomePanels):
         """Titles, the list, one line of advice, the filter."""
         yield Static(id="heads", markup=False)
         yield Rows(self._paint, id="rows")
-        yield NotePanel(id="note")
+        yield NotePanel()
         yield Static(id="hint", markup=False)
         yield Input(placeholder="words to show, -word to hide", id="filter", compact=True)
 
     def on_mount(self) -> None:
         """Reads for the first time."""
         super().on_mount()
-        self.query_one("#hint", Static).update("reading ...")
+        self.hint.update("reading ...")
         self.rows.focus()
         self.do_home_again()
         self.set_interval(POLL_S if self.follow else LOOK_S, self.do_home_again)
@@ -111,9 +118,7 @@ class HomeRoom(HomePanels):
         """Takes over what was read; the cursor stays on its line."""
         at = self.line.key if self.line else None
         lines = self.overview.lines
-        self._fold_new(lines)
-        if not self._placed:
-            self._fold_at_first(lines)
+        self._fold(lines)
         shown = filtered(lines, self.words) if self.words else visible(lines, self.folded)
         self.lines = shown
         place = next((place for place, line in enumerate(shown) if line.key == at), None)
@@ -124,25 +129,19 @@ class HomeRoom(HomePanels):
             bad = first_bad(shown)
             graph = next((place for place, line in enumerate(shown) if line.kind == "graph"), None)
             place = bad if bad is not None else graph if place in (None, 0) else place
-        self._layout = Layout.of(shown, self.size.width)
-        self.query_one("#heads", Static).update(self._layout.head() if any(line.kind == "graph" for line in shown) else "")
+        self._lay_out()
         self.rows.show(len(shown), cursor=place)
         self._stand_on()
 
-    def _fold_new(self, lines: list[Line]) -> None:
+    def _fold(self, lines: list[Line]) -> None:
         """Of several runs all but one begin folded."""
         runs = [line for line in lines if line.kind == "run" and line.folds]
-        for line in runs:
-            if line.key not in self._seen and self._placed and len(runs) > 1:
-                self.folded.add(line.key)
-            self._seen.add(line.key)
-
-    def _fold_at_first(self, lines: list[Line]) -> None:
-        runs = [line for line in lines if line.kind == "run" and line.folds]
-        if len(runs) < 2:
-            return
-        newest = max(runs, key=lambda line: (line.bad, self._started(line)))
-        self.folded = {line.key for line in runs if line is not newest}
+        if len(runs) > 1 and self._placed:
+            self.folded |= {line.key for line in runs} - self._seen
+        elif len(runs) > 1:
+            newest = max(runs, key=lambda line: (line.bad, self._started(line)))
+            self.folded = {line.key for line in runs if line is not newest}
+        self._seen |= {line.key for line in runs}
 
     def _started(self, line: Line) -> float:
         run = self.overview.runs.get(line.target)
@@ -171,6 +170,9 @@ class HomeRoom(HomePanels):
 
     def on_resize(self) -> None:
         """Other columns may fit."""
+        self._lay_out()
+
+    def _lay_out(self) -> None:
         self._layout = Layout.of(self.lines, self.size.width)
         self.query_one("#heads", Static).update(self._layout.head() if any(line.kind == "graph" for line in self.lines) else "")
 
@@ -179,11 +181,11 @@ class HomeRoom(HomePanels):
         line = self.line
         graph = line.target if line is not None and line.kind == "graph" and line.saved else None
         out = line.target if line is not None and line.kind == "out" else None
-        self.here = Here(run=self.named_run or (line.run if line else None) or None, graph=graph, out=out)
+        self.here = Here(run=self.overview.run or (line.run if line else None) or None, graph=graph, out=out)
         self._advise()
 
     def _advise(self) -> None:
-        self.query_one("#hint", Static).update(" " + plain(self._advice()))
+        self.hint.update(" " + plain(self._advice()))
 
     def _advice(self) -> str:
         if not self.lines:
@@ -224,7 +226,7 @@ class HomeRoom(HomePanels):
 
     def crumbs(self) -> list[str]:
         """The run, or this folder; not the graph under the cursor, which the list shows."""
-        return [self.named_run or str(Path.cwd()), *(["following"] if self.follow else [])]
+        return [self.overview.run or str(Path.cwd()), *(["following"] if self.follow else [])]
 
     # -- actions
 
@@ -241,12 +243,14 @@ class HomeRoom(HomePanels):
         line = self.line
         if line is None:
             raise UsageError("nothing is listed", self._advice(), "record a run: graphdbg dump -o myrun train.py")
+        if line.kind == "graph" and not line.saved:
+            raise UsageError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
         if line.kind == "graph":
-            self._open_graph(line)
+            self.workbench.do_app_show("graph")
         elif line.kind == "out":
             self.workbench.do_app_show("minify")
         elif line.kind == "job":
-            self.open_job(line)
+            self._open_job(line)
         elif line.key.startswith("packed "):
             self._seen.add(f"run {line.name}")  # it begins unfolded
             self.work(lambda: self.overview.open_packed(line.name), lambda _: self.do_home_again(), doing="unpacking")
@@ -254,11 +258,6 @@ class HomeRoom(HomePanels):
             self.do_home_fold()
         elif line.bad:
             raise UsageError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
-
-    def _open_graph(self, line: Line) -> None:
-        if not line.saved:
-            raise UsageError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
-        self.workbench.do_app_show("graph")
 
     def do_home_fold(self) -> None:
         """Folds or unfolds."""
@@ -279,9 +278,9 @@ class HomeRoom(HomePanels):
         order = [(self.rows.cursor + step * far) % count for far in range(1, count + 1)] if count else []
         found = next((place for place in order if self.lines[place].kind == "graph" and self.lines[place].bad), None)
         if found is None:
-            self.query_one("#hint", Static).update(" no graph failed among those listed")
-            return
-        self.rows.move_to(found)
+            self.hint.update(" no graph failed among those listed")
+        else:
+            self.rows.move_to(found)
 
     def do_home_pin(self) -> None:
         """Pins the cursor to the newest graph, or lets go."""
@@ -292,3 +291,88 @@ class HomeRoom(HomePanels):
         """Lets go of the newest graph; nothing but keys moves the cursor from now on."""
         self.pinned, self._placed = False, True
         super().do_move(where)
+
+    # -- what opens in front of the list
+
+    def do_home_filter(self) -> None:
+        """Opens the field of the filter."""
+        self.field.display = True
+        self.field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filters as you type."""
+        self.words = event.value
+        self.show_lines()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Back to the list; the filter stays."""
+        self.rows.focus()
+        self.field.display = bool(event.value)
+
+    def do_app_back(self) -> None:
+        """Closes what is open in front: the panel, the filter's field with the filter; else as everywhere."""
+        shown = self.panel is not None and self.panel.shown
+        if not shown and self.note.hide():
+            self.rows.focus()
+        elif not shown and self.field.display:
+            self.field.value, self.field.display = "", False
+            self.rows.focus()
+        else:
+            self.workbench.do_app_back()
+
+    def do_home_why(self) -> None:
+        """Why the graphs of the run, or this graph's compile, exist: what `ls TARGET --why` prints."""
+        from ...dumps.why.show import text_of
+
+        line = self.line
+        if line is None or not line.run:
+            raise UsageError("why of what?", "this line is no run and no graph", "move to one")
+        target = line.target if line.kind == "graph" and line.saved else line.run
+        title, width = f"why {target}", max(40, self.size.width - 6)
+        self.note.show(title, "reading ...")
+        self.work(lambda: text_of(target, width), lambda text: self.note.show(title, text), group="why", doing="why")
+
+    # -- jobs
+
+    def _open_job(self, line: Line) -> None:
+        """The screen that shows jobs of its kind; of others what they say, as long as the panel is open."""
+        assert line.path is not None
+        there = self._room_of(line.path)
+        if there is not None:
+            self.workbench.go(*there)
+            return
+        job, panel = Job.attach(line.path), self.note
+        panel.show(line.name, "reading ...")
+        told = ""
+
+        def tell() -> None:
+            nonlocal told
+            end = "" if job.code is None else f"\n{ending(job.code)}"
+            text = ("\n".join(job.said) or "it has said nothing so far") + end
+            if not panel.shown or panel.title_text != line.name:
+                timer.stop()
+            elif text != told:
+                told = text
+                panel.tell(line.name, text)
+
+        timer = self.set_interval(0.2, tell)
+
+    def _room_of(self, folder: Path) -> tuple[str, Here] | None:
+        """Replay and Minify attach by themselves to what runs about their graph, where its names mean the same here."""
+        record = look(folder).record
+        command, *words = record.words or [""]
+        if Path(record.cwd) != Path.cwd() or not words or words[0].startswith("-"):
+            return None
+        if command in ("triage", "replay", "localize", "bisect"):
+            return "replay", Here(run=self.here.run, graph=words[0])
+        out = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
+        return ("minify", Here(out=out)) if command == "minify" and out and Path(out).is_dir() else None
+
+    def do_home_stop(self) -> None:
+        """Stops a job."""
+        line = self.line
+        if line is None or line.kind != "job" or line.path is None:
+            raise UsageError("nothing to stop", "this line is no job", "move to one that runs")
+        if line.status != "running":
+            raise UsageError(f"cannot stop {line.name}", f"it is not running: {line.status}")
+        Job.attach(line.path).stop()

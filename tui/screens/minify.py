@@ -7,21 +7,23 @@ An order counts as asked until the search says what became of it. Decides nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ...dumps.errors import UsageError
 from ...dumps.wording import counted
 from ...minifier.events import Asked
-from ...minifier.minified import Also
 from ...minifier.progress import telling
-from ...minifier.progress.story import Improvement, StepCount
+from ...minifier.progress.story import StepCount
 from ...minifier.progress.watched import Watched
 from ..here import Here
 from ..jobs import Job
 from ..sheet import Choose
-from ..widgets.minify_form import MinifyForm
 from ..widgets.minify_views import VIEWS, others
 from .minify_following import FollowingRoom
+
+T = TypeVar("T")
 
 ACROSS = 20
 """Columns that l and h move."""
@@ -39,7 +41,7 @@ class MinifyRoom(FollowingRoom):
         if self.watched is None:
             self._start()
             return
-        story, at = self.watched.story, self._lines.cursor
+        story, at = self.watched.story, self.lines.cursor
         match self.views[self.view]:
             case "History" if 0 <= at < len(story.history):
                 item = story.history[at]
@@ -61,7 +63,7 @@ class MinifyRoom(FollowingRoom):
         """Enter in a field starts it, too."""
         self.guarded(self._start, doing="start")
 
-    def on_lines_chosen(self) -> None:
+    def on_virtual_list_opened(self) -> None:
         """A second click opens, as enter does."""
         self.guarded(self.do_minify_open, doing="open")
 
@@ -74,16 +76,16 @@ class MinifyRoom(FollowingRoom):
         earlier = [item.case for item in story.history if item.queries < query.queries]
         return earlier[-1] if earlier else "original"
 
-    def _other(self) -> Also:
-        found = others(self._following(), self.looked)
-        at = self._lines.cursor
-        if self.views[self.view] != "Others" or not 0 <= at < len(found):
-            raise UsageError("no other failure is chosen", "", "go to the view Others and put the cursor on one")
-        return found[at]
+    def _chosen(self, view: str, listed: Sequence[T], what: str) -> T:
+        """What the cursor is on; raises UsageError in another view, or where there is nothing."""
+        at = self.lines.cursor - VIEWS[self.view].first
+        if self.views[self.view] != view or not 0 <= at < len(listed):
+            raise UsageError(f"no {what} is chosen", "", f"go to the view {view} and put the cursor on one")
+        return listed[at]
 
     def _case(self) -> str:
         """The case of the other failure that is chosen."""
-        if path := self._other().path:
+        if path := self._chosen("Others", others(self._following(), self.looked), "other failure").path:
             return str(path)
         why = "cases are written when the search ends" if self._following().state == "running" else "it was not written"
         raise UsageError("there is no case of this failure yet", why, "wait for the end, or c: cancel keeps what there is")
@@ -154,22 +156,14 @@ class MinifyRoom(FollowingRoom):
 
     def do_minify_restart(self) -> None:
         """Searches again from the state under the cursor."""
-        item = self._improvement()
+        item = self._chosen("History", self._following().story.history, "state")
         self.do_minify_steer("restart", str(item.number))
 
-    def _improvement(self) -> Improvement:
-        history, at = self._following().story.history, self._lines.cursor
-        if self.views[self.view] != "History" or not 0 <= at < len(history):
-            raise UsageError("no state is chosen", "", "go to the view History and put the cursor on one")
-        return history[at]
-
     def _step(self) -> StepCount:
-        steps, at = telling.steps(self._following()), self._lines.cursor - VIEWS[0].first
-        if self.views[self.view] != "Steps" or not 0 <= at < len(steps):
-            raise UsageError("no step is chosen", "", "go to the view Steps and put the cursor on one")
-        if not telling.steerable(steps[at]):
-            raise UsageError(f"{steps[at].name} cannot be steered", "every minification needs it", "choose another step")
-        return steps[at]
+        step = self._chosen("Steps", telling.steps(self._following()), "step")
+        if not telling.steerable(step):
+            raise UsageError(f"{step.name} cannot be steered", "every minification needs it", "choose another step")
+        return step
 
     def _steerable(self) -> Watched:
         found = self._following()
@@ -205,27 +199,24 @@ class MinifyRoom(FollowingRoom):
 
     def do_view(self, step: int) -> None:
         """The next list, or the one before; in the form a field."""
-        if self.query_one(MinifyForm).display:
+        if self.form.display:
             self._to_field(step)
         else:
             self.looked.shown = None
             super().do_view(step)
 
     def _to_field(self, step: int) -> None:
-        if step > 0:
-            self.focus_next()
-        else:
-            self.focus_previous()
+        self.focus_next() if step > 0 else self.focus_previous()
 
     def do_minify_copy(self) -> None:
         """The lines of this view."""
         found = self._following()
-        text = "\n".join(line.plain for line in self._lines.texts)
+        text = "\n".join(line.plain for line in self.lines.texts)
         self.workbench.copy(text, f"{Path(found.out).name}-{self.views[self.view].lower()}")
 
     def do_minify_maximise(self) -> None:
         """The list alone, or with the plot."""
-        self.query_one("#minify-live").toggle_class("alone")
+        self.live.toggle_class("alone")
 
     def do_move(self, where: str) -> None:
         """Another line; in the form another field."""
@@ -235,4 +226,4 @@ class MinifyRoom(FollowingRoom):
 
     def do_minify_across(self, step: int) -> None:
         """More of long lines, or back."""
-        self._lines.scroll_to(x=max(0, self._lines.scroll_offset.x + step * ACROSS), animate=False)
+        self.lines.scroll_to(x=max(0, self.lines.scroll_offset.x + step * ACROSS), animate=False)

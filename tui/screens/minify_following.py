@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events
+from textual import events, getters
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.widgets import Static
@@ -26,8 +27,8 @@ from ...minifier.progress.candidates import atoms_of, parsed
 from ...minifier.progress.watched import Bite, State, Watched, watched
 from ...minifier.starting import proposed
 from ..here import Here
-from ..jobs import Job, ending
-from ..last_jobs import first_failing
+from ..job_files import first_failing
+from ..jobs import Job
 from ..room import ViewsRoom
 from ..settings import ascii_only
 from ..widgets.lines import Lines, wrapped
@@ -48,6 +49,9 @@ class FollowingRoom(ViewsRoom):
     """One minification, or the form for one."""
 
     AUTO_FOCUS = ""
+    lines = getters.query_one(Lines)
+    form = getters.query_one(MinifyForm)
+    live = getters.query_one("#minify-live")
     views = [view.name for view in VIEWS]
     DEFAULT_CSS: ClassVar[str] = """
     FollowingRoom #minify-live { height: 1fr; }
@@ -74,21 +78,21 @@ class FollowingRoom(ViewsRoom):
 
     def content(self) -> ComposeResult:
         """The form, and the plot with its lists; one of them is seen."""
-        yield MinifyForm(id="minify-form")
+        yield MinifyForm()
         with Container(id="minify-live"):
             with Vertical(id="minify-top"):
-                yield Plot(id="minify-plot", ascii_only=ascii_only())
+                yield Plot(ascii_only())
                 yield Static(id="minify-facts", markup=False)
             with Vertical(id="minify-below"):
                 yield Static(id="minify-tabs", markup=False)
-                yield Lines(id="minify-lines", cursor=True)
+                yield Lines(id="minify-lines")
 
     def equivalent(self) -> list[str]:
         """What would start it, or says how it stands."""
         if self.watched is not None:
             return ["steer", str(self.watched.out)]
         try:
-            return self.query_one(MinifyForm).start().words()
+            return self.form.start().words()
         except (GraphdbgError, AssertionError):
             return ["minify", self.here.graph or "RUN/ID"]
 
@@ -101,7 +105,7 @@ class FollowingRoom(ViewsRoom):
             out = self.here.out
             self.guarded(lambda: self._follow(watched(out)), doing="open")
             if self.watched is None:
-                self.query_one("#minify-form").display = False
+                self.form.display = False
         else:
             self._show_form()
 
@@ -129,16 +133,16 @@ class FollowingRoom(ViewsRoom):
     # -- beginning
 
     def _show_form(self) -> None:
-        self.query_one("#minify-live").display = False
-        form = self.query_one(MinifyForm)
-        form.display = True
+        self.live.display = False
+        self.form.display = True
         graph = self.here.graph
         if graph is None:
             raise UsageError("no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph")
-        self.work(lambda: proposed(graph, rung=first_failing(graph)), form.show, group="form", doing="propose")
+        show = partial(setattr, self.form, "base")
+        self.work(lambda: proposed(graph, rung=first_failing(graph)), show, group="form", doing="propose")
 
     def _start(self) -> None:
-        start = self.query_one(MinifyForm).start()
+        start = self.form.start()
         self.set_focus(None)
         self._run(start.words(), Path(start.out))
 
@@ -153,19 +157,16 @@ class FollowingRoom(ViewsRoom):
         self.tell_where()
         if code in (0, 130) or job is not self.job:
             return
-        what = f"{job.line}: {ending(code)}"
-        said = [line for line in job.said if line.strip()]
-        why = next((line.removeprefix("graphdbg: ") for line in reversed(said) if line.startswith("graphdbg: ")), "")
         fix = "n: the form again" + (f", with another -o; or R: resume {self.here.out}" if code == 2 else "")
-        self.trouble(UsageError(what, why or (said[-1] if said else "it said nothing"), fix), doing="minify", said=said[-20:])
+        self.job_failed(job, code, fix, doing="minify")
 
     # -- following
 
     def _follow(self, found: Watched) -> None:
         self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
         self.view = len(VIEWS) - 1 if found.state == "ended" else 0
-        self.query_one(MinifyForm).display = False
-        self.query_one("#minify-live").display = True
+        self.form.display = False
+        self.live.display = True
         self._tick()
         self.show(keep=False)
 
@@ -247,8 +248,8 @@ class FollowingRoom(ViewsRoom):
         else:
             texts = view.lines(found, self.looked)
             if not view.chooses:
-                texts = wrapped(texts, self._lines.scrollable_content_region.width)
-            self._lines.show(texts, cursor=view.chooses, first=view.first, keep=keep)
+                texts = wrapped(texts, self.lines.scrollable_content_region.width)
+            self.lines.show(texts, cursor=view.chooses, first=view.first, keep=keep)
 
     def _show_facts(self, found: Watched) -> None:
         """What also changes with the time."""
@@ -261,27 +262,23 @@ class FollowingRoom(ViewsRoom):
         text.stylize("bold", 0, len(facts[0]))
         told = self.query_one("#minify-facts", Static)
         told.update(text, layout=False)
-        told.styles.height = None if self.query_one("#minify-live").has_class("wide") else len(facts)
+        told.styles.height = None if self.live.has_class("wide") else len(facts)
 
     def _show_candidate(self, found: Watched, view: View, keep: bool) -> None:
         if len(self.looked.atoms.nodes) < MANY:
-            self._lines.show(view.lines(found, self.looked), cursor=False, keep=keep)
+            self.lines.show(view.lines(found, self.looked), keep=keep)
             return
         looked, story, at = self.looked, found.story, self.view
 
         def shown(texts: list[Text]) -> None:
             if self.view == at:
-                self._lines.show(texts, cursor=False, keep=keep)
+                self.lines.show(texts, keep=keep)
 
         self.work(lambda: candidate(story, looked), shown, group="candidate", doing="compare")
 
     def _tabs(self, found: Watched) -> Text:
         names = [(view.name, view.count(found, self.looked)) for view in VIEWS]
         full = [f" {name} {count} " if count else f" {name} " for name, count in names]
-        if sum(map(len, full)) > self._lines.size.width:
+        if sum(map(len, full)) > self.lines.size.width:
             full = [f" {name} " for name, _ in names]
         return self.names(full)
-
-    @property
-    def _lines(self) -> Lines:
-        return self.query_one("#minify-lines", Lines)

@@ -1,6 +1,6 @@
 """Every action of the screen behind by its name, with textual's own palette and its fuzzy matching. Knows no action itself.
 
->>> app.push_screen(palette())
+>>> app.push_screen(Palette(providers=[Actions], placeholder="what to do…"))
 """
 
 from __future__ import annotations
@@ -68,8 +68,3 @@ class Palette(CommandPalette):
     async def _gather_commands(self, search_value: str) -> None:
         if not is_leaving(self):
             await inspect.unwrap(CommandPalette._gather_commands)(self, search_value)
-
-
-def palette() -> CommandPalette:
-    """The palette for the room in front."""
-    return Palette(providers=[Actions], placeholder="what to do…")

@@ -19,9 +19,8 @@ from ...dumps.tables import plain
 from ...toolkit.node_values.seen import ValuesSeen
 from ...toolkit.triage.seen import LadderSeen
 from ..here import Here
-from ..job_files import Kept
+from ..job_files import Kept, of_graph
 from ..jobs import Job, ending
-from ..last_jobs import of_graph
 from ..room import ViewsRoom
 
 KINDS = ("values", "localize", "bisect", "triage")
@@ -167,6 +166,6 @@ class ReplayJobs(ViewsRoom):
         if code not in (*NORMAL, INTERRUPTED) and not slot.stopped:
             why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix("graphdbg: ")
             error = UsageError(f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown")
-            self.trouble(error, doing=slot.kind, said=slot.said[-20:], quiet=True)
+            self.trouble(error, doing=slot.kind, said=slot.said, quiet=True)
         self.tell_where()
         self.changed(slot.kind, ended=True)

@@ -8,7 +8,7 @@ What a line means is known below; the jobs are those of `replay_jobs`.
 from __future__ import annotations
 
 from rich.text import Text
-from textual import events
+from textual import events, getters
 from textual.app import ComposeResult
 from textual.widgets import Static
 
@@ -17,7 +17,7 @@ from ...toolkit.occupied import occupied
 from ...toolkit.rungs import NAMES
 from ..here import Here
 from ..widgets.lines import Lines, wrapped
-from ..widgets.replay_lines import rung_head, rung_parts, tabs, value_head, value_parts
+from ..widgets.replay_lines import rung_head, rung_parts, value_head, value_parts
 from ..widgets.rows import Parts, Rows
 from ..widgets.virtual_list import VirtualList
 from .replay_jobs import KINDS, ReplayJobs, Slot
@@ -30,6 +30,11 @@ class ReplayView(ReplayJobs):
 
     AUTO_FOCUS = ""
     views = KINDS
+    rungs = getters.query_one("#rungs", Rows)
+    """The upper list."""
+    nodes = getters.query_one("#values", Rows)
+    """The list of values."""
+    said = getters.query_one(Lines)
 
     DEFAULT_CSS = """
     ReplayView .replay-head { height: 1; color: $text-muted; text-style: bold; text-wrap: nowrap; }
@@ -77,16 +82,6 @@ class ReplayView(ReplayJobs):
         self.find_last()
         self._look_at_gpus()
         self.set_interval(10.0, self._tell)
-
-    @property
-    def rungs(self) -> Rows:
-        """The upper list."""
-        return self.query_one("#rungs", Rows)
-
-    @property
-    def nodes(self) -> Rows:
-        """The list of values."""
-        return self.query_one("#values", Rows)
 
     @property
     def rung(self) -> str:
@@ -147,7 +142,7 @@ class ReplayView(ReplayJobs):
         values = self.kind == "values"
         self.query_one("#value-head").display = values
         self.nodes.display = values
-        self.query_one("#said").display = not values
+        self.said.display = not values
         self._show_said(keep=keep)
         self._tell()
 
@@ -158,29 +153,24 @@ class ReplayView(ReplayJobs):
         self.query_one("#finding", Static).update(Text(plain(self._finding())))
         self.query_one("#facts", Static).update(Text(plain(facts), no_wrap=True, overflow="ellipsis"))
         line = Text(no_wrap=True, end="")
-        for text, style in tabs([(TITLES[kind], self._state(kind)) for kind in KINDS], self.view):
-            line.append(text, style)
+        for kind in KINDS:
+            line.append(" ".join(["", TITLES[kind], *self._state(kind), ""]), "bold reverse" if kind == self.kind else "dim")
         self.query_one("#views", Static).update(line)
 
-    def _state(self, kind: str) -> str:
-        slot = self.slots.get(kind)
-        if slot is None:
-            return ""
-        rung = f"of {self.values.rung} " if kind == "values" and self.values.rung else ""
-        return rung + slot.state()
+    def _state(self, kind: str) -> list[str]:
+        rung = [f"of {self.values.rung}"] if kind == "values" and self.values.rung else []
+        return [*rung, self.slots[kind].state()] if kind in self.slots else []
 
     def _finding(self) -> str:
-        if self.about == "values" and "values" in self.slots:
+        if "values" in self.slots and (self.about == "values" or "triage" not in self.slots):
             return self.values.sentence()
         if "triage" in self.slots:
             return self.ladder.sentence()
-        if "values" in self.slots:
-            return self.values.sentence()
         return "enter runs the ticked rungs; v reads the values under the one below the cursor"
 
     def _show_said(self, *, keep: bool = True) -> None:
         lines = wrapped([Text(text) for text in self._said_lines()], self._width - 2)
-        self.query_one("#said", Lines).show(lines, keep=keep)
+        self.said.show(lines, keep=keep)
 
     def _said_lines(self) -> list[str]:
         slot = self.slots.get(self.kind)
@@ -212,7 +202,7 @@ class ReplayView(ReplayJobs):
     @property
     def moving(self) -> VirtualList:
         """The list that has the keys."""
-        return self.rungs if self.upper else self.nodes if self.kind == "values" else self.query_one("#said", Lines)
+        return self.rungs if self.upper else self.nodes if self.kind == "values" else self.said
 
     def do_move(self, where: str) -> None:
         """A key in the values holds the cursor there."""

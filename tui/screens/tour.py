@@ -39,10 +39,6 @@ class Step:
     then: Callable[[Workbench, Path], None] | None = None
 
 
-def _to_finished(app: Workbench, folder: Path) -> None:
-    app.go("minify", Here(out=str(folder / OUT)))
-
-
 STEPS = (
     Step("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, its error beside it.",
          "home.open"),
@@ -55,7 +51,7 @@ STEPS = (
     Step("Who is to blame: your model, a decomposition, Inductor? Replay runs the graph again on every rung of a ladder.",
          "app.replay"),
     Step("Nothing runs before you ask for it. The next screen shrinks a graph for as long as it fails the same way; here is one "
-         "that has ended.", "app.minify", _to_finished),
+         "that has ended.", "app.minify", lambda app, folder: app.go("minify", Here(out=str(folder / OUT)))),
     Step("This is how it became small, query by query; every step can be looked at. The last one writes it down.", "app.report"),
     Step("A repro of a few lines and the text of an issue. All that you see here a command prints, too.", "app.command"),
     Step("y would copy the line. Close this, then look at all keys of a screen.", "app.help"),

@@ -1,6 +1,6 @@
 """The first line of a screen: where we are on the left, what runs and what failed on the right. Knows no run and no job.
 
->>> crumbs.show(["graph", "myrun/0_0/forward"], ["2 running", "1 error: E"])
+>>> crumbs.parts, crumbs.badges = ["graph", "myrun/0_0/forward"], ["2 running", "1 error: E"]
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from .trouble import plain
@@ -24,17 +25,8 @@ class Crumbs(Widget):
 
     DEFAULT_CSS = "Crumbs { dock: top; height: 1; background: $panel; color: $text; padding: 0 1; text-style: bold; }"
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.parts: tuple[str, ...] = ()
-        self.badges: tuple[str, ...] = ()
-
-    def show(self, parts: Sequence[str], badges: Sequence[str] = ()) -> None:
-        """Takes what it shows; paints only where that changed."""
-        new = tuple(parts), tuple(badges)
-        if new != (self.parts, self.badges):
-            self.parts, self.badges = new
-            self.refresh()
+    parts: reactive[Sequence[str]] = reactive(())
+    badges: reactive[Sequence[str]] = reactive(())
 
     def render(self) -> Text:
         """The line for the width there is."""

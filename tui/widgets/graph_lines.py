@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual import events
 from textual.containers import Vertical
-from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from ...dumps.tables import plain
 
@@ -23,17 +23,15 @@ class StatusLine(Widget):
     can_focus = False
     DEFAULT_CSS = "StatusLine { height: 1; background: $boost; color: $text; padding: 0 1; }"
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.left = self.right = ""
-        self.alarm = False
+    left: reactive[str] = reactive("")
+    right: reactive[str] = reactive("")
+    alarm: reactive[bool] = reactive(False)
 
     def show(self, left: str | None = None, right: str | None = None, *, alarm: bool = False) -> None:
         """Takes what it shows; None leaves that side as it is."""
-        new = (self.left if left is None else plain(left), self.right if right is None else plain(right), alarm)
-        if new != (self.left, self.right, self.alarm):
-            self.left, self.right, self.alarm = new
-            self.refresh()
+        self.left = self.left if left is None else plain(left)
+        self.right = self.right if right is None else plain(right)
+        self.alarm = alarm
 
     def render(self) -> Text:
         """The line for the width there is; the right side goes first where there is no place."""
@@ -46,26 +44,6 @@ class StatusLine(Widget):
             line.append(" " * max(2, width - cell_len(self.left) - right.cell_len))
             line.append_text(right)
         return line
-
-
-class Note(Widget):
-    """One line under what is typed: help, or carets under what is wrong and why."""
-
-    can_focus = False
-    DEFAULT_CSS = "Note { height: 1; padding: 0 1; color: $text-muted; background: $boost; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = Text()
-
-    def show(self, text: Text) -> None:
-        """Takes the line."""
-        self.text = text
-        self.refresh()
-
-    def render(self) -> Text:
-        """The line."""
-        return self.text
 
 
 class PromptInput(Input):
@@ -94,24 +72,17 @@ class Prompt(Vertical):
 
     DEFAULT_CSS = """
     Prompt { display: none; height: 2; }
+    Prompt Static { height: 1; padding: 0 1; color: $text-muted; background: $boost; }
     Prompt PromptInput { height: 1; border: none !important; padding: 0 1 !important; background: $boost; }
     """
-    class Typed(Message):
-        """The text changed."""
 
-        def __init__(self, purpose: str, text: str) -> None:
-            super().__init__()
-            self.purpose, self.text = purpose, text
-
-    class Entered(Typed):
-        """Enter was pressed."""
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.purpose = ""
         self.histories: dict[str, list[str]] = {}
         self.input = PromptInput()
-        self.note = Note()
+        self.note = Static(markup=False)
+        """Help, or carets under what is wrong and why."""
         self.help = ""
 
     def compose(self):
@@ -147,17 +118,7 @@ class Prompt(Vertical):
     def say(self, text: str = "", start: int = -1, end: int = -1) -> None:
         """Shows what is wrong, with carets where; nothing: the help."""
         if start >= 0:
-            self.note.show(Text(" " * start + "^" * max(1, end - start) + " " + plain(text), "bold", no_wrap=True))
+            said = Text(" " * start + "^" * max(1, end - start) + " " + plain(text), "bold", no_wrap=True)
         else:
-            self.note.show(Text(plain(text) or self.help, no_wrap=True))
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Passes it on."""
-        event.stop()
-        if self.purpose:
-            self.post_message(self.Typed(self.purpose, event.value))
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Passes it on."""
-        event.stop()
-        self.post_message(self.Entered(self.purpose, event.value))
+            said = Text(plain(text) or self.help, no_wrap=True)
+        self.note.update(said, layout=False)

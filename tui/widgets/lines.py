@@ -2,8 +2,8 @@
 
 Knows textual and no file. Lines are rich Text made once by whoever shows them, or on demand by a function.
 
->>> lines = Lines(cursor=True)
->>> lines.show([Text("one"), Text("two")])
+>>> lines = Lines()
+>>> lines.show([Text("one"), Text("two")], cursor=True)
 >>> lines.move(1); lines.cursor
 1
 """
@@ -31,11 +31,9 @@ class Made(Sequence[Text]):
         return self._count
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self._make(one) for one in range(*index.indices(self._count))]
-        if not -self._count <= index < self._count:
+        if not 0 <= index < self._count:
             raise IndexError(index)
-        return self._make(index % self._count)
+        return self._make(index)
 
 
 def _over(base: Style, tone: Style) -> Style:
@@ -74,19 +72,15 @@ class Lines(VirtualList):
     """
     COMPONENT_CLASSES = {"lines--cursor"}
 
-    def __init__(self, *, id: str | None = None, cursor: bool = False) -> None:
-        super().__init__(id=id)
-        self.texts: Sequence[Text] = []
-        self.chooses = cursor
-        self.cursor = 0 if cursor else -1
-        self.styles.scrollbar_gutter = "auto"
+    texts: Sequence[Text] = ()
+    cursor = -1
+    chooses = False
 
-    def show(self, texts: Sequence[Text], *, cursor: bool | None = None, first: int = 0, keep: bool = True) -> None:
-        """Shows these lines. `keep`: scroll position and cursor stay where they can; else at the top."""
+    def show(self, texts: Sequence[Text], *, cursor: bool = False, first: int = 0, keep: bool = True) -> None:
+        """Shows these lines, with a `cursor` where one can be chosen. `keep`: scroll position and cursor stay where they can;
+        else at the top."""
         at_end = self.is_vertical_scroll_end and self.max_scroll_y > 0 and not self.chooses
-        self.texts = texts
-        self.chooses = self.chooses if cursor is None else cursor
-        self.first = first
+        self.texts, self.chooses, self.first = texts, cursor, first
         last = len(texts) - 1
         self.cursor = min(max(self.cursor if keep else first, first), last) if self.chooses and last >= first else -1
         width = texts.width if isinstance(texts, Made) else max((text.cell_len for text in texts), default=0)

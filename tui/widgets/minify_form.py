@@ -2,7 +2,7 @@
 
 Shows and edits a `minifier.starting.Start`; decides nothing.
 
->>> form.show(proposed("myrun/0_0/forward"))
+>>> form.base = proposed("myrun/0_0/forward")
 >>> form.start().words()
 ['minify', 'myrun/0_0/forward', '-o', 'minified-forward', '--json']
 """
@@ -14,6 +14,7 @@ import shlex
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
+from textual.reactive import reactive
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, Static
 
@@ -38,9 +39,8 @@ class MinifyForm(VerticalScroll):
     MinifyForm > Static { height: auto; margin-top: 1; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.base: Start | None = None
+    base: reactive[Start | None] = reactive(None, always_update=True)
+    """The proposal for a graph. It may come before the form has its fields, or after it was closed."""
 
     def compose(self) -> ComposeResult:
         """All fields, empty."""
@@ -54,18 +54,10 @@ class MinifyForm(VerticalScroll):
         yield Static("", id="form-command", markup=False)
         yield Static("", id="form-help", markup=False)
 
-    def show(self, base: Start) -> None:
-        """The proposal for a graph. It may come before the form has its fields, or after it was closed."""
-        self.base = base
-        if self.query("#form-title"):
-            self._fill(base)
-
-    def on_mount(self) -> None:
-        """Shows a proposal that came early."""
-        if self.base is not None:
-            self._fill(self.base)
-
-    def _fill(self, base: Start) -> None:
+    def watch_base(self, base: Start | None) -> None:
+        """Fills the fields, as soon as they are there."""
+        if base is None:
+            return
         for name, text in base.texts().items():
             self.query_one(f"#form-{name}", Input).value = text
         why = f"  ({base.why})" if base.why else ""

@@ -172,12 +172,8 @@ def _result(watched: Watched, looked: Looked) -> list[Text]:
     return lines
 
 
-def _begun(watched: Watched, looked: Looked) -> int:
-    return sum(step.begun for step in watched.story.steps.values())
-
-
 VIEWS = (
-    View("Steps", _steps, first=1, chooses=True, count=_begun),
+    View("Steps", _steps, first=1, chooses=True, count=lambda seen, _: sum(step.begun for step in seen.story.steps.values())),
     View("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
     View("Candidate", lambda watched, looked: candidate(watched.story, looked)),
     View("Queries", _queries, chooses=True, count=lambda watched, looked: len(watched.story.queries)),

@@ -1,4 +1,4 @@
-"""A text in front of a list, to be read and closed: why a graph exists, what a job said. Knows no screen.
+"""Texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen.
 
 >>> panel.show("why myrun", text)
 """
@@ -12,41 +12,49 @@ from textual.widgets import Static
 from ...dumps.tables import plain
 
 
-class NotePanel(VerticalScroll):
-    """Hidden until there is something to read; esc closes it."""
+class Panel(VerticalScroll):
+    """Hidden until something is written into it; esc closes it."""
 
     DEFAULT_CSS = """
-    NotePanel { display: none; height: auto; max-height: 60%; border: round $primary; padding: 0 1; }
-    NotePanel.shown { display: block; }
-    NotePanel Static { height: auto; }
+    Panel { display: none; height: auto; max-height: 60%; border: round $primary; padding: 0 1; }
+    Panel Static { height: auto; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.text = self.title_text = ""
+    text = ""
+    """What it says, or said last."""
 
     def compose(self):
         """One text."""
-        yield Static(id="note-text", markup=False)
+        yield Static(markup=False)
 
-    def show(self, title: str, text: str) -> None:
-        """Shows a text in place of an earlier one."""
-        self.title_text = title
-        self.border_title = Text(plain(title))
-        self.border_subtitle = "esc closes"
-        self.tell(text)
-        self.add_class("shown")
-        self.focus()
+    @property
+    def shown(self) -> bool:
+        """Whether it is seen."""
+        return self.display
 
-    def tell(self, text: str) -> None:
-        """Another text under the same title."""
-        self.text = "\n".join(plain(line) for line in text.splitlines())
-        self.query_one("#note-text", Static).update(Text(self.text))
+    def write(self, title: str, below: str, text: str) -> None:
+        """Shows a text, and on the frame its title and what can be done."""
+        self.text, self.border_title, self.border_subtitle = text, Text(title), Text(below)
+        self.query_one(Static).update(Text(text))
+        self.display = True
 
     def hide(self) -> bool:
         """Closes it; whether it was open."""
-        was = self.has_class("shown")
-        self.remove_class("shown")
-        if was:
-            self.screen.query_one("#rows").focus()
+        was, self.display = self.display, False
         return was
+
+
+class NotePanel(Panel):
+    """In front of a list."""
+
+    title_text = ""
+
+    def show(self, title: str, text: str) -> None:
+        """Shows a text in place of an earlier one, and takes the keys."""
+        self.tell(title, text)
+        self.focus()
+
+    def tell(self, title: str, text: str) -> None:
+        """Another text, where it is read already."""
+        self.title_text = title
+        self.write(plain(title), "esc closes", "\n".join(plain(line) for line in text.splitlines()))

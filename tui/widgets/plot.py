@@ -8,7 +8,7 @@ Steps, not slopes: a size holds until it changes. Knows nothing of a minificatio
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import log
 
@@ -30,8 +30,7 @@ class Series:
     style: str
     mark: str = "*"
     labels: tuple[str, str] = ("", "")
-    """At the top and the bottom of its axis; the scale goes from `least` to the largest value."""
-    least: int = 1
+    """At the top and the bottom of its axis; the scale goes from 1 to the largest value."""
 
 
 @dataclass
@@ -77,28 +76,32 @@ def _places(count: int, across: int) -> list[int]:
 
 def _levels(one: Series, places: list[int], dots: int) -> list[int | None]:
     """How many dots from below each column stands; None where there is no value."""
-    most = max([*one.values, one.least + 1])
-    span = log(most / one.least)
+    span = log(max([*one.values, 2]))
     found: list[int | None] = []
     for query in places:
         value = one.values[query] if query < len(one.values) else 0
-        found.append(round(log(max(value, one.least) / one.least) / span * (dots - 1)) if value else None)
+        found.append(round(log(max(value, 1)) / span * (dots - 1)) if value else None)
     return found
+
+
+def _strokes(series: Sequence[Series], places: list[int], dots: int) -> Iterator[tuple[Series, int, int, int]]:
+    """For each column of dots of each series, the first series last: it is in front: where it stands, and stood before."""
+    for one in reversed(series):
+        before: int | None = None
+        for column, level in enumerate(_levels(one, places, dots)):
+            if level is not None:
+                yield one, column, level, level if before is None else before
+            before = level
 
 
 def _braille(series: Sequence[Series], places: list[int], across: int, down: int) -> list[list[tuple[str, str]]]:
     bits = [[0] * across for _ in range(down)]
     styles = [[""] * across for _ in range(down)]
-    for one in reversed(series):  # the first series is in front
-        before: int | None = None
-        for column, level in enumerate(_levels(one, places, 4 * down)):
-            if level is not None:
-                low, high = (level, level) if before is None else (min(before, level), max(before, level))
-                for dot in range(low, high + 1):
-                    row = 4 * down - 1 - dot
-                    bits[row // 4][column // 2] |= DOTS[row % 4][column % 2]
-                    styles[row // 4][column // 2] = one.style
-            before = level
+    for one, column, level, before in _strokes(series, places, 4 * down):
+        for dot in range(min(before, level), max(before, level) + 1):
+            row = 4 * down - 1 - dot
+            bits[row // 4][column // 2] |= DOTS[row % 4][column % 2]
+            styles[row // 4][column // 2] = one.style
     return [
         [(chr(BRAILLE + bit) if bit else " ", style) for bit, style in zip(line, tones, strict=True)]
         for line, tones in zip(bits, styles, strict=True)
@@ -107,14 +110,10 @@ def _braille(series: Sequence[Series], places: list[int], across: int, down: int
 
 def _ascii(series: Sequence[Series], places: list[int], across: int, down: int) -> list[list[tuple[str, str]]]:
     cells = [[(" ", "")] * across for _ in range(down)]
-    for one in reversed(series):
-        before: int | None = None
-        for column, level in enumerate(_levels(one, places, down)):
-            if level is not None:
-                for between in range(min(level, before) + 1, max(level, before)) if before is not None else ():
-                    cells[down - 1 - between][column] = "|", one.style
-                cells[down - 1 - level][column] = one.mark, one.style
-            before = level
+    for one, column, level, before in _strokes(series, places, down):
+        for between in range(min(level, before) + 1, max(level, before)):
+            cells[down - 1 - between][column] = "|", one.style
+        cells[down - 1 - level][column] = one.mark, one.style
     return cells
 
 
@@ -179,8 +178,8 @@ class Plot(Widget):
     can_focus = False
     DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; }"
 
-    def __init__(self, *, id: str | None = None, ascii_only: bool = False) -> None:
-        super().__init__(id=id)
+    def __init__(self, ascii_only: bool) -> None:
+        super().__init__()
         self.picture = Picture()
         self.ascii_only = ascii_only
 

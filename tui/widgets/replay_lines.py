@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.cells import set_cell_size
 
 from ...dumps.tables import plain
@@ -78,12 +76,4 @@ def value_parts(seen: ValuesSeen, place: int, width: int) -> Parts:
     if width >= _LINE:
         parts.append((f"  {plain(row.line)[-22:]:<22}", "dim"))
     parts.append((f"  ◀ {mark}" if mark else "", style))
-    return parts
-
-
-def tabs(names: Sequence[tuple[str, str]], at: int) -> Parts:
-    """The views, the one seen in reverse; each with a word on how it is."""
-    parts: Parts = []
-    for place, (name, state) in enumerate(names):
-        parts.append((f" {name}{' ' + state if state else ''} ", "bold reverse" if place == at else "dim"))
     return parts

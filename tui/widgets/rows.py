@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
 from rich.segment import Segment
 from rich.style import Style
@@ -48,11 +47,5 @@ class Rows(VirtualList):
         if index == self.cursor:  # one style: colours of words are hard to read on it, and the words say the same
             base = base + self.get_component_rich_style("rows--cursor")
             parts = [("".join(text for text, _ in parts), "")]
-        segments = [Segment(text, base + style_of(style) if style else base) for text, style in parts if text]
+        segments = [Segment(text, base + Style.parse(style) if style else base) for text, style in parts if text]
         return Strip(segments).adjust_cell_length(self.size.width, base)
-
-
-@cache
-def style_of(text: str) -> Style:
-    """A style by its words, parsed once."""
-    return Style.parse(text)

@@ -9,6 +9,7 @@ Only what is asked for is made; control characters become escapes. Knows no room
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rich.text import Text
 
@@ -24,12 +25,15 @@ def python(text: str, *, dark: bool = True) -> list[Text]:
     lines = [plain(line) for line in text.split("\n")]
     if len(text) > _MOST_COLOURED:
         return [Text(line) for line in lines]
+    return highlighted(lines, "python", dark=dark)
+
+
+def highlighted(lines: Sequence[str], language: str, *, dark: bool) -> list[Text]:
+    """Lines of code with colours; as they are where there is no lexer of that name. rich's are imported with the first."""
     from rich.syntax import Syntax
 
-    syntax = Syntax("", "python", theme="ansi_dark" if dark else "ansi_light", background_color="default")
-    coloured = syntax.highlight("\n".join(lines))
-    found = list(coloured.split("\n", allow_blank=True))
-    return found[: len(lines)]
+    syntax = Syntax("", language, theme="ansi_dark" if dark else "ansi_light", background_color="default")
+    return list(syntax.highlight("\n".join(lines)).split("\n", allow_blank=True))[: len(lines)]
 
 
 def markdown(text: str, *, dark: bool = True) -> list[Text]:
@@ -40,8 +44,8 @@ def markdown(text: str, *, dark: bool = True) -> list[Text]:
     for line in text.split("\n"):
         if block is not None:
             if line.rstrip() == fence:
-                body = "\n".join(block)
-                code = python(body, dark=dark) if language == "python" else _dim(body)
+                coloured = language == "python"
+                code = python("\n".join(block), dark=dark) if coloured else [Text(plain(one), "dim") for one in block or [""]]
                 lines += [Text("  ").append_text(one) for one in code]
                 block = None
             else:
@@ -56,10 +60,6 @@ def markdown(text: str, *, dark: bool = True) -> list[Text]:
         else:
             lines.append(_inline(line))
     return lines + [Text(plain(line)) for line in block or ()]
-
-
-def _dim(text: str) -> list[Text]:
-    return [Text(plain(line), "dim") for line in text.split("\n")]
 
 
 def _inline(line: str) -> Text:

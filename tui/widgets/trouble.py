@@ -10,12 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rich.text import Text
-from textual.containers import VerticalScroll
-from textual.widgets import Static
-
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
+from .note_panel import Panel
 
 LAST_LINES = 20
 """Of what a process said before it failed."""
@@ -36,61 +33,26 @@ class Told:
         """As people read it."""
         return described(self.error, self.said)
 
-    @property
-    def is_defect(self) -> bool:
-        """Whether it is ours to mend, not the user's."""
-        return not isinstance(self.error, (GraphdbgError, OSError))
 
-
-class Trouble(VerticalScroll):
-    """Hidden until there is an error; esc closes it."""
+class Trouble(Panel):
+    """Hidden until there is an error."""
 
     can_focus = False
-
-    DEFAULT_CSS = """
-    Trouble { display: none; dock: bottom; height: auto; max-height: 60%; border: round $error; padding: 0 1; margin-bottom: 1; }
-    Trouble.shown { display: block; }
-    Trouble Static { height: auto; }
-    """
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.told: Told | None = None
-
-    def compose(self):
-        """One text."""
-        yield Static(id="trouble-text", markup=False)
-
-    @property
-    def shown(self) -> bool:
-        """Whether it is seen."""
-        return self.has_class("shown")
+    DEFAULT_CSS = "Trouble { dock: bottom; border: round $error; margin-bottom: 1; }"
+    told: Told | None = None
 
     @property
     def can_retry(self) -> bool:
         """Whether what failed can be done again from here."""
         return self.told is not None and self.told.retry is not None
 
-    @property
-    def text(self) -> str:
-        """What it says, or said last."""
-        return self.told.text if self.told else ""
-
     def show(self, told: Told, place: str = "") -> None:
         """Shows an error in place of an earlier one; `place` says which of several it is."""
         self.told = told
         title = f"{told.doing} failed" if told.doing else "failed"
         often = f" ×{told.times}" if told.times > 1 else ""
-        self.border_title = Text(f"{title}{often} {place}".rstrip())
-        self.border_subtitle = Text(" · ".join(["r again"] * (told.retry is not None) + ["y copy", "Y to file", "esc close"]))
-        self.query_one("#trouble-text", Static).update(Text(told.text))
-        self.add_class("shown")
-
-    def hide(self) -> bool:
-        """Closes the panel; whether it was open."""
-        was = self.shown
-        self.remove_class("shown")
-        return was
+        keys = " · ".join(["r again"] * (told.retry is not None) + ["y copy", "Y to file", "esc close"])
+        self.write(f"{title}{often} {place}".rstrip(), keys, told.text)
 
 
 def described(error: BaseException, said: Sequence[str] = ()) -> str:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from ....dumps.browse.sheet import Sheet, line_text, plain_code
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from ..texts import highlighted
 
 PIECE = 100
 """Lines that are coloured at once."""
@@ -38,12 +37,8 @@ def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
 
 def coloured(lines: Sequence[object], language: str, *, dark: bool) -> list[Text]:
     """The lines with colours; as they are where there is no lexer of that name."""
-    from rich.syntax import Syntax
-
     texts = [plain_code(line_text(one)) for one in lines]  # type: ignore[arg-type]
-    syntax = Syntax("", language, theme="ansi_dark" if dark else "ansi_light", background_color="default")
-    made = syntax.highlight("\n".join(text[:LONGEST] for text in texts))
-    shown = list(made.split("\n", allow_blank=True))[: len(texts)]
+    shown = highlighted([text[:LONGEST] for text in texts], language, dark=dark)
     for text, one in zip(shown, texts, strict=False):
         text.append(one[LONGEST:])
     return shown

@@ -13,9 +13,8 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
-from textual import events
 from textual.binding import Binding
-from textual.message import Message
+from textual.reactive import Reactive
 from textual.strip import Strip
 
 from ....dumps.browse.sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, Span, line, line_text, plain_code
@@ -33,6 +32,7 @@ class Page(VirtualList):
     """A sheet. `colour(range, language, take)` is asked for colours of lines and gives them to `take` when it has them."""
 
     chooses = False
+    auto_links = Reactive(False)
     COMPONENT_CLASSES = {*(f"page--{kind}" for kind in KINDS), "page--marked", "page--number"}
     BINDINGS = [
         Binding("down,j", "scroll_down", "down", show=False),
@@ -58,18 +58,10 @@ class Page(VirtualList):
     Page > .page--marked { background: $primary 25%; }
     """
 
-    class Followed(Message):
-        """A node in the sheet was clicked."""
-
-        def __init__(self, span: Span) -> None:
-            super().__init__()
-            self.span = span
-
     def __init__(
-        self, colour: Callable[[range, str, Callable[[Sequence[Text]], None]], None], *, translate: dict[int, str] | None = None,
-        id: str | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(id=id)
+        self, colour: Callable[[range, str, Callable[[Sequence[Text]], None]], None], translate: dict[int, str] | None
+    ) -> None:
+        super().__init__()
         self.sheet = Sheet("", [])
         self._colour = colour
         self._translate = translate
@@ -157,16 +149,14 @@ class Page(VirtualList):
         return strip.crop_extend(across, across + width, self.style_of("marked" if self._marked(row) else ""))
 
     def _marked(self, row: int) -> bool:
-        if self.sheet.language:
-            return self.sheet.is_marked(row - len(self._notes))
-        return False
+        return bool(self.sheet.language) and self.sheet.is_marked(row - len(self._notes))
 
     def _strip(self, row: int) -> Strip:
         if self.sheet.language and row >= len(self._notes):
             return self._code_strip(row - len(self._notes))
         one = self._notes[row][1] if self.sheet.language else self._rows[row][1]
         pieces = one if isinstance(one, tuple) else (Span(one),)
-        return Strip([Segment(self._text(piece.text), self.style_of(piece.kind)) for piece in pieces])
+        return Strip([Segment(self._text(piece.text), self.style_of(piece.kind) + _leading(piece)) for piece in pieces])
 
     def _text(self, text: str) -> str:
         return text.translate(self._translate) if self._translate else text
@@ -207,23 +197,9 @@ class Page(VirtualList):
 
             self._colour(part, language, take)
 
-    # -- the mouse
-
-    def on_click(self, event: events.Click) -> None:
-        """A node was clicked."""
-        if self.sheet.language:
-            return
-        row = event.y + self.scroll_offset.y
-        if row >= len(self._rows):
-            return
-        one = self._rows[row][1]
-        at = 0
-        for piece in one if isinstance(one, tuple) else ():
-            at += cell_len(piece.text)
-            if event.x + self.scroll_offset.x < at:
-                if piece.node:
-                    self.post_message(self.Followed(piece))
-                return
+def _leading(piece: Span) -> Style:
+    """To the node that a click on the piece asks for."""
+    return Style(meta={"@click": ("screen.visit", (piece.graph, piece.node))}) if piece.node else Style.null()
 
 
 def broken(row: tuple[int, Line | str], width: int) -> list[tuple[int, Line | str]]:

@@ -1,16 +1,16 @@
 """The line above a page: which tabs there are and which one is seen, which of several things it shows. A click chooses.
 
->>> TabLine().show(["Detail", "Source"], 0, "model.py:12", "1/3")
+>>> TabLine().show({"detail": "Detail", "source": "Source"}, "source", "model.py:12", "1/3")
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from rich.cells import cell_len
+from rich.style import Style
 from rich.text import Text
-from textual import events
-from textual.message import Message
+from textual.reactive import Reactive
 from textual.widget import Widget
 
 
@@ -18,6 +18,7 @@ class TabLine(Widget):
     """One line."""
 
     can_focus = False
+    auto_links = Reactive(False)
     COMPONENT_CLASSES = {"tab-line--now", "tab-line--title"}
     DEFAULT_CSS = """
     TabLine { height: 1; width: 1fr; background: $panel; color: $text-muted; }
@@ -25,29 +26,21 @@ class TabLine(Widget):
     TabLine > .tab-line--title { color: $foreground; }
     """
 
-    class Chosen(Message):
-        """A tab was clicked."""
+    _names: Mapping[str, str] = {}
+    _now = _title = _choice = ""
 
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._names: Sequence[str] = ()
-        self._now, self._title, self._choice = 0, "", ""
-
-    def show(self, names: Sequence[str], now: int, title: str = "", choice: str = "") -> None:
-        """Shows these names with one of them open."""
+    def show(self, names: Mapping[str, str], now: str, title: str = "", choice: str = "") -> None:
+        """Shows these names of tabs with one of them open."""
         self._names, self._now, self._title, self._choice = names, now, title, choice
         self.refresh()
 
     def render(self) -> Text:
         """Names, the choice, and as much of the title as fits."""
         text = Text(no_wrap=True, end="")
-        for number, name in enumerate(self._names):
-            now = number == self._now
-            text.append(f"[{name}]" if now else f" {name} ", self.get_component_rich_style("tab-line--now") if now else "")
+        for tab, name in self._names.items():
+            now = tab == self._now
+            style = self.get_component_rich_style("tab-line--now") if now else Style.null()
+            text.append(f"[{name}]" if now else f" {name} ", style + Style(meta={"@click": f"screen.tab({tab!r})"}))
         room = self.size.width - text.cell_len
         more = f" {self._choice} ," + "." if self._choice and "/" in self._choice else f" {self._choice}"
         shown = f"{more}  {self._title}" if self._choice else f"  {self._title}"
@@ -55,12 +48,3 @@ class TabLine(Widget):
             shown = shown[: max(0, room - 1)] + "…" if room > len(more) else more
         text.append(shown[:room], self.get_component_rich_style("tab-line--title"))
         return text
-
-    def on_click(self, event: events.Click) -> None:
-        """The tab under the mouse."""
-        at = 0
-        for number, name in enumerate(self._names):
-            at += cell_len(name) + 2
-            if event.x < at:
-                self.post_message(self.Chosen(number))
-                return
