@@ -21,10 +21,8 @@ from .copying import clone_inputs
 from .eager import GraphRunError, is_random, run_graph
 from .execution import Execution, leaves, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
-from .numerics.difference import ROUNDING, classes, is_float
-from .numerics.measures import rms, wide
+from .numerics.measures import ROUNDING, classes, is_float, rms, tolerance, wide
 from .numerics.statistics import tensors_in
-from .numerics.tolerances import tolerance
 from .spec import FULL_STAGES, ReplaySpec
 
 Run = Callable[..., list[Any]]

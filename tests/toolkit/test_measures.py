@@ -24,8 +24,7 @@ from graphdbg.toolkit.numerics import (
     relative_rmse,
     tolerance,
 )  # fmt: skip
-from graphdbg.toolkit.numerics.measures import FAR, distance, ulp_distance
-from graphdbg.toolkit.numerics.tolerances import TOLERANCE, rounding_bound
+from graphdbg.toolkit.numerics.measures import FAR, TOLERANCE, distance, rounding_bound, ulp_distance
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 

@@ -1,7 +1,7 @@
 """Numbers of a graph: the float64 reference, tolerances with their source, measures of distance, the judgement, statistics.
 
-`tolerances` says how much rounding explains, by dtype and length of a reduction; `measures` how far two tensors are apart
-(relative RMSE, ulp, cosine, largest difference); `comparison` judges a rung's outputs by both; `statistics` describes the
+`measures` says how far two tensors are apart (relative RMSE, ulp, cosine, largest difference), and how much of it rounding
+explains, by dtype and length of a reduction; `comparison` judges a rung's outputs by both; `statistics` describes the
 value of every node while the graph runs and keeps none of them. The reference itself is `toolkit.baseline`. Nothing here
 changes a tensor.
 
@@ -12,11 +12,9 @@ changes a tensor.
 from __future__ import annotations
 
 from .comparison import compare, output_errors
-from .difference import Difference
-from .measures import relative_rmse
+from .measures import Difference, relative_rmse, tolerance
 from .reductions import output_grains, output_lengths, reduction_length
 from .statistics import NodeStatistics, Streamed, node_statistics
-from .tolerances import tolerance
 
 __all__ = [
     "Difference", "NodeStatistics", "Streamed", "compare", "node_statistics", "output_errors", "output_grains",

@@ -3,7 +3,7 @@
 The judgement, for each floating-point output with n elements, reference r (float64), eager e and rung g:
 
 * relative error: err(x) = RMS(x - r) / RMS(r) over the elements where r, e and g are finite, RMS(v) = sqrt(mean(v^2)).
-  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `tolerances`. The ratio to eager's own error
+  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `measures`. The ratio to eager's own error
   is the criterion of torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical Algorithms,
   sec. 3.5: judge an algorithm by the error that rounding explains, not by closeness to another rounded result).
 * element by element, so that one wrong value in a large tensor counts: |g_i - r_i| > ELEMENT_FACTOR * max_j |e_j - r_j|
@@ -34,9 +34,7 @@ import torch
 from ...dumps.wording import counted
 from ..outcome import OutputError
 from ..signature import Form
-from .difference import Difference, is_float, not_finite, signed_zero
-from .measures import distance, rms, wide
-from .tolerances import tolerance
+from .measures import Difference, distance, is_float, not_finite, rms, signed_zero, tolerance, wide
 
 FACTOR = 4.0
 ELEMENT_FACTOR = 16.0

@@ -1,4 +1,5 @@
-"""How far is one tensor from another: relative RMSE, ulp distance, cosine similarity, largest difference.
+"""How far is one tensor from another: relative RMSE, ulp distance, cosine similarity, largest difference; what an error relative
+to a size cannot tell (values that are no numbers, zeros whose sign is wrong); and how much relative error rounding explains.
 
 Everything is computed in float64 (complex128) on the CPU over the elements that are finite in both. The ulp distance counts
 the representable numbers between two values: a float's bits, read as a sign and a magnitude, are monotone in its value, so the
@@ -10,9 +11,14 @@ tensor([1])
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import torch
+
+from ...dumps.wording import counted
+from ..signature import Form
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGE = 1e150
@@ -110,3 +116,148 @@ def rms(values: torch.Tensor) -> torch.Tensor:
     if bool(torch.isfinite(largest)) and bool((largest > LARGE) | ((largest > 0) & (largest < 1 / LARGE))):
         return (size / largest).square().mean().sqrt() * largest
     return size.square().mean().sqrt()
+
+
+SIGNED_ZERO = "signed zero"
+ROUNDING = "rounding"
+"""Details of an accuracy failure that is no wrong number by size: see `signed_zero` and `comparing.left_out`."""
+
+
+class Difference(NamedTuple):
+    """One difference between a rung's outputs and eager's: the record that every comparison of this room returns.
+
+    Kind, which output (-1: none in particular), what differs, for accuracy the relative error of the rung, a sentence, and the
+    form of a wrong result.
+    """
+
+    kind: Literal["accuracy", "nan", "metadata"]
+    output: int
+    detail: str
+    size: float | None
+    text: str
+    form: Form | None = None
+
+
+def is_float(value: object) -> bool:
+    """Whether a value is a dense tensor of floating-point or complex numbers."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and (value.is_floating_point() or value.is_complex())
+    )
+
+
+_NAMES = ("finite", "nan", "inf", "-inf")
+
+
+def not_finite(
+    index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int] = lambda output: 0
+) -> Difference | None:
+    """The first difference in what is finite, NaN or infinite. `flips`: how many elements rounding decides.
+
+    A NaN or Inf where eager is finite is always told. Where eager itself is not finite (NaN, +Inf, -Inf) another value is wrong
+    if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is known (a half that
+    overflows need not overflow in a fused kernel).
+    """
+    if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
+        return None
+    finite = torch.isfinite(want)
+    for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
+        extra = int((test(have) & finite).sum())
+        if extra:
+            text = f"output {index}: {extra} of {counted(have.numel(), 'element')} are {name} where eager's are finite"
+            return Difference("nan", index, name, None, text)
+    if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
+        return None
+    wanted, got = classes(want), classes(have)
+    other = (wanted != 0) & (got != wanted) & (classes(truth) == wanted)
+    count = int(other.sum())
+    if not count or count <= flips(index):
+        return None
+    first = other.flatten().nonzero()[0]
+    is_now, was = (_NAMES[int(one.flatten()[first])] for one in (got, wanted))
+    many = f"{count} of {counted(have.numel(), 'element')}"
+    text = f"output {index}: {many} are not {was} as in eager and in float64 (the first is {is_now})"
+    return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
+
+
+def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
+    """Zeros whose sign is not that of eager's, where float64 has eager's."""
+    values = (truth, want, have)
+    if not all(is_float(one) and not one.is_complex() for one in values) or not want.shape == have.shape == truth.shape:
+        return None
+    if not want.numel() or want.element_size() == 1:
+        return None
+    zero = (want == 0) & (have == 0) & (truth == 0).to(want.device)
+    minus, other, sure = (torch.signbit(one) for one in (want, have, truth.to(want.device)))
+    wrong = zero & (minus != other) & (sure == minus)
+    count = int(wrong.sum())
+    if not count:
+        return None
+    sign = "-0.0" if bool(minus.flatten()[wrong.flatten().nonzero()[0]]) else "0.0"
+    many = f"{count} of {counted(want.numel(), 'zero')}"
+    text = f"output {index}: {many} have the other sign (the first is {sign} in eager and float64)"
+    return Difference("accuracy", index, SIGNED_ZERO, None, text)
+
+
+def classes(values: torch.Tensor) -> torch.Tensor:
+    """0 where finite, 1 NaN, 2 Inf, 3 -Inf; a complex number with an infinite part counts as Inf."""
+    found = torch.isnan(values).to(torch.int8)
+    if values.is_complex():
+        return torch.where(torch.isinf(values) & (found == 0), 2, found)
+    found = torch.where(torch.isposinf(values), 2, found)
+    return torch.where(torch.isneginf(values), 3, found)
+
+
+LAMBDA = 8.0
+"""The bound then fails with probability at most 2k exp(-32): 3e-8 for a million terms."""
+
+TOLERANCE: dict[torch.dtype, float] = {
+    torch.float64: 1e-10,
+    torch.float32: 1e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+    torch.complex128: 1e-10,
+    torch.complex64: 1e-5,
+}
+"""Relative RMS error that is never called wrong, whatever the length: about 100 eps for float32 (Inductor's vectorised exp, tanh
+and the like are good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor keeps float32
+between fused operations."""
+
+LOOSE = 0.25
+"""Of a dtype that is not in the table (float8 and narrower)."""
+
+
+def tolerance(dtype: torch.dtype, length: int = 1) -> float:
+    """The relative RMS error that is not called wrong after a reduction of so many terms."""
+    return max(TOLERANCE.get(dtype, LOOSE), rounding_bound(dtype, length))
+
+
+def rounding_bound(dtype: torch.dtype, length: int = 1) -> float:
+    """gamma~ for `length` terms, plus the rounding of the result to a narrower dtype.
+
+    Source of the growth with the length k: N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding Error Analysis,
+    SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4: a sum or inner product of k terms has, with probability at least
+    1 - 2k exp(-lambda^2 / 2 (1 - u)^2), a backward error of at most
+
+        gamma~_k(lambda) = exp(lambda sqrt(k) u + k u^2 / (1 - u)) - 1   (about lambda sqrt(k) u),
+
+    where the worst case of the classic analysis is k u. u is the unit roundoff (half of eps) of the dtype in which the terms are
+    added, which for half precision is float32: eager's kernels and Inductor's both add up in float32 and round once at the end.
+    Cancellation makes the forward error larger; a judgement allows for it by eager's own error beside this bound.
+    """
+    k = max(1, length)
+    u = unit_roundoff(summed_in(dtype))
+    bound = math.expm1(min(LAMBDA * math.sqrt(k) * u + k * u * u / (1.0 - u), 1.0))
+    return bound + (unit_roundoff(dtype) if summed_in(dtype) != dtype else 0.0)
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Half of eps: the largest relative error of rounding to nearest."""
+    return torch.finfo(dtype).eps / 2.0
+
+
+def summed_in(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which kernels add up terms of a dtype: its own, and float32 for anything narrower than that."""
+    narrow = dtype.is_floating_point and dtype not in (torch.float32, torch.float64)
+    return torch.float32 if narrow else dtype
