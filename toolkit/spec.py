@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ..dumps.schema import Ambient, GraphRecord
+from ..dumps.schema import Ambient, Arg, GraphRecord
 from ..dumps.walk import plain
 from . import torch_private as t
 from .torch_private.names import CONFIGS
@@ -47,10 +47,11 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
     @classmethod
     def of(cls, record: GraphRecord, *, device: str | None = None) -> ReplaySpec:
         """The spec that a saved graph was compiled with."""
-        kwargs = {name: plain(value) for name, value in record.compile_kwargs.items()}
-        config = {
-            room: {name: plain(value) for name, value in values.items()} for room, values in record.config.items()
-        }
+
+        def read(values: Mapping[str, Arg]) -> dict[str, Any]:
+            return {name: plain(value) for name, value in values.items()}
+
+        kwargs, config = read(record.compile_kwargs), {room: read(values) for room, values in record.config.items()}
         return cls(record.stage, kwargs, record.ambient, config, bool(record.symbols), device)
 
     @property

@@ -182,10 +182,8 @@ def _errors(
         r, e, g = r[finite], e[finite], g[finite]
     if not r.numel():
         return 0.0, 0.0, 0, 0.0
-    scale = float(rms(r))
-    rung, own = float(rms(g - r)), float(rms(e - r))
-    if scale == 0.0:
-        scale = 1.0
+    scale, rung, own = (float(rms(one)) for one in (r, g - r, e - r))
+    scale = scale or 1.0
     whole = eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
     per_eps = ELEMENT_EPS if whole else HALF_ELEMENT_EPS
     own_eps = torch.finfo(eager.dtype).eps
