@@ -16,10 +16,9 @@ import msgspec
 
 from . import sidecar
 from .atomic import new_folder
-from .compressed import stored
 from .errors import GraphdbgError, UsageError
 from .output import say
-from .reading import read_record
+from .reading import read_record, stored
 from .schema import GraphRecord, InputsRecord
 from .shared import BLOCK_BYTES, in_blocks
 from .tensors import TensorSink, TensorStore

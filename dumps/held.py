@@ -24,10 +24,9 @@ import msgspec
 
 from . import ids, index
 from .atomic import write_file
-from .compressed import SUFFIX, stored
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError
 from .graph_folder import GRAPHS_FOLDER, INPUTS_FILE, encode
-from .reading import decode_record, read_record
+from .reading import SUFFIX, decode_record, read_record, stored
 from .schema import FORMAT, InputRecord, InputsRecord, Record
 from .tensors import Bytes, TensorStore
 from .validate import check_inputs

@@ -18,12 +18,11 @@ from typing import Any
 import msgspec
 
 from . import ids, journal
-from .compressed import stored
 from .errors import GraphdbgError, UnreadableError
 from .graph_folder import GRAPH_FILE, GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
 from .process import EXIT_FILE, ExitRecord, Liveness, ProcessRecord, liveness
 from .process import FILE as PROCESS_FILE
-from .reading import read_record
+from .reading import read_record, stored
 from .schema import FORMAT, GraphRecord
 from .sidecar import TABLE, read_table
 from .wording import counted

@@ -18,10 +18,9 @@ from pathlib import Path
 import msgspec
 
 from .atomic import write_file
-from .compressed import packed, stored
 from .errors import UnreadableError
 from .lines import append
-from .reading import read_bytes
+from .reading import packed, read_bytes, stored
 from .shared import in_blocks
 
 FOLDER = "sources"

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import borrowed, held, ids, index, kernels, sidecar
-from .compressed import plain_name, stored
 from .errors import UnreadableError, UsageError
 from .graph_folder import CODE_FOLDER, GRAPH_FILE, GRAPHS_FOLDER, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
 from .output import say
-from .reading import read_bytes, read_record
+from .reading import plain_name, read_bytes, read_record, stored
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .sources import Sources
 from .tensors import TensorStore

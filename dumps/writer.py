@@ -26,7 +26,6 @@ from typing import Protocol
 
 from . import ids, kernels, process, sidecar
 from .atomic import cannot_write, new_folder, temporary_beside, write_file
-from .compressed import LARGE_BYTES, packed, stored
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
 from .graph_folder import (
     CODE_FOLDER,
@@ -44,7 +43,7 @@ from .graph_folder import (
     write_programs,
 )
 from .journal import Journal
-from .reading import read_record
+from .reading import LARGE_BYTES, packed, read_record, stored
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .shared import BLOCK_BYTES, SharedFiles, in_blocks
 from .sources import SourceWriter

@@ -21,9 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dumps.compressed import stored
 from ..dumps.errors import GraphdbgError, UsageError
-from ..dumps.reading import read_bytes
+from ..dumps.reading import read_bytes, stored
 from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION

@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..amounts import size_text
-from ..compressed import stored
 from ..errors import UnreadableError
 from ..graph_folder import GRAPH_FILE
-from ..reading import read_bytes
+from ..reading import read_bytes, stored
 from ..schema import InputRecord, NodeRecord, SymbolRecord
 from ..store import SavedGraph
 from ..walk import string

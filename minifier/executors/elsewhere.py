@@ -24,8 +24,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...dumps import graph_folder
-from ...dumps.compressed import stored
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.reading import stored
 from ...dumps.store import load_graph
 from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import Asked, ForkServer, folders

@@ -16,10 +16,9 @@ import msgspec
 
 from ...dumps.amounts import size_text
 from ...dumps.atomic import temporary_beside
-from ...dumps.compressed import stored
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import PROGRAM_FILE, stored_names
-from ...dumps.reading import read_bytes
+from ...dumps.reading import read_bytes, stored
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
 

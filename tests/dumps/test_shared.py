@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.dumps import compressed, kernels
+from graphdbg.dumps import kernels, reading
 from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.shared import SharedFiles
@@ -156,11 +156,11 @@ def test_a_spoilt_file_is_named(tmp_path: Path, spoil: object, why: str) -> None
     path = tmp_path / "graph.json.gz"
     path.write_bytes(spoil(gzip.compress(bytes(range(256)) * 200)))  # type: ignore[operator]
     with pytest.raises(UnreadableError, match=why):
-        compressed.read(tmp_path / "graph.json")
+        reading.read(tmp_path / "graph.json")
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compressed, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(reading, "MOST_BYTES", 1 << 20)
     (tmp_path / "graph.json.gz").write_bytes(gzip.compress(b"\0" * (1 << 22)))
     with pytest.raises(UnreadableError, match="unpacks to more than"):
-        compressed.read(tmp_path / "graph.json")
+        reading.read(tmp_path / "graph.json")

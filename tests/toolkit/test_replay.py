@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from click.testing import CliRunner
 
-from graphdbg.dumps import compressed
+from graphdbg.dumps import reading
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit import fidelity
@@ -64,12 +64,12 @@ def test_a_graph_that_saves_sizes_for_its_backward(recorded: Path, server: ForkS
 
 def edit(path: Path, old: str, new: str) -> None:
     """Replaces the first `old` in a text of a run, which may be compressed."""
-    found = compressed.stored(path)
+    found = reading.stored(path)
     assert found is not None
-    text = compressed.read(found).decode()
+    text = reading.read(found).decode()
     assert old in text
     data = text.replace(old, new, 1).encode()
-    found.write_bytes(gzip.compress(data) if found.suffix == compressed.SUFFIX else data)
+    found.write_bytes(gzip.compress(data) if found.suffix == reading.SUFFIX else data)
 
 
 def test_a_planted_change_in_graph_or_code_is_seen(recorded: Path, server: ForkServer, tmp_path: Path) -> None:

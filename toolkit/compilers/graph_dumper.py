@@ -23,12 +23,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...dumps.compressed import stored
 from ...dumps.errors import UsageError
 from ...dumps.graph_folder import INPUTS_FILE
 from ...dumps.ids import compile_name
 from ...dumps.output import say
-from ...dumps.reading import read_record
+from ...dumps.reading import read_record, stored
 from ...dumps.schema import InputRecord, InputsRecord, TensorValue
 from ...dumps.wording import counted
 from .. import torch_private as t

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps import kernels
-from ...dumps.compressed import LARGE_BYTES
+from ...dumps.reading import LARGE_BYTES
 from . import live_torch, roles, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .live_torch import bypassed
