@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..dumps.errors import UsageError
 from ..toolkit.atoms import fake_of, symbols_in
 from ..toolkit.case import Live
-from ..toolkit.copying import clone_inputs, copy_graph
+from ..toolkit.eager import clone_inputs, copy_graph
 from ..toolkit.eager_values import record_values
 from ..toolkit.spec import ReplaySpec
 from ..toolkit.subgraph import Atoms, build, candidate_spec, output_nodes

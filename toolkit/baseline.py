@@ -26,8 +26,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from .copying import attribute, clone_inputs, copy_graph
-from .eager import GraphRunError, drawn, is_random, run_graph
+from .eager import GraphRunError, attribute, clone_inputs, copy_graph, drawn, is_random, run_graph
 from .execution import Execution
 
 WIDE = {

@@ -27,7 +27,7 @@ from ..dumps.store import SavedGraph, load_graph
 from ..dumps.torchside import targets
 from . import gpu_only, process_groups
 from . import torch_private as t
-from .copying import clone_inputs, graphs_in
+from .eager import clone_inputs, graphs_in
 from .rungs.entries import compiling
 from .spec import ReplaySpec
 

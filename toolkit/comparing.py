@@ -17,8 +17,7 @@ import torch
 from torch import fx
 
 from .baseline import NoReference, reference
-from .copying import clone_inputs
-from .eager import GraphRunError, is_random, run_graph
+from .eager import GraphRunError, clone_inputs, is_random, run_graph
 from .execution import Execution, leaves, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
 from .numerics.measures import ROUNDING, classes, is_float, rms, tolerance, wide

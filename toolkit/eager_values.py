@@ -20,8 +20,7 @@ from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ..dumps.torchside import torch_private as t
-from .copying import clone_inputs
-from .eager import is_random
+from .eager import clone_inputs, is_random
 from .execution import leaves
 from .values import OPAQUE, PLAIN, Held, Values, compact, write_storage
 

@@ -22,7 +22,7 @@ from torch import fx
 from ..dumps.torchside.allowlist import TRITON_CALLS
 from ..dumps.torchside.triton_kernels import name_of_kernel
 from . import torch_private as t
-from .copying import nodes_in
+from .eager import nodes_in
 
 _REGISTERED: list[torch.library.Library] = []
 

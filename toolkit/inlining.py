@@ -18,8 +18,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from .copying import attribute, clone_inputs, copy_graph
-from .eager import run_graph
+from .eager import attribute, clone_inputs, copy_graph, run_graph
 
 BODY_AT = {
     "wrap": 0, "tag_activation_checkpoint": 0, "wrap_activation_checkpoint": 0, "wrap_with_set_grad_enabled": 1,

@@ -31,9 +31,17 @@ from . import torch_private as t
 from .baseline import Baseline, NoReference, reference
 from .case import Live
 from .comparing import Comparing, leaves
-from .copying import clone_inputs, copy_graph
 from .debug_nop.findings import MetadataMismatch
-from .eager import GraphRunError, Hook, draws_from_generator, draws_unrepeatably, recomputes_random, run_graph
+from .eager import (
+    GraphRunError,
+    Hook,
+    clone_inputs,
+    copy_graph,
+    draws_from_generator,
+    draws_unrepeatably,
+    recomputes_random,
+    run_graph,
+)
 from .execution import Attributes, Execution, changed_inputs, execute, identical
 from .isolation.child import is_memory_error, mark
 from .missing import is_same_error, missing, missing_error

@@ -23,8 +23,8 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from .atoms import Atoms, binding, fake_of, output_nodes
-from .copying import attribute, clone_inputs
 from .cutting import Cutting, Handle, Plan
+from .eager import attribute, clone_inputs
 from .spec import ReplaySpec
 from .spill import load_inputs
 from .values import Held, Values, leaves, onto, together

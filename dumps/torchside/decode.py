@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
-from . import leaf_modules, opaque, targets
+from . import leaf_modules, targets
 from .allowlist import TRITON_CALLS
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY, GROUPS
@@ -26,7 +26,7 @@ from .node_meta import MetaReader
 from .storages import StorageReader
 from .symbols import Symbols
 from .triton_kernels import KernelReader
-from .values import ValueReader
+from .values import ValueReader, is_handed_through, stand_in_traced
 
 MAX_SUBGRAPH_DEPTH = 20
 
@@ -146,8 +146,8 @@ class Decoder:
             node.meta[CARRIED_VALUE] = record.value
             return
         key = "example_value" if body.meta.get("value_key") == "example_value" else "val"
-        if opaque.is_handed_through(body, record):
-            node.meta[key] = opaque.traced()
+        if is_handed_through(body, record):
+            node.meta[key] = stand_in_traced()
             return
         try:
             node.meta[key] = self.values.value(record.value, where)  # pyright: ignore

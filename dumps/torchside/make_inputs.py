@@ -36,9 +36,8 @@ from ..schema import (
 from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted
-from . import opaque
 from .storages import INTEGER_OF, StorageReader, view
-from .values import device_of, dtype_of, named
+from .values import device_of, dtype_of, is_handed_through, named, stand_in_real
 
 Statistics = Mapping[str, float | int | None]
 
@@ -58,7 +57,7 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
     return [
-        opaque.real(known.get(node.name)) if opaque.is_handed_through(record.graph, node)
+        stand_in_real(known.get(node.name)) if is_handed_through(record.graph, node)
         else maker.input(node, known.get(node.name))
         for node in placeholders
     ]  # fmt: skip

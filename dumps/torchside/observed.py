@@ -27,7 +27,7 @@ from ..wording import counted
 from . import torch_private as t
 from .storages import StorageWriter, packable
 from .symbols import SymbolWriter, is_symbolic
-from .values import ValueWriter, dtype_name, is_plain_tensor, quantizer
+from .values import ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
 WHOLE = frozenset({"first", "last", "all"})
@@ -152,7 +152,7 @@ def _pieces(value: torch.Tensor) -> Iterator[torch.Tensor]:
 
 def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRecord], list[torch.UntypedStorage]]:
     """One record per input; a stored tensor's storage is named "#<place in the list of storages>"."""
-    keys = [t.storage_key(value) if _has_bytes(value) else None for value in inputs]
+    keys = [storage_key(value) if _has_bytes(value) else None for value in inputs]
     seen: set[int] = set()
     shared = {key for key in keys if key is not None and (key in seen or seen.add(key))}
     places: dict[int, int] = {}

@@ -21,7 +21,7 @@ from ..errors import EnvironmentLackError, UnreadableError
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
 from . import torch_private as t
-from .values import ValueWriter, device_of, dtype_of
+from .values import ValueWriter, device_of, dtype_of, storage_key
 
 _INDEX_BYTES = 8
 INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}
@@ -53,7 +53,7 @@ class StorageWriter:
             with t.modes_off():
                 bytes_of = packed(tensor).untyped_storage()
                 return self.sink.put(storage_bytes(bytes_of)) if self.sink.accepts(bytes_of.nbytes()) else ""
-        key = t.storage_key(tensor)
+        key = storage_key(tensor)
         if key not in self._names:
             with t.modes_off():
                 storage = tensor.untyped_storage()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ..private_names import Names, Row
 
 if TYPE_CHECKING:  # what a type checker follows through isinstance
-    import torch
     from torch._ops import HigherOrderOperator as HigherOrderOperator
     from torch._ops import OpOverload as OpOverload
     from torch._ops import OpOverloadPacket as OpOverloadPacket
@@ -62,8 +61,3 @@ NAMES = Names((
 
 look_up, optional = NAMES.look_up, NAMES.optional
 __getattr__ = NAMES.taken_by(globals())
-
-
-def storage_key(tensor: torch.Tensor) -> int:
-    """Equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare."""
-    return tensor.untyped_storage()._cdata

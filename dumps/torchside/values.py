@@ -3,6 +3,10 @@
 
 Looks at metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become OpaqueValue.
 
+An input that has no saved form, such as a device mesh, has a stand-in in graphs that hand it through and ask nothing of it:
+AOTAutograd takes DTensors apart and leaves their mesh as an input and an output. A graph that calls something with such an input
+cannot be replayed, and is refused by the name of the type.
+
 >>> ValueWriter(SymbolWriter()).value(torch.empty(2, 3))
 TensorValue(dtype='float32', shape=[2, 3], stride=[3, 1], offset=0, device='cpu', ...)
 """
@@ -17,8 +21,19 @@ import sympy
 import torch
 
 from ..errors import EnvironmentLackError, RefusedError
-from ..schema import ConstValue, Dim, OpaqueValue, SequenceValue, SymValue, TensorValue, Value
-from ..walk import plain
+from ..schema import (
+    ConstValue,
+    Dim,
+    GraphBody,
+    InputRecord,
+    NodeRecord,
+    OpaqueValue,
+    SequenceValue,
+    SymValue,
+    TensorValue,
+    Value,
+)
+from ..walk import plain, references
 from . import torch_private as t
 from .symbols import Symbols, SymbolWriter, is_symbolic
 
@@ -26,6 +41,8 @@ T = TypeVar("T")
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
+TRACED = "torch._library.fake_class_registry.FakeScriptObject"
+"""What such an input is while a graph is traced."""
 
 
 def is_plain_tensor(value: object) -> bool:
@@ -76,7 +93,7 @@ class ValueWriter:
         """Takes note of the storages of a value."""
         if is_plain_tensor(value):
             if value.layout is torch.strided and not t.is_wrapped(value):  # pyright: ignore
-                self._seen[t.storage_key(value)] += 1  # pyright: ignore
+                self._seen[storage_key(value)] += 1  # pyright: ignore
                 mode = getattr(value, "fake_mode", None)
                 if mode is not None and mode.shape_env is not None:
                     self.symbols.adopt(mode.shape_env)
@@ -115,7 +132,7 @@ class ValueWriter:
         if t.is_wrapped(tensor):
             return record
         record.offset = dim(tensor.storage_offset())
-        key = t.storage_key(tensor)
+        key = storage_key(tensor)
         if self._seen[key] > 1:
             record.storage = self._groups.setdefault(key, len(self._groups))
         if tensor.is_conj():
@@ -225,3 +242,52 @@ def _lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
     if record.neg:
         tensor = t.neg_view(tensor)
     return tensor
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare."""
+    return tensor.untyped_storage()._cdata
+
+
+class StandIn:
+    """An object of which only the type's name is known."""
+
+    def __init__(self, type_name: str) -> None:
+        self.type_name = type_name
+
+    def __repr__(self) -> str:
+        return f"<stand-in for {self.type_name}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StandIn) and other.type_name == self.type_name
+
+    def __hash__(self) -> int:
+        return hash(self.type_name)
+
+    def __obj_flatten__(self) -> tuple[()]:
+        """Torch counts the bytes of an opaque input by this."""
+        return ()
+
+
+def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
+    """Whether a placeholder is such an input, and nothing but the output mentions it."""
+    if node.op != "placeholder" or not isinstance(node.value, OpaqueValue) or node.value.type != TRACED:
+        return False
+    return not any(
+        name == node.name
+        for user in body.nodes
+        if user.op != "output"
+        for argument in (*user.args, *user.kwargs.values())
+        for name in references(argument)
+    )
+
+
+def stand_in_traced() -> Any:
+    """What stands for such an input while a graph is compiled."""
+    return t.FakeScriptObject(object(), StandIn.__name__, StandIn(TRACED))
+
+
+def stand_in_real(item: InputRecord | None) -> StandIn:
+    """What stands for it when the graph runs."""
+    seen = item.value if item is not None else None
+    return StandIn(seen.type if isinstance(seen, OpaqueValue) else TRACED)

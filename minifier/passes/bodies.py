@@ -22,7 +22,7 @@ from torch import fx
 from ...toolkit import torch_private as t
 from ...toolkit.atoms import COMPUTE, target_text
 from ...toolkit.case import Live
-from ...toolkit.copying import attribute, copy_graph
+from ...toolkit.eager import attribute, copy_graph
 from ...toolkit.inlining import inlinable, inlined
 from .forms import forms
 from .symbolic import bodies, renewed

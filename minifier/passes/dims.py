@@ -21,7 +21,7 @@ from torch.fx.node import map_aggregate
 from ...toolkit import torch_private as t
 from ...toolkit.atoms import fake_of, is_symbolic
 from ...toolkit.case import Live
-from ...toolkit.copying import copy_graph
+from ...toolkit.eager import copy_graph
 from ...toolkit.gpu_only import is_tied
 from .forms import fitting, run
 from .symbolic import renewed

@@ -21,7 +21,7 @@ from torch.fx.node import map_aggregate
 from ...toolkit import torch_private as t
 from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import attribute, clone_inputs, copy_graph, set_attribute
+from ...toolkit.eager import attribute, clone_inputs, copy_graph, set_attribute
 from .forms import fitting, run
 from .symbolic import renewed
 

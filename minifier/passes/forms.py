@@ -16,8 +16,7 @@ from torch import fx
 
 from ...toolkit import torch_private as t
 from ...toolkit.case import Live
-from ...toolkit.copying import clone_inputs
-from ...toolkit.eager import GraphRunError, run_graph
+from ...toolkit.eager import GraphRunError, clone_inputs, run_graph
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 """What an edit raises where it does not fit."""

@@ -16,7 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...toolkit.case import Live
-from ...toolkit.copying import copy_graph
+from ...toolkit.eager import copy_graph
 from .symbolic import fewer
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from torch import fx
 
 from ...toolkit.atoms import fake_of, is_symbolic, target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import copy_graph
+from ...toolkit.eager import copy_graph
 from ...toolkit.spec import FULL_STAGES
 from ...toolkit.subgraph import candidate_spec
 

@@ -20,7 +20,7 @@ from torch import fx
 
 from ...toolkit.atoms import bound_by, fake_of, is_symbolic, target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import attribute, copy_graph
+from ...toolkit.eager import attribute, copy_graph
 from .bodies import bounded_forms
 from .symbolic import fewer, sweep
 

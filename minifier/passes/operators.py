@@ -19,7 +19,7 @@ from torch import fx
 
 from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import copy_graph
+from ...toolkit.eager import copy_graph
 from .forms import alike, forms, forms_after
 from .symbolic import fewer, sweep
 

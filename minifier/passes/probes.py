@@ -18,8 +18,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...toolkit.case import Live
-from ...toolkit.copying import copy_graph
-from ...toolkit.eager import GraphRunError
+from ...toolkit.eager import GraphRunError, copy_graph
 from . import values
 from .dims import laid, resize_arguments, within
 from .forms import watched

@@ -20,8 +20,7 @@ from torch import fx
 
 from ...toolkit.atoms import target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import copy_graph
-from ...toolkit.eager import GraphRunError
+from ...toolkit.eager import GraphRunError, copy_graph
 from ...toolkit.plain_calls import is_same, plain_of, rewrite
 from ...toolkit.spec import FULL_STAGES, ReplaySpec, in_force, is_opaque
 from .forms import watched

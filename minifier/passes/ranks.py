@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...toolkit.case import Live
-from ...toolkit.copying import clone_inputs
+from ...toolkit.eager import clone_inputs
 from ...toolkit.gpu_only import is_tied
 from .forms import forms, forms_after
 from .symbolic import renewed

@@ -19,7 +19,7 @@ from torch import fx
 from ...dumps.schema import Ambient
 from ...toolkit.atoms import fake_of, is_symbolic, symbols_in, target_name
 from ...toolkit.case import Live
-from ...toolkit.copying import copy_graph
+from ...toolkit.eager import copy_graph
 from ...toolkit.inlining import inlinable, inlined
 from ...toolkit.spec import FULL_STAGES, in_force
 from . import symbols

@@ -26,7 +26,7 @@ from ...dumps.torchside.symbols import Symbols, SymbolWriter
 from ...toolkit import torch_private as t
 from ...toolkit.atoms import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
 from ...toolkit.case import Live
-from ...toolkit.copying import attribute
+from ...toolkit.eager import attribute
 from ...toolkit.spec import FULL_STAGES
 from ...toolkit.subgraph import candidate_spec
 

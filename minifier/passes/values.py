@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from ...toolkit.case import Live
-from ...toolkit.copying import clone_inputs
+from ...toolkit.eager import clone_inputs
 from ...toolkit.values import shares_memory
 
 SEED = 0

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from triton_graphs import Graph, graphs_of
 
-from graphdbg.toolkit.copying import clone_inputs, copy_graph
+from graphdbg.toolkit.eager import clone_inputs, copy_graph
 from graphdbg.toolkit.rungs.entries import shared_fakes
 from graphdbg.toolkit.spec import ReplaySpec, in_force, no_caches, settings
 from graphdbg.toolkit.triton.checking.run import CheckedRung

@@ -28,8 +28,7 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit import fidelity
 from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.copying import clone_inputs, copy_graph
-from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.eager import clone_inputs, copy_graph, run_graph
 from graphdbg.toolkit.execution import Attributes, Execution, changed_inputs, execute
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.recorder import observe

@@ -23,8 +23,7 @@ from triton_graphs import MODELS, Graph, graphs_of
 
 from graphdbg.dumps.schema import Ambient
 from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.copying import clone_inputs
-from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.eager import clone_inputs, run_graph
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
 from graphdbg.toolkit.spec import ReplaySpec

@@ -34,7 +34,7 @@ from triton_graphs import Graph, graphs_of
 
 from graphdbg.dumps.output import emit
 from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.copying import copy_graph
+from graphdbg.toolkit.eager import copy_graph
 from graphdbg.toolkit.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.rungs.entries import shared_fakes

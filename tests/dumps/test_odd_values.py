@@ -13,7 +13,7 @@ import graphdbg
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, RefusedError, UnreadableError
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, OpaqueValue, SymbolRecord, TensorValue
-from graphdbg.dumps.torchside import opaque, storages
+from graphdbg.dumps.torchside import storages, values
 from graphdbg.dumps.torchside.symbols import Symbols
 from graphdbg.toolkit.capture import inference_graph
 
@@ -66,7 +66,7 @@ def test_the_ragged_size_of_a_nested_tensor_is_kept_as_its_number() -> None:
 
 
 def test_a_mesh_that_is_only_handed_through_has_a_stand_in() -> None:
-    mesh = NodeRecord(name="mesh", op="placeholder", target="mesh", value=OpaqueValue(type=opaque.TRACED))
+    mesh = NodeRecord(name="mesh", op="placeholder", target="mesh", value=OpaqueValue(type=values.TRACED))
     out = NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": "mesh"}]}])
     record = record_of(mesh, out)
     (real,) = live.inputs(record, None, None)
@@ -75,7 +75,7 @@ def test_a_mesh_that_is_only_handed_through_has_a_stand_in() -> None:
 
 
 def test_a_mesh_that_is_used_is_refused_by_its_name() -> None:
-    mesh = NodeRecord(name="mesh", op="placeholder", target="mesh", value=OpaqueValue(type=opaque.TRACED))
+    mesh = NodeRecord(name="mesh", op="placeholder", target="mesh", value=OpaqueValue(type=values.TRACED))
     call = NodeRecord(name="size", op="call_method", target="size", args=[{"node": "mesh"}])
     out = NodeRecord(name="output", op="output", target="output", args=[{"node": "size"}])
     with pytest.raises(RefusedError, match="FakeScriptObject has no saved form"):

@@ -10,7 +10,7 @@ from torch import fx
 from torch.utils.checkpoint import checkpoint
 
 from graphdbg.toolkit.atoms import Atoms
-from graphdbg.toolkit.copying import clone_inputs
+from graphdbg.toolkit.eager import clone_inputs
 from graphdbg.toolkit.eager_values import record_values
 from graphdbg.toolkit.inlining import inlinable, inlined
 from graphdbg.toolkit.subgraph import build

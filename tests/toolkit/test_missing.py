@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from graphdbg.dumps.errors import EnvironmentLackError
-from graphdbg.toolkit import copying
+from graphdbg.toolkit import eager
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.debug_nop.findings import MetadataMismatch
 from graphdbg.toolkit.judge import judge
@@ -74,7 +74,7 @@ def test_what_numpy_raises_for_graphdbg_is_graphdbgs_own() -> None:
 
 def test_what_torch_raises_is_a_crash_also_where_graphdbg_calls_it() -> None:
     assert verdict(lambda: torch.ones(2).view(3)).startswith("crash: ")
-    assert verdict(lambda: copying.clone_inputs([torch.ones(2)])[0].view(3)).startswith("crash: ")
+    assert verdict(lambda: eager.clone_inputs([torch.ones(2)])[0].view(3)).startswith("crash: ")
     assert verdict(import_in("torch._inductor", "raise KeyError('theirs')")).startswith("crash: ")
     assert verdict(import_in("graphdbg.toolkit", "__import__('torch').ones(2).view(3)")).startswith("crash: ")
 

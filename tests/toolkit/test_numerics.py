@@ -11,8 +11,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.baseline import NoReference, reference, widen_graph
-from graphdbg.toolkit.copying import clone_inputs, copy_graph
-from graphdbg.toolkit.eager import GraphRunError, draws_from_generator, has_random, run_graph
+from graphdbg.toolkit.eager import GraphRunError, clone_inputs, copy_graph, draws_from_generator, has_random, run_graph
 from graphdbg.toolkit.execution import execute
 from graphdbg.toolkit.numerics import compare, output_errors, output_grains
 

@@ -14,7 +14,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.atoms import Atoms, output_nodes
-from graphdbg.toolkit.copying import clone_inputs
+from graphdbg.toolkit.eager import clone_inputs
 from graphdbg.toolkit.eager_values import record_values
 from graphdbg.toolkit.spill import load_values, save_values
 from graphdbg.toolkit.subgraph import build

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from graphdbg.toolkit.atoms import Atoms
-from graphdbg.toolkit.copying import clone_inputs
+from graphdbg.toolkit.eager import clone_inputs
 from graphdbg.toolkit.eager_values import record_values
 from graphdbg.toolkit.subgraph import build
 

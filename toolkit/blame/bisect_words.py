@@ -186,11 +186,6 @@ _MEANS = {
     "setting": "No single pass or lowering explains it; the part of the compiler that this setting changes does.",
     "cudagraphs": "The compiled code is right when it is launched without a CUDA graph.",
 }
-_LOWERED = {
-    "same": "The {kind} is wrong itself: the failure stays when eager's own kernels run all that comes behind it.",
-    "gone": "The {kind} may only bring the fault to light: what it hands on could be lowered wrongly.",
-}
-"""Of a pass or pattern: what is the failure without Inductor's lowerings?"""
 _BESIDE = {
     "fusion": "What goes into that node is right, and so is its kernel by itself: the fault needs fusion.",
     "pass": "Eager's own kernel in its place makes the graph right; so does another graph, without the pass below.",
@@ -202,7 +197,13 @@ _BESIDE = {
 def _meaning(first: Finding, result: Bisection) -> str:
     if first.kind in ("pass", "pattern"):
         lowered = next((row.verdict for row in result.rows if row.subsystem == "lowerings"), None)
-        return _LOWERED.get(lowered or "", "Without this {kind} the graph is right.").format(kind=first.kind)
+        if lowered == "same":
+            return (
+                f"The {first.kind} is wrong itself: the failure stays when eager's own kernels run all that comes behind it."
+            )
+        if lowered == "gone":
+            return f"The {first.kind} may only bring the fault to light: what it hands on could be lowered wrongly."
+        return f"Without this {first.kind} the graph is right."
     if first.kind == "lowering":
         kinds = {"", *(one.kind for one in result.findings[1:])}
         return next(text for kind, text in _BESIDE.items() if kind in kinds)

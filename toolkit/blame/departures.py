@@ -20,8 +20,7 @@ from torch import fx
 
 from ..baseline import NoReference, reference
 from ..comparing import ALLOWANCE, eps_of_nodes, perturbed
-from ..copying import clone_inputs
-from ..eager import run_graph
+from ..eager import clone_inputs, run_graph
 from ..numerics import compare, reduction_length
 
 SAMPLES = 3

@@ -21,8 +21,7 @@ from torch import fx
 
 from ...dumps.sidecar import user_frame
 from ..case import Case, Live
-from ..copying import clone_inputs, copy_graph
-from ..eager import GraphRunError, draws_from_generator, each_node, is_uninitialised
+from ..eager import GraphRunError, clone_inputs, copy_graph, draws_from_generator, each_node, is_uninitialised
 from ..execution import Attributes, execute, returned
 from ..isolation.child import is_memory_error, mark
 from ..judge import judge

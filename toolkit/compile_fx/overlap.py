@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...dumps.torchside.torch_private import storage_key
+from ...dumps.torchside.values import storage_key
 from ...dumps.wording import counted
 from .input_names import name_at
 

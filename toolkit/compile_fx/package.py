@@ -21,7 +21,7 @@ import torch
 from ...dumps.errors import UsageError
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..copying import copy_graph
+from ..eager import copy_graph
 from .cpp_library import refuse_its_own
 from .entry import compile_fx
 from .inner import compile_inner

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.torchside.torch_private import storage_key
+from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
 
 

@@ -28,7 +28,7 @@ from torch.jit.frontend import FrontendError
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import user_frame
 from .. import torch_private as t
-from ..copying import clone_inputs
+from ..eager import clone_inputs
 from .boxed import boxed
 from .decompositions import default_decompositions
 from .operators import first_line, op_name

@@ -19,9 +19,9 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from ...dumps.torchside.torch_private import storage_key
+from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
-from ..copying import attribute
+from ..eager import attribute
 from ..values import reach
 from .layout import Layout, evaluate, layout_of
 from .plan import Leaf, Place, Plan, Step, leaf_of, value_of

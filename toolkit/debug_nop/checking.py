@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from .. import torch_private as t
-from ..copying import attribute, set_attribute
+from ..eager import attribute, set_attribute
 from .binding import Binding, bind
 from .findings import Finding, MetadataMismatch, joined, merged, text_report
 from .generate import ToItsEnd, generated

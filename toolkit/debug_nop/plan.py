@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import UnreadableError
-from ...dumps.torchside.torch_private import storage_key
+from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
 from .layout import Expression, Layout, evaluate, expression
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from ...dumps.torchside.torch_private import storage_key
+from ...dumps.torchside.values import storage_key
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..numerics.statistics import tensors_in

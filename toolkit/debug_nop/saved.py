@@ -104,7 +104,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from ..case import Case, moved
-    from ..copying import clone_inputs
+    from ..eager import clone_inputs
     from ..isolation.child import mark
     from ..spec import in_force, settings
     from .checking import checked

@@ -17,8 +17,14 @@ from torch import fx
 
 from ..blame.departures import departures
 from ..case import Case, Live
-from ..copying import copy_graph
-from ..eager import GraphRunError, draw_like_kernels, draws_from_generator, draws_unrepeatably, recomputes_random
+from ..eager import (
+    GraphRunError,
+    copy_graph,
+    draw_like_kernels,
+    draws_from_generator,
+    draws_unrepeatably,
+    recomputes_random,
+)
 from ..eager_values import record_values
 from ..execution import returned
 from ..isolation.child import mark, report

@@ -18,8 +18,7 @@ from torch import fx
 from ...dumps.sidecar import user_frame
 from ..baseline import NoReference, reference
 from ..case import Live
-from ..copying import attribute
-from ..eager import run_graph
+from ..eager import attribute, run_graph
 from ..numerics import relative_rmse
 from ..numerics.statistics import described, tensors_in
 from ..values import Held, Values, leaves

@@ -12,8 +12,7 @@ changes a tensor.
 from __future__ import annotations
 
 from .comparison import compare, output_errors
-from .measures import Difference, relative_rmse, tolerance
-from .reductions import output_grains, output_lengths, reduction_length
+from .measures import Difference, output_grains, output_lengths, reduction_length, relative_rmse, tolerance
 from .statistics import NodeStatistics, Streamed, node_statistics
 
 __all__ = [

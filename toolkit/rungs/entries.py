@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.torchside.torch_private import storage_key
+from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
-from ..copying import clone_inputs, nodes_in
+from ..eager import clone_inputs, nodes_in
 from ..spec import FULL_STAGES, ReplaySpec, no_caches
 from .base import CannotRun
 

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from .. import torch_private as t
-from ..copying import clone_inputs
+from ..eager import clone_inputs
 from ..spec import ReplaySpec
 from .base import Compiled
 from .entries import decomposed_copy, mode_of, needs_decomposing

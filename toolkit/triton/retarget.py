@@ -18,7 +18,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from .. import torch_private as t
-from ..copying import attribute
+from ..eager import attribute
 from ..rungs.entries import mode_of
 
 DEVICE = torch.device("cuda", 0)

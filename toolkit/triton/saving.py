@@ -25,8 +25,7 @@ from torch import fx
 from ...dumps.wording import counted
 from ..baseline import NoReference, reference
 from ..compile_fx.showing.records import KernelRow
-from ..copying import clone_inputs, copy_graph
-from ..eager import GraphRunError, is_random, is_uninitialised, run_graph
+from ..eager import GraphRunError, clone_inputs, copy_graph, is_random, is_uninitialised, run_graph
 from . import pretended
 from .interpreting.memory import Access, Watch, Zone
 from .interpreting.on_cpu import running

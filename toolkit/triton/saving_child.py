@@ -18,7 +18,7 @@ import torch
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ..case import Case, Live
 from ..compile_fx.kernels_watch import kernels_heard
-from ..copying import clone_inputs, copy_graph
+from ..eager import clone_inputs, copy_graph
 from ..execution import execute
 from ..isolation.child import mark
 from ..rungs.entries import shared_fakes

@@ -12,7 +12,7 @@ from graphdbg.dumps.schema import Ambient
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.switches import REGIONS
 from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.copying import clone_inputs
+from graphdbg.toolkit.eager import clone_inputs
 from graphdbg.toolkit.spec import ReplaySpec
 
 switches = pass_of("switches")

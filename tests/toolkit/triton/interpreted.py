@@ -14,8 +14,7 @@ from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
-from graphdbg.toolkit.copying import clone_inputs
-from graphdbg.toolkit.eager import draw_like_kernels, has_kernel_draws
+from graphdbg.toolkit.eager import clone_inputs, draw_like_kernels, has_kernel_draws
 from graphdbg.toolkit.rungs.entries import shared_fakes
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
 from graphdbg.toolkit.spec import ReplaySpec, no_caches

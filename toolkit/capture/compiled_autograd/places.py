@@ -25,7 +25,7 @@ from torch import fx
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ....dumps.schema import InputRecord
-from ....dumps.torchside.torch_private import storage_key
+from ....dumps.torchside.values import storage_key
 from ... import torch_private as t
 
 _OURS = str(Path(__file__).parent)

@@ -23,7 +23,7 @@ import torch
 from torch import fx
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ....dumps.torchside.torch_private import storage_key
+from ....dumps.torchside.values import storage_key
 from ... import torch_private as t
 from .places import Place
 

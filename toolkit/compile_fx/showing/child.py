@@ -23,7 +23,7 @@ from ....dumps.errors import EnvironmentLackError, GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
 from ... import gpu_only
 from ...case import Case, Live, follow_saved
-from ...copying import copy_graph
+from ...eager import copy_graph
 from ...isolation.child import failure_of, is_memory_error, mark
 from ...rungs.entries import mode_of, patterns_without_device, shared_fakes
 from ...spec import FULL_STAGES, ReplaySpec, in_force, settings

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from ....dumps.wording import counted
-from ...copying import clone_inputs
-from ...eager import GraphRunError
+from ...eager import GraphRunError, clone_inputs
 from ..interpreting.memory import Access, Watch
 from ..interpreting.on_cpu import running
 from ..interpreting.session import Launch, Observer, Session

@@ -18,7 +18,7 @@ from torch import fx
 
 from ....dumps.wording import counted
 from ...case import Live
-from ...copying import clone_inputs, copy_graph
+from ...eager import clone_inputs, copy_graph
 from ...execution import execute
 from ...judge import judge
 from ...missing import missing

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from ....dumps.wording import counted
-from ...copying import clone_inputs
+from ...eager import clone_inputs
 from ..interpreting.memory import Access, Watch, Zone
 from ..interpreting.rounding import not_finite
 from ..interpreting.session import Launch, Observer

@@ -19,8 +19,7 @@ from torch import fx
 
 from ....dumps.sidecar import user_frame
 from ...compile_fx.kernels_watch import kernels_heard
-from ...copying import clone_inputs
-from ...eager import is_uninitialised, run_graph
+from ...eager import clone_inputs, is_uninitialised, run_graph
 from .. import pretended
 from ..interpreting.on_cpu import devices_on_cpu
 from ..interpreting.session import Launch
