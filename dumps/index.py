@@ -166,12 +166,11 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
     for local in sorted(saved - states.keys()):
         states[local] = journal.GraphState(status="captured")
     left = exit_record(path, damage)
-    alive = "dead" if left is not None and not contents.ended() else liveness(record, ended=contents.ended())
-    last = next((event for event in reversed(contents.events) if event.graph is not None and event.kind in journal.STATES), None)
+    end = contents.ending()
+    alive = "dead" if left is not None and not end.ended else liveness(record, ended=end.ended)
     return Process(
-        path.name, path, record.rank, record, alive, states, saved, damage, last, left, contents.uncaught(),
-        dict(contents.left_out()),
-    )  # fmt: skip
+        path.name, path, record.rank, record, alive, states, saved, damage, end.last, left, end.uncaught, dict(end.left_out)
+    )
 
 
 def left_out(found: Iterable[Process]) -> Counter[str]:

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -135,6 +135,16 @@ def _error_text(fields: dict[str, Any]) -> str:
     return ": ".join(part for part in (kind, message) if part) or "no reason was recorded"
 
 
+class Ending(NamedTuple):
+    """`ended`: the process closed its journal itself; `uncaught`: the exception that ended it, if it said so; `left_out`: reason
+    -> how many graphs are not there because of it; `last`: the last event of a graph's state."""
+
+    ended: bool
+    uncaught: str | None
+    left_out: Counter[str]
+    last: Event | None
+
+
 class JournalContents(msgspec.Struct):
     """A journal as read: its events in order, and one sentence per damaged line. Events may be added: states are moved on by the
     new ones alone."""
@@ -154,28 +164,22 @@ class JournalContents(msgspec.Struct):
         self.applied = len(self.events)
         return dict(self.moved)
 
-    def left_out(self) -> Counter[str]:
-        """Reason -> how many graphs are not there because of it."""
+    def ending(self) -> Ending:
+        """How the process closed its journal, as far as it did."""
         reasons: dict[str, str] = {}
+        counted, last, uncaught = Counter[str](), None, None
         for event in self.events:
             if event.graph is not None and event.kind == "left_out":
                 reasons[event.graph] = str(event.fields.get("reason") or "a limit")
             elif event.graph is not None and event.kind == "captured":
                 reasons.pop(event.graph, None)
-        more = [event.fields for event in self.events if event.kind == "note" and event.fields.get("left_out")]
-        found = Counter(reasons.values())
-        for fields in more:
-            found[str(fields.get("reason"))] += int(fields["left_out"])
-        return found
-
-    def ended(self) -> bool:
-        """Whether the process closed its journal itself."""
-        return any(event.kind == "end" for event in self.events)
-
-    def uncaught(self) -> str | None:
-        """The exception that ended the process, if it said so."""
-        notes = (event.fields for event in reversed(self.events) if event.kind == "note" and event.fields.get("uncaught"))
-        return next((str(fields.get("message")) for fields in notes), None)
+            if event.graph is not None and event.kind in STATES:
+                last = event
+            if event.kind == "note" and event.fields.get("left_out"):
+                counted[str(event.fields.get("reason"))] += int(event.fields["left_out"])
+            if event.kind == "note" and event.fields.get("uncaught"):
+                uncaught = str(event.fields.get("message"))
+        return Ending(any(event.kind == "end" for event in self.events), uncaught, Counter(reasons.values()) + counted, last)
 
 
 def read(path: Path) -> JournalContents:

@@ -104,7 +104,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from .fidelity import Watched
     from .isolation.child import mark
     from .judge import judge
-    from .rungs.entries import RETRACED
+    from .rungs.inductor import RETRACED
 
     mark("load")
     case = Case.at(payload["path"])

@@ -17,8 +17,8 @@ from ..compilers.boxed import boxed_call
 from ..eager import draw_like_kernels
 from ..spec import FULL_STAGES, ReplaySpec
 from .base import Compiled, Rung
-from .entries import RETRACED, can_be_decomposed, compiling, decomposed_copy, made_by_inductor, mark_as_dynamos, mode_of
-from .inductor import run_joint
+from .entries import compiling, mark_as_dynamos, mode_of
+from .inductor import RETRACED, can_be_decomposed, decomposed_copy, made_by_inductor, run_joint
 
 
 class Decomposed(Rung):

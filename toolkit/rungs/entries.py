@@ -1,5 +1,5 @@
 # pyright: basic
-"""How a graph enters Inductor at each stage: its fake values, the context of a compile, decompositions that it lacks.
+"""How a graph enters Inductor at each stage: its fake values, the context of a compile, torch's own steps.
 
 Importing this module imports torch; Inductor is imported by the functions.
 
@@ -19,9 +19,8 @@ from torch import fx
 
 from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
-from ..eager import clone_inputs, nodes_in
-from ..spec import FULL_STAGES, ReplaySpec, no_caches
-from .base import CannotRun
+from ..eager import clone_inputs
+from ..spec import no_caches
 
 
 def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], Any]:
@@ -259,91 +258,6 @@ def mark_as_dynamos(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             node._dynamo_source = t.LocalSource(node.name)
-
-
-def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
-    """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with `without_lowering` those
-    that Inductor cannot compile unless they were.
-    """
-    table = t.select_decomp_table()
-    ops = (node.target for node in nodes_in(gm) if node.op == "call_function" and node.target in table)
-    return list(dict.fromkeys(str(op) for op in ops if not (without_lowering and op in t.lowerings)))
-
-
-def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
-    """The graph traced once more through Inductor's decompositions, with the names of its inputs and its nodes' origins.
-
-    `make_fx` is public, Inductor's table and the tracer's memory of origins are not.
-    """
-    def run(*inputs: Any) -> Any:
-        with t.preserve_node_meta():
-            return fx.Interpreter(gm).run(*inputs)
-
-    with compiling(mode), mode, t.enable_python_dispatcher(), torch.no_grad():
-        traced = t.make_fx(run, decomposition_table=t.select_decomp_table())(*fakes)
-        if _writes(traced) > _writes(gm):
-            traced = t.make_fx(torch.func.functionalize(run), decomposition_table=t.select_decomp_table())(*fakes)
-    _name_inputs_like(gm, traced)
-    before, after = gm.graph.output_node(), traced.graph.output_node()
-    after.meta.update({name: value for name, value in before.meta.items() if name not in after.meta})
-    traced.meta.update(gm.meta)
-    return traced
-
-
-def _writes(gm: fx.GraphModule) -> int:
-    return sum(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in gm.graph.nodes)
-
-
-def _name_inputs_like(gm: fx.GraphModule, traced: fx.GraphModule) -> None:
-    """The partitioner tells tangents from primals by their names."""
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    for node in traced.graph.nodes:
-        if node.op != "placeholder" and node.name in names:
-            node._rename(f"{node.name}_traced")
-    places = traced.graph.find_nodes(op="placeholder")
-    for node in places:
-        node._rename(f"_graphdbg_{node.name}")
-    for node, name in zip(places, names, strict=True):
-        node._rename(name)
-        node.target = name
-    traced.recompile()
-
-
-RETRACED = "re-traced through Inductor's decompositions, which it was recorded without"
-_MARKS = frozenset({"static_input_idxs", "graph_id", "cudagraphs", "boxed_forward_device_index", "num_example_inputs"})
-_ONLY_INDUCTORS = frozenset({"joint_passed", "post_grad_forward", "post_grad_backward", "post_grad_inference"})
-
-
-def made_by_inductor(spec: ReplaySpec) -> bool:
-    """Whether a graph has Inductor's decompositions behind it for certain."""
-    return spec.stage in _ONLY_INDUCTORS or bool(_MARKS & set(spec.compile_kwargs))
-
-
-def needs_decomposing(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-    """The operators that Inductor cannot compile unless they are decomposed first; empty for what it compiles as it is."""
-    if spec.stage in FULL_STAGES or made_by_inductor(spec):
-        return []
-    return decomposed_ops(gm, without_lowering=True)
-
-
-def can_be_decomposed(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-    """The operators that Inductor's decompositions would take apart."""
-    return [] if spec.stage in FULL_STAGES or made_by_inductor(spec) else decomposed_ops(gm)
-
-
-def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
-    """The graph traced through the decompositions. Raises CannotRun where it cannot be traced again."""
-    try:
-        traced = decompose(gm, fakes, mode)
-    except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CannotRun(
-            f"it was recorded without Inductor's decompositions and cannot be traced again: {why}"
-        ) from error
-    output = traced.graph.output_node()
-    output.args = (tuple(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
-    traced.recompile()
-    return traced
 
 
 def cpp_compiler() -> str | None:

@@ -17,11 +17,15 @@ from torch import fx
 
 from .. import gpu_only
 from .. import torch_private as t
-from ..eager import draws_from_generator
+from ..eager import draws_from_generator, nodes_in
 from ..spec import FULL_STAGES, ReplaySpec
 from . import entries
-from .base import Compiled, Rung
-from .entries import RETRACED, decomposed_copy, has_cpp_compiler, mode_of, needs_decomposing
+from .base import CannotRun, Compiled, Rung
+from .entries import compiling, has_cpp_compiler, mode_of, propagate
+
+RETRACED = "re-traced through Inductor's decompositions, which it was recorded without"
+_MARKS = frozenset({"static_input_idxs", "graph_id", "cudagraphs", "boxed_forward_device_index", "num_example_inputs"})
+_ONLY_INDUCTORS = frozenset({"joint_passed", "post_grad_forward", "post_grad_backward", "post_grad_inference"})
 
 Half = Callable[
     [fx.GraphModule, Sequence[Any], Any, Mapping[str, Any]], tuple[Callable[[list[Any]], Any], Sequence[Any]]
@@ -83,7 +87,7 @@ def enter(
     if spec.stage in ("inference", "joint_passed"):
         kwargs = {"is_inference": True}
         if spec.stage == "inference":
-            entries.propagate(gm, fakes, mode)
+            propagate(gm, fakes, mode)
             gm = joint(gm, fakes, mode)
         show_outputs(gm, spec)
     passed = spec.stage.startswith("post_grad")  # its passes are not run a second time
@@ -98,7 +102,7 @@ def run_joint(
     """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     kwargs = spec.compile_kwargs
-    entries.propagate(gm, fakes, mode)
+    propagate(gm, fakes, mode)
     forward, backward = partition(gm, fakes, mode, kwargs, passes=spec.stage == "joint")
     kept = int(kwargs["num_fwd_outputs"])
     made = [getattr(node, "name", None) for node in _output_args(forward)]
@@ -178,6 +182,86 @@ def show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     if "user_visible_output_idxs" not in output.meta:
         _set_visible(gm, range(len(output.args[0])))
+
+
+def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
+    """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with `without_lowering` those
+    that Inductor cannot compile unless they were.
+    """
+    table = t.select_decomp_table()
+    ops = (node.target for node in nodes_in(gm) if node.op == "call_function" and node.target in table)
+    return list(dict.fromkeys(str(op) for op in ops if not (without_lowering and op in t.lowerings)))
+
+
+def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
+    """The graph traced once more through Inductor's decompositions, with the names of its inputs and its nodes' origins.
+
+    `make_fx` is public, Inductor's table and the tracer's memory of origins are not.
+    """
+    def run(*inputs: Any) -> Any:
+        with t.preserve_node_meta():
+            return fx.Interpreter(gm).run(*inputs)
+
+    with compiling(mode), mode, t.enable_python_dispatcher(), torch.no_grad():
+        traced = t.make_fx(run, decomposition_table=t.select_decomp_table())(*fakes)
+        if _writes(traced) > _writes(gm):
+            traced = t.make_fx(torch.func.functionalize(run), decomposition_table=t.select_decomp_table())(*fakes)
+    _name_inputs_like(gm, traced)
+    before, after = gm.graph.output_node(), traced.graph.output_node()
+    after.meta.update({name: value for name, value in before.meta.items() if name not in after.meta})
+    traced.meta.update(gm.meta)
+    return traced
+
+
+def _writes(gm: fx.GraphModule) -> int:
+    return sum(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in gm.graph.nodes)
+
+
+def _name_inputs_like(gm: fx.GraphModule, traced: fx.GraphModule) -> None:
+    """The partitioner tells tangents from primals by their names."""
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    for node in traced.graph.nodes:
+        if node.op != "placeholder" and node.name in names:
+            node._rename(f"{node.name}_traced")
+    places = traced.graph.find_nodes(op="placeholder")
+    for node in places:
+        node._rename(f"_graphdbg_{node.name}")
+    for node, name in zip(places, names, strict=True):
+        node._rename(name)
+        node.target = name
+    traced.recompile()
+
+
+def made_by_inductor(spec: ReplaySpec) -> bool:
+    """Whether a graph has Inductor's decompositions behind it for certain."""
+    return spec.stage in _ONLY_INDUCTORS or bool(_MARKS & set(spec.compile_kwargs))
+
+
+def needs_decomposing(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+    """The operators that Inductor cannot compile unless they are decomposed first; empty for what it compiles as it is."""
+    if spec.stage in FULL_STAGES or made_by_inductor(spec):
+        return []
+    return decomposed_ops(gm, without_lowering=True)
+
+
+def can_be_decomposed(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+    """The operators that Inductor's decompositions would take apart."""
+    return [] if spec.stage in FULL_STAGES or made_by_inductor(spec) else decomposed_ops(gm)
+
+
+def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
+    """The graph traced through the decompositions. Raises CannotRun where it cannot be traced again."""
+    try:
+        traced = decompose(gm, fakes, mode)
+    except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CannotRun(
+            f"it was recorded without Inductor's decompositions and cannot be traced again: {why}"
+        ) from error
+    output = traced.graph.output_node()
+    output.args = (tuple(t.tree_leaves(output.args[0], is_leaf=lambda value: value is None)),)
+    traced.recompile()
+    return traced
 
 
 RUNG = Inductor()

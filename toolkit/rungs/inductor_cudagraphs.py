@@ -18,8 +18,8 @@ from .. import torch_private as t
 from ..eager import clone_inputs
 from ..spec import ReplaySpec
 from .base import Compiled
-from .entries import decomposed_copy, mode_of, needs_decomposing
-from .inductor import Inductor
+from .entries import mode_of
+from .inductor import Inductor, decomposed_copy, needs_decomposing
 
 RUNS_BEFORE = 2
 

@@ -138,7 +138,7 @@ def test_a_journal_counts_what_came_back_as_kept(tmp_path: Path) -> None:
         log.event("left_out", graph, reason="--after-step 5")
     log.event("captured", "0_1/forward", nodes=3)
     contents = journal.read(tmp_path / JOURNAL_FILE)
-    assert contents.left_out() == {"--after-step 5": 1}
+    assert contents.ending().left_out == {"--after-step 5": 1}
     assert list(contents.states()) == ["0_1/forward"]
 
 

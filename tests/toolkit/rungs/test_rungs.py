@@ -16,7 +16,7 @@ from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.fidelity import watching_compiles
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import rung
-from graphdbg.toolkit.rungs.entries import RETRACED, made_by_inductor, needs_decomposing
+from graphdbg.toolkit.rungs.inductor import RETRACED, made_by_inductor, needs_decomposing
 from graphdbg.toolkit.spec import ReplaySpec
 
 X = torch.linspace(-2, 2, 64).reshape(8, 8)
