@@ -22,7 +22,7 @@ from .errors import GraphdbgError, UnreadableError
 from .graph_folder import GRAPH_FILE, GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER
 from .process import EXIT_FILE, ExitRecord, Liveness, ProcessRecord, liveness
 from .process import FILE as PROCESS_FILE
-from .reading import read_record, stored
+from .reading import read_if_there, read_record, stored
 from .schema import FORMAT, GraphRecord
 from .sidecar import TABLE, read_table
 from .wording import counted
@@ -187,7 +187,7 @@ def left_out_text(counts: Counter[str]) -> str:
 def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
     """How the process of a folder, or for a run's folder its command, ended as seen from outside; None when nobody saw it."""
     try:
-        return read_record(path / EXIT_FILE, ExitRecord) if (path / EXIT_FILE).exists() else None
+        return read_if_there(path / EXIT_FILE, ExitRecord)
     except GraphdbgError as error:
         damage.append(str(error))
         return None

@@ -61,6 +61,11 @@ def read_record(path: Path, record: type[T]) -> T:
     return decode_record(read_bytes(path), record, str(path))
 
 
+def read_if_there(path: Path, record: type[T]) -> T | None:
+    """The same; None where there is no such file."""
+    return read_record(path, record) if stored(path) is not None else None
+
+
 def decode_record(data: bytes, record: type[T], where: str) -> T:
     """The same for bytes in memory; `where` names their file."""
     try:

@@ -11,11 +11,10 @@ read it as the truth. (`ls` does not need it either: the journal says how many n
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -24,7 +23,7 @@ from .errors import UnreadableError
 from .hints import size as number_of_dim
 from .reading import read_bytes, refuse_format
 from .schema import FORMAT, Dim, GraphRecord, SequenceValue, SymValue, TensorValue, Value
-from .walk import given, references, string
+from .walk import given, references, string, user_frame
 
 TABLE = "table.msgpack"
 
@@ -32,13 +31,6 @@ T = TypeVar("T")
 
 MANY_NODES = 4000
 """In a run, graphs of fewer nodes have no such file: their graph.json is read as fast."""
-
-TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
-_LIBRARY = re.compile(
-    r"(?:site|dist)-packages[/\\]|[/\\]torch[/\\](?:nn|_\w+|fx|autograd|utils|func|library|optim)[/\\]|<torch>/|[/\\]lib[/\\]python3"
-)
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$', re.MULTILINE)
-_SLASH = re.compile(r"[/\\]")
 
 
 class Row(msgspec.Struct):
@@ -118,51 +110,6 @@ class Intern(dict[T, int]):
 
     def __call__(self, thing: T) -> int:
         return self.setdefault(thing, len(self))
-
-
-class Frame(NamedTuple):
-    """One call of a stack: a line of a file, the function it is in, its text."""
-
-    file: str
-    line: int
-    function: str
-    code: str
-
-    @property
-    def where(self) -> str:
-        """The place without the folder: "model.py:12"."""
-        return f"{_SLASH.split(self.file)[-1]}:{self.line}"
-
-    @property
-    def user(self) -> bool:
-        """Whether it is neither of torch nor of another installed package."""
-        return not _LIBRARY.search(self.file)
-
-
-def calls(stack: str) -> list[Frame]:
-    """The frames of a stack, from the outermost call to the innermost."""
-    places = list(_FRAME.finditer(stack))
-    found: list[Frame] = []
-    for place, end in zip(places, [*(place.start() for place in places[1:]), len(stack)], strict=False):
-        code = stack[place.end() : end].strip("\n").partition("\n")[0].strip()
-        found.append(Frame(place["file"], int(place["line"]), place["function"] or "", code))
-    return found
-
-
-def frames(stack: str) -> list[Frame]:
-    """The same with the user's in front, each kind from the innermost call outwards."""
-    found = calls(stack)
-    found.reverse()
-    return sorted(found, key=lambda frame: not frame.user)
-
-
-def user_frame(stack: str) -> tuple[str, str]:
-    """The innermost frame outside torch, as ("model.py:12", "y = self.fc(x)"); empty strings when there is no frame."""
-    found = calls(stack)
-    if not found:
-        return "", ""
-    chosen = next((frame for frame in reversed(found) if not TORCH_FILE.search(frame.file)), found[-1])
-    return chosen.where, chosen.code
 
 
 def dims_text(column: str) -> str:

@@ -22,7 +22,7 @@ from . import borrowed, held, ids, index, kernels, sidecar
 from .errors import UnreadableError, UsageError
 from .graph_folder import CODE_FOLDER, GRAPH_FILE, GRAPHS_FOLDER, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
 from .output import say
-from .reading import plain_name, read_bytes, read_record, stored
+from .reading import plain_name, read_bytes, read_if_there, read_record, stored
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .sources import Sources
 from .tensors import TensorStore
@@ -134,10 +134,9 @@ class SavedGraph:
         path = self.path / INPUTS_FILE
         if (last := self._held_inputs()) is not None:
             return last
-        if stored(path) is None:
-            return None
-        record = read_record(path, InputsRecord)
-        check_inputs(record, str(path))
+        record = read_if_there(path, InputsRecord)
+        if record is not None:
+            check_inputs(record, str(path))
         return record
 
     def _held_inputs(self) -> InputsRecord | None:

@@ -1,4 +1,4 @@
-"""Walks over records: the graphs inside a graph, its nodes and tensors, and what an encoded argument holds.
+"""Walks over records: the graphs inside a graph, its nodes and tensors, what an encoded argument holds, the frames of a stack.
 
 Every tag of `schema.ARGUMENT_TAGS` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged records.
 
@@ -10,13 +10,21 @@ Every tag of `schema.ARGUMENT_TAGS` either holds arguments (NESTED) or is a leaf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from .schema import Arg, GraphBody, NodeRecord, StoredTensor
 
 NESTED = frozenset({"tuple", "size", "dict", "slice", "range", "complex"})
 """Tags whose content is a list of arguments; that of "dict" is a list of pairs."""
+
+TORCH_FILE = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\]nn[/\\]modules[/\\]")
+_LIBRARY = re.compile(
+    r"(?:site|dist)-packages[/\\]|[/\\]torch[/\\](?:nn|_\w+|fx|autograd|utils|func|library|optim)[/\\]|<torch>/|[/\\]lib[/\\]python3"
+)
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$', re.MULTILINE)
+_SLASH = re.compile(r"[/\\]")
 
 
 def bodies(body: GraphBody) -> Iterator[GraphBody]:
@@ -128,3 +136,48 @@ def plain(arg: Arg) -> Any:
     if not tag and isinstance(arg, dict):
         return {key: plain(item) for key, item in cast("dict[str, Arg]", arg).items()}
     return arg
+
+
+class Frame(NamedTuple):
+    """One call of a stack: a line of a file, the function it is in, its text."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+    @property
+    def where(self) -> str:
+        """The place without the folder: "model.py:12"."""
+        return f"{_SLASH.split(self.file)[-1]}:{self.line}"
+
+    @property
+    def user(self) -> bool:
+        """Whether it is neither of torch nor of another installed package."""
+        return not _LIBRARY.search(self.file)
+
+
+def calls(stack: str) -> list[Frame]:
+    """The frames of a stack, from the outermost call to the innermost."""
+    places = list(_FRAME.finditer(stack))
+    found: list[Frame] = []
+    for place, end in zip(places, [*(place.start() for place in places[1:]), len(stack)], strict=False):
+        code = stack[place.end() : end].strip("\n").partition("\n")[0].strip()
+        found.append(Frame(place["file"], int(place["line"]), place["function"] or "", code))
+    return found
+
+
+def frames(stack: str) -> list[Frame]:
+    """The same with the user's in front, each kind from the innermost call outwards."""
+    found = calls(stack)
+    found.reverse()
+    return sorted(found, key=lambda frame: not frame.user)
+
+
+def user_frame(stack: str) -> tuple[str, str]:
+    """The innermost frame outside torch, as ("model.py:12", "y = self.fc(x)"); empty strings when there is no frame."""
+    found = calls(stack)
+    if not found:
+        return "", ""
+    chosen = next((frame for frame in reversed(found) if not TORCH_FILE.search(frame.file)), found[-1])
+    return chosen.where, chosen.code

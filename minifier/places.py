@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 
 from ..dumps.schema import GraphRecord
-from ..dumps.sidecar import user_frame
-from ..dumps.walk import leaves, tag_of
+from ..dumps.walk import leaves, tag_of, user_frame
 
 _OUTPUT = re.compile(r"\boutput (\d+)\b")
 

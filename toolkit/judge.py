@@ -25,7 +25,7 @@ import torch
 from torch import fx
 
 from ..dumps.errors import LacksName
-from ..dumps.sidecar import user_frame
+from ..dumps.walk import user_frame
 from . import baseline
 from . import torch_private as t
 from .baseline import Baseline, NoReference, reference

@@ -14,8 +14,8 @@ from functools import cached_property
 from threading import RLock
 
 from ..errors import GraphdbgError, UsageError
-from ..sidecar import Frame
 from ..store import SavedGraph
+from ..walk import Frame
 from . import near, source, stages
 from .kernels import Generated, Use
 from .loading import loading

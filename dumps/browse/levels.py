@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..sidecar import TORCH_FILE, calls
 from ..tables import plain
+from ..walk import TORCH_FILE, calls
 
 _ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
 _KEYED = re.compile(r"\['?([\w.@-]+)'?\]")

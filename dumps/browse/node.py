@@ -20,10 +20,10 @@ from ..amounts import size_text
 from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
 from ..schema import Arg, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
-from ..sidecar import Frame, dims_text, frames
+from ..sidecar import dims_text
 from ..store import SavedGraph
 from ..tables import plain
-from ..walk import references
+from ..walk import Frame, frames, references
 from ..wording import counted
 from .levels import module_path
 from .partner import NUMBER, Partner

@@ -14,8 +14,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..sidecar import Frame
 from ..store import SavedGraph
+from ..walk import Frame
 from .sheet import DIM, HERE, TITLE, Line, Sheet, line
 
 _MOST_BYTES = 1 << 21

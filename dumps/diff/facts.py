@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from ..schema import GraphBody, GraphRecord, NodeRecord, SequenceValue, StoredTensor, SymValue, TensorValue, Value
-from ..sidecar import user_frame
-from ..walk import string
+from ..walk import string, user_frame
 
 Key = tuple[Any, ...]
 

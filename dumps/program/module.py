@@ -33,9 +33,8 @@ from ..schema import (
     TensorValue,
     Value,
 )
-from ..sidecar import user_frame
 from ..torchside.allowlist import OP_HOMES
-from ..walk import nodes, plain, tensors
+from ..walk import nodes, plain, tensors, user_frame
 from .case import mentioned, placeholders
 from .kernels import CALLS, INTERPRETED
 from .runtime import RUNTIME

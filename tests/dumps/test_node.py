@@ -18,8 +18,8 @@ from graphdbg.dumps.browse.sheet import LINK, line_text, text
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import GraphBody
-from graphdbg.dumps.sidecar import frames
 from graphdbg.dumps.store import Run, SavedGraph, load_graph
+from graphdbg.dumps.walk import frames
 
 from .autograd_run import CODE, MODEL, autograd_run
 from .graphs import chain, new_run

@@ -15,6 +15,7 @@ from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import ConstValue, OpaqueValue, SequenceValue, SymValue, TensorValue
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.tables import Column, plain, render
+from graphdbg.dumps.walk import user_frame
 
 from .graphs import STACK, chain, tensor_value
 
@@ -47,16 +48,16 @@ def test_values(value: sidecar.Value | None, columns: tuple[object, ...]) -> Non
 
 
 def test_a_stack_without_frames_has_no_line() -> None:
-    assert sidecar.user_frame("") == ("", "")
-    assert sidecar.user_frame('File "<eval_with_key>.3", line 7, in forward') == ("<eval_with_key>.3:7", "")
+    assert user_frame("") == ("", "")
+    assert user_frame('File "<eval_with_key>.3", line 7, in forward') == ("<eval_with_key>.3:7", "")
 
 
 def test_the_user_line_is_outside_torch() -> None:
     file = "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py"
     library = f'  File "{file}", line 130, in forward\n    return F.linear(input)\n'
-    assert sidecar.user_frame(STACK + library) == ("model.py:12", "return h.sin()")
-    assert sidecar.user_frame(library) == ("linear.py:130", "return F.linear(input)")
-    assert sidecar.user_frame('File "a.py", line 1, in f\nFile "b.py", line 2, in g\n') == ("b.py:2", "")
+    assert user_frame(STACK + library) == ("model.py:12", "return h.sin()")
+    assert user_frame(library) == ("linear.py:130", "return F.linear(input)")
+    assert user_frame('File "a.py", line 1, in f\nFile "b.py", line 2, in g\n') == ("b.py:2", "")
 
 
 def test_a_missing_sidecar_is_rebuilt_and_a_damaged_one_told(tmp_path: Path) -> None:

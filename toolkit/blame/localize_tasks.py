@@ -19,7 +19,7 @@ import msgspec
 import torch
 from torch import fx
 
-from ...dumps.sidecar import user_frame
+from ...dumps.walk import user_frame
 from ..case import Case, Live
 from ..eager import GraphRunError, clone_inputs, copy_graph, draws_from_generator, each_node, is_uninitialised
 from ..execution import Attributes, execute, returned

@@ -178,7 +178,7 @@ _NONE = compile("", "", "exec")
 
 
 def _line(node: Any) -> str:
-    from ...dumps.sidecar import user_frame
+    from ...dumps.walk import user_frame
 
     return " ".join(user_frame(getattr(node, "stack_trace", None) or "")).strip()
 

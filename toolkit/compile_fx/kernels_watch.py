@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ...dumps.sidecar import user_frame
+from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..torch_private.replacing import Function, Hooks
 from .kernels_cost import cost

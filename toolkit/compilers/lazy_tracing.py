@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
-from ...dumps.sidecar import user_frame
+from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..eager import attribute
 from . import lazy_backend

@@ -26,7 +26,7 @@ from torch import fx
 from torch.jit.frontend import FrontendError
 
 from ...dumps.errors import GraphdbgError
-from ...dumps.sidecar import user_frame
+from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..eager import clone_inputs
 from .boxed import boxed

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.sidecar import user_frame
+from ...dumps.walk import user_frame
 from ...dumps.wording import counted
 from .. import torch_private as t
 from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.sidecar import user_frame
+from ...dumps.walk import user_frame
 from ..baseline import NoReference, reference
 from ..case import Live
 from ..eager import attribute, run_graph

@@ -18,7 +18,7 @@ from ...dumps.browse.near import HOPS
 from ...dumps.browse.partner import Partner
 from ...dumps.browse.sheet import Sheet, text
 from ...dumps.errors import EnvironmentLackError, UsageError
-from ...dumps.sidecar import Frame
+from ...dumps.walk import Frame
 from ..clipboard import keep
 from ..jobs import Job
 from ..sheet import Choose

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....dumps.sidecar import user_frame
+from ....dumps.walk import user_frame
 from ... import torch_private as t
 from ..input_names import listed, name_at
 from ..overlap import overlaps_itself

@@ -21,7 +21,7 @@ from functools import cached_property
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ....dumps.sidecar import user_frame
+from ....dumps.walk import user_frame
 from ..work import Work
 
 _WORKER_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Failure|Resources|Construct))(?::|$)", re.MULTILINE)

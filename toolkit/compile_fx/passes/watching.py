@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from torch import fx
 
 from ....dumps.errors import UsageError
-from ....dumps.sidecar import user_frame
+from ....dumps.walk import user_frame
 from ... import torch_private as t
 from ...blame.switching import pattern_name
 from ...spec import setting

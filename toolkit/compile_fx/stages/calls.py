@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ....dumps.sidecar import user_frame
+from ....dumps.walk import user_frame
 from ....dumps.wording import counted
 from ... import torch_private as t
 from ..alignment import in_wrapper

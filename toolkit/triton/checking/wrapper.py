@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ....dumps.sidecar import user_frame
+from ....dumps.walk import user_frame
 from ...compile_fx.kernels_watch import kernels_heard
 from ...eager import clone_inputs, is_uninitialised, run_graph
 from .. import pretended
