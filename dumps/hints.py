@@ -5,7 +5,7 @@ one looked for. Read from the graph, no torch needed.
 
 >>> numbers(record)["s0"], size("2*s0 + 1", {"s0": 8})
 (8, 17)
->>> bounds(record, {"s0": 8})
+>>> numbers_and_bounds(record)[1]
 {'tokens': 50257}
 """
 
@@ -131,13 +131,17 @@ def value_of_input(node: NodeRecord, item: InputRecord | None) -> Value | None:
     return item.value if item is not None and item.value is not None else node.value
 
 
-def bounds(record: GraphRecord, known: Numbers) -> dict[str, int]:
-    """Name of an integer placeholder -> number of valid indices (exclusive upper bound), for those that end up as indices."""
+def numbers_and_bounds(
+    record: GraphRecord, seen: InputsRecord | None = None
+) -> tuple[dict[str, int | float | bool], dict[str, int]]:
+    """The numbers, and name of an integer placeholder -> number of valid indices (exclusive upper bound), for those that end up
+    as indices."""
+    known = numbers(record, seen)
     search = _Search(record.graph, known)
     for node in record.graph.nodes:
         if node.op in ("call_function", "call_method"):
             search.node(node)
-    return search.found
+    return known, search.found
 
 
 class _Search:

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from ..dtypes import ITEM_BYTES
-from ..hints import bounds, numbers, size
+from ..hints import numbers_and_bounds, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
 from .case import Read, placeholders
 from .text import CannotExpressError, items, quoted
@@ -65,7 +65,7 @@ def slots_of(
 ) -> list[Slot]:
     """The placeholders in order, then the constants (parameter -> name of its tensor); `grad`: inputs keep requires_grad."""
     seen = {item.name: item for item in record.inputs} | {item.name: item for item in (inputs.inputs if inputs else [])}
-    limits = bounds(record, numbers(record, inputs))
+    _, limits = numbers_and_bounds(record, inputs)
     slots: list[Slot] = []
     for node in placeholders(record.graph):
         item = seen.get(node.name) or InputRecord(name=node.name)

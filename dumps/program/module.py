@@ -20,7 +20,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import RefusedError
-from ..hints import Numbers, bounds, concrete, numbers, scalar
+from ..hints import Numbers, concrete, numbers_and_bounds, scalar
 from ..schema import (
     ConstValue,
     GraphBody,
@@ -80,8 +80,7 @@ def _inputs(record: GraphRecord) -> list[str]:
     A specification is a number, None, a list of specifications, or a dict: the fields of TensorValue with numbers for all
     symbols, and `bound` for an integer tensor that holds indices.
     """
-    known = numbers(record)
-    limits = bounds(record, known)
+    known, limits = numbers_and_bounds(record)
     lines: list[str] = []
     for node in placeholders(record.graph):
         specification = _specification(node.value, known, limits.get(node.name), f"input {node.name}")

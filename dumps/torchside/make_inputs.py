@@ -21,7 +21,7 @@ import msgspec
 import torch
 
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
-from ..hints import Numbers, bounds, concrete, numbers, scalar, spanned, value_of_input
+from ..hints import Numbers, concrete, numbers_and_bounds, scalar, spanned, value_of_input
 from ..schema import (
     ConstValue,
     GraphRecord,
@@ -53,9 +53,9 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     where = where or f"graph {record.id}"
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
     known = {item.name: item for item in seen.inputs} if seen is not None else {}
-    found = numbers(record, seen)
+    found, limits = numbers_and_bounds(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
-    maker = _Maker(bounds(record, found), found, StorageReader(tensors, where), seed, where, parameters)
+    maker = _Maker(limits, found, StorageReader(tensors, where), seed, where, parameters)
     return [
         stand_in_real(known.get(node.name)) if is_handed_through(record.graph, node)
         else maker.input(node, known.get(node.name))
