@@ -27,7 +27,7 @@ TEXTS: dict[str, str] = {
     "dumps.program.module": "text of a program",
     "dumps.program.settings": "text of a program",
     "dumps.torchside.allowlist": "functions that a saved graph may call, by name",
-    "dumps.torchside.opaque": "a type as a saved graph names it",
+    "dumps.torchside.values": "a type as a saved graph names it",
     "dumps.torchside.targets": "functions that a saved graph calls, by name",
     "toolkit.atoms": "the module of functions that switch modes",
     "toolkit.blame.bisect_words": "settings in words",
