@@ -326,7 +326,7 @@ def test_a_real_one_is_begun_left_attached_to_and_reported(work: Path) -> None:
         assert again.watched is not None and again.watched.story.best is not None and again.watched.story.best[0] == 3
         await to_view(app, "History")
         await pilot.press("end", "enter")
-        assert [row.split("  ")[1] for row in lines(app)[1:] if "sin" in row] == ["sin_3 = aten.sin.default(sin_2)"]
+        assert [row.split("  ")[1] for row in lines(app)[1:] if "aten.sin" in row] == ["sin_3 = aten.sin.default(sin_2)"]
         await pilot.press("6")
         await until(app, lambda: isinstance(app.room, ReportRoom) and "a report is there: small" in shown(app), "the report")
 
