@@ -283,6 +283,9 @@ def _not_printed(file: File) -> set[int]:
         ast.unparse(script) for elements in lists for flag, script in pairwise(elements)
         if isinstance(flag, ast.Constant) and flag.value == "-c"
     }  # fmt: skip
+    for function in [node for node in nodes if isinstance(node, ast.FunctionDef)]:  # one that runs its own parameter so
+        at = [place for place, one in enumerate(function.args.args) if one.arg in scripts]
+        scripts |= {ast.unparse(call.args[place]) for place in at for call in calls(file.tree, function.name)}
     named = scripts | {place.id for place in places if isinstance(place, ast.Name)}
     places += [n.value for n in nodes if isinstance(n, ast.Assign) and {ast.unparse(t) for t in n.targets} & named]
     return {id(inner) for place in places for inner in ast.walk(place)}
