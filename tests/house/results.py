@@ -224,10 +224,20 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
             yield f"{where}: {len(before)} entries, then {len(after)}"
         for number, (one, two) in enumerate(zip(before, after, strict=False)):
             yield from differences(one, two, f"{where}[{number}]")
+    elif where.endswith(".json") and all(documents := [_document(before), _document(after)]):
+        yield from differences(*documents, where)
     elif isinstance(before, str) and isinstance(after, str) and before != after and "\n" in before + after:
         yield from _of_texts(before, after, where)
     elif before != after:
         yield f"{where}: {_short(before)} -> {_short(after)}"
+
+
+def _document(text: Any) -> Any:
+    """A kept JSON file; None where a mark in it is no JSON."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return None
 
 
 def _by_id(entries: list[Any]) -> list[Any]:
