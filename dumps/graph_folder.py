@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from . import sidecar
 from .atomic import new_folder
 from .errors import GraphdbgError, UsageError
 from .output import say
-from .reading import read_record, stored
+from .reading import Packer, read_record, stored
 from .schema import GraphRecord, InputsRecord
 from .shared import BLOCK_BYTES, in_blocks
 from .tensors import TensorSink, TensorStore
@@ -58,11 +59,20 @@ def copy_storages(names: Iterator[str], source: TensorSink, target: TensorStore)
                 target.put(source.get(name))
 
 
-def graph_texts(record: GraphRecord, *, table: bool = True) -> Iterator[tuple[str, bytes]]:
-    """The files of a graph's folder; graph.json last, so that an amended graph is never newer than what is derived from it."""
-    if table:
-        yield sidecar.TABLE, sidecar.encode(record)
-    yield GRAPH_FILE, encode(record)
+class GraphText:
+    """graph.json of a record that is added to once it was written: all nodes but the last are encoded, and compressed, once.
+
+    Those nodes, and what stands before them in the record, must stay as they are.
+    """
+
+    def __init__(self, record: GraphRecord) -> None:
+        self._nodes = encode(record.graph.nodes[:-1])[1:-2]
+        self.compress = Packer(len(self._nodes))
+
+    def encode(self, record: GraphRecord) -> bytes:
+        """What `encode` returns for the record as it is now."""
+        nodes = [*([msgspec.Raw(self._nodes)] if self._nodes else ()), *record.graph.nodes[-1:]]
+        return encode(replace(record, graph=replace(record.graph, nodes=nodes)))
 
 
 def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]) -> bytes:
@@ -113,8 +123,8 @@ def write_graph_folder(
     with new_folder(path) as folder:
         if tensors is not None:
             copy_storages(stored_names(record, inputs), tensors, TensorStore(folder / TENSORS_FOLDER))
-        for name, data in graph_texts(record):
-            (folder / name).write_bytes(data)
+        (folder / sidecar.TABLE).write_bytes(sidecar.encode(record))
+        (folder / GRAPH_FILE).write_bytes(encode(record))
         if program := program_bytes(record, on_failure):
             (folder / PROGRAM_FILE).write_bytes(program)
         if inputs is not None:

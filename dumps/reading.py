@@ -16,8 +16,8 @@ b'{'
 
 from __future__ import annotations
 
-import gzip
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,11 +110,28 @@ def refuse_format(version: int, where: str) -> None:
         raise UnreadableError(f"cannot read {where}", f"format {version} does not exist")
 
 
-def packed(name: str, data: bytes, group_bytes: int | None = None) -> tuple[str, bytes]:
+class Packer:
+    """Compresses texts that share their beginning, of `shared_bytes`, which is compressed once."""
+
+    def __init__(self, shared_bytes: int = 0) -> None:
+        self.shared_bytes = shared_bytes
+        self._begun = b""
+        self._state = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+
+    def __call__(self, data: bytes) -> bytes:
+        if not self._begun:
+            self._begun = self._state.compress(data[: self.shared_bytes])
+        state = self._state.copy()
+        return self._begun + state.compress(data[self.shared_bytes :]) + state.flush()
+
+
+def packed(
+    name: str, data: bytes, group_bytes: int | None = None, compress: Callable[[bytes], bytes] | None = None
+) -> tuple[str, bytes]:
     """A text of a run as it is stored: its file name and its bytes. `group_bytes`: the size of all files that belong together."""
     if (len(data) if group_bytes is None else group_bytes) < LARGE_BYTES:
         return name, data
-    return name + SUFFIX, gzip.compress(data, _LEVEL, mtime=0)
+    return name + SUFFIX, (compress or Packer())(data)
 
 
 def stored(path: Path) -> Path | None:

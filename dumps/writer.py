@@ -19,7 +19,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -29,21 +29,22 @@ from .atomic import cannot_write, new_folder, temporary_beside, write_file
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
 from .graph_folder import (
     CODE_FOLDER,
+    GRAPH_FILE,
     GRAPHS_FOLDER,
     INPUTS_FILE,
     JOURNAL_FILE,
     PROGRAM_FILE,
     RUN_FILE,
     TENSORS_FOLDER,
+    GraphText,
     copy_storages,
     encode,
     folder_bytes,
-    graph_texts,
     stored_names,
     write_programs,
 )
 from .journal import Journal
-from .reading import LARGE_BYTES, packed, read_record, stored
+from .reading import LARGE_BYTES, Packer, packed, read_record, stored
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .shared import BLOCK_BYTES, SharedFiles, in_blocks
 from .sources import SourceWriter
@@ -155,6 +156,10 @@ def joined_record(path: Path) -> RunRecord:
             time.sleep(0.02)
 
 
+def _tables(record: GraphRecord) -> list[tuple[str, bytes]]:
+    return [(sidecar.TABLE, sidecar.encode(record))] if len(record.graph.nodes) >= sidecar.MANY_NODES else []
+
+
 class ProcessWriter:
     """The folder of one process: its journal and its graphs. `tensors` is the run's store, shared by all processes."""
 
@@ -206,13 +211,16 @@ class ProcessWriter:
         """The folder of a graph, whether it exists or not."""
         return self.path / GRAPHS_FOLDER / ids.check_id(local)
 
-    def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None) -> Path:
+    def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None, text: GraphText | None = None) -> Path:
         """Writes the graph's folder whole, without its program, and journals it as `captured`; returns the folder.
 
-        Storages that the record names are copied from `tensors` unless the run has them. Raises UsageError when the id is taken.
+        Storages that the record names are copied from `tensors` unless the run has them. `text` is for a record that is to be
+        amended. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
-        contents = dict(packed(name, data) for name, data in self._texts(record))
+        text = text or GraphText(record)
+        graph = packed(GRAPH_FILE, text.encode(record), compress=text.compress)
+        contents = dict([*(packed(*table) for table in _tables(record)), graph])
         if self.gate is not None and not self.gate.admit(record.id, folder_bytes(contents)):
             raise LeftOutError(record.id)
         if tensors is not None:
@@ -224,16 +232,16 @@ class ProcessWriter:
         self.journal.event("captured", graph=record.id, nodes=len(record.graph.nodes), stage=record.stage)
         return path
 
-    def amend(self, record: GraphRecord) -> Path:
-        """Replaces what was saved of a graph by a fuller record, file by file, each whole."""
+    def amend(self, record: GraphRecord, text: GraphText | None = None) -> Path:
+        """Replaces what was saved of a graph by a fuller record, file by file, each whole; graph.json last, so that it is never
+        newer than what is derived from it. `text`: what it was saved with; then only what was added is encoded."""
         path = self._existing(record.id)
-        for name, data in self._texts(record):
+        for name, data in _tables(record) if text is None else ():
             self._replace(path / name, data)
+        text = text or GraphText(record)
+        self._replace(path / GRAPH_FILE, text.encode(record), text.compress)
         self.shared.remove(path / PROGRAM_FILE)
         return path
-
-    def _texts(self, record: GraphRecord) -> Iterator[tuple[str, bytes]]:
-        return graph_texts(record, table=len(record.graph.nodes) >= sidecar.MANY_NODES)
 
     def write_programs(self) -> None:
         """graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before `close`."""
@@ -304,11 +312,11 @@ class ProcessWriter:
         for name, shared in names.items():
             self.shared.publish(path / name, shared)
 
-    def _replace(self, path: Path, data: bytes) -> Path:
+    def _replace(self, path: Path, data: bytes, compress: Packer | None = None) -> Path:
         """Writes one text in the form, plain or compressed, that it has already, so that there is one file of it."""
         present = stored(path)
         size = None if present is None else 0 if present == path else LARGE_BYTES
-        name, content = packed(path.name, data, size)
+        name, content = packed(path.name, data, size, compress)
         return self._write(path.with_name(name), content)
 
     def _write(self, path: Path, data: bytes) -> Path:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.dumps import kernels, reading
+from graphdbg.dumps import kernels, reading, sidecar
 from graphdbg.dumps.errors import UnreadableError
-from graphdbg.dumps.schema import FORMAT, RunRecord
+from graphdbg.dumps.graph_folder import GraphText, encode
+from graphdbg.dumps.schema import FORMAT, GraphRecord, NodeRecord, RunRecord
 from graphdbg.dumps.shared import SharedFiles
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.writer import RunWriter
@@ -127,6 +128,25 @@ def test_large_graphs_are_compressed_and_read_by_their_plain_name(tmp_path: Path
     process.amend(record)
     assert not (process.graph_path(record.id) / "graph.json").exists()
     assert open_run(tmp_path / "run").graph(record.id).record.compile_kwargs == {"is_backward": True}
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 2, 900, sidecar.MANY_NODES])
+def test_an_amended_text_is_the_one_of_a_record_saved_whole(tmp_path: Path, nodes: int) -> None:
+    process = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["x"])).process()
+    record = graph_record()
+    record.graph.nodes = [NodeRecord(name=f"n{i}", op="call_function", target="aten.sin.default") for i in range(nodes)]
+    text = GraphText(record)
+    path = process.save_graph(record, process.tensors, text)
+    record.compile_kwargs["is_backward"] = True
+    for node in record.graph.nodes[-1:]:
+        node.meta["user_visible_output_idxs"] = [0]
+    process.amend(record, text)
+    name, data = reading.packed("graph.json", encode(record))
+    assert name == ("graph.json.gz" if nodes >= 900 else "graph.json")
+    assert (path / name).read_bytes() == data
+    assert reading.read_record(path / "graph.json", GraphRecord) == record
+    tables = [sidecar.read_table(path / sidecar.TABLE)] if nodes >= sidecar.MANY_NODES else []
+    assert tables == [sidecar.build(record) for _ in path.glob(f"{sidecar.TABLE}*")]
 
 
 def test_two_processes_store_an_equal_graph_once(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps.graph_folder import GraphText
 from ...dumps.ids import compile_name
 from ...dumps.pack.places import is_absolute, known
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
@@ -54,9 +55,9 @@ class PackedSave:
             self._data = zlib.compress(msgspec.msgpack.encode(self.record), 1)
             self.record = None
 
-    def __call__(self) -> None:
+    def __call__(self, text: GraphText | None = None) -> None:
         record = self.record or msgspec.msgpack.decode(zlib.decompress(self._data), type=GraphRecord)
-        self.writer.save_graph(record)
+        self.writer.save_graph(record, text=text)
         keep_sources(self.writer, record)
 
 
@@ -83,6 +84,7 @@ class Graph:
         self.opened = time.perf_counter()
         self.watched = False
         self.save: PackedSave | None = None
+        self.text: GraphText | None = None
 
 
 class Flight:
@@ -101,11 +103,11 @@ class Flight:
 
     def capture(
         self, gm: Any, stage: str, compile_kwargs: Mapping[str, Any] | None = None, *,
-        roles: list[InputRecord] | None = None, settle: bool = True,
+        roles: list[InputRecord] | None = None, settle: bool = True, grows: bool = False,
     ) -> Graph | None:  # fmt: skip
         """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved.
 
-        `roles` are those of its inputs, where its stage does not tell them.
+        `roles` are those of its inputs, where its stage does not tell them. `grows`: the inner compiler may adopt it.
         """
         session = self.session
         if not session.wants(stage):
@@ -121,7 +123,8 @@ class Flight:
             if session.waits(local, save):
                 graph.save = save
             else:
-                save()
+                graph.text = GraphText(record) if grows else None
+                save(graph.text)
             if settle:
                 self.open.append(graph)
                 session.event("compiling", graph.id)
@@ -177,7 +180,7 @@ class Flight:
             if nodes and nodes[-1].op == "output" and output is not None:
                 nodes[-1].meta.update({key: encoded(output.meta[key]) for key in _OUTPUT_META if key in output.meta})
             if graph.save is None:
-                self.session.writer().amend(record)
+                self.session.writer().amend(record, graph.text)
 
     def settle(self, failure: BaseException | None) -> None:
         """Journals the end of all graphs still open in this call."""

@@ -91,7 +91,7 @@ def _aot_compiler(compiler: Any, stage: str) -> Any:
 
 def _aot_compile(stage: str, flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
     session = flight.session
-    graph = flight.capture(gm, stage, flight.main)
+    graph = flight.capture(gm, stage, flight.main, grows=True)
     here.aot.append(graph)
     try:
         with bypassed(session):
@@ -172,9 +172,9 @@ def joint_graph_passes(flight: Flight, original: Function, gm: Any, *args: Any, 
     """_recursive_joint_graph_passes(gm, ...): inside the partitioner its result is the joint graph after the passes; elsewhere
     its argument is the inference graph."""
     joint = here.joints[-1] if here.joints else None
-    before = flight.capture(gm, "inference", flight.main) if joint is None else None
+    before = flight.capture(gm, "inference", flight.main, grows=True) if joint is None else None
     result = original(gm, *args, **kwargs)
-    passed = flight.capture(result, "joint_passed", flight.main if joint is None else joint)
+    passed = flight.capture(result, "joint_passed", flight.main if joint is None else joint, grows=joint is None)
     if joint is None:
         flight.inference += [graph for graph in (before, passed) if graph is not None]
     return result
