@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +111,11 @@ class SavedGraph:
     def tensors(self) -> TensorStore:
         """The tensor storages."""
         return TensorStore(self.tensors_dir)
+
+    @property
+    def kept(self) -> Callable[[str], memoryview] | None:
+        """Gives the bytes of recorded values by the names of their storages; None where none were kept."""
+        return self.tensors.get if self.tensors_dir.is_dir() else None
 
     @cached_property
     def record(self) -> GraphRecord:

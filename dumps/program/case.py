@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from ..errors import GraphdbgError
 from ..expr import symbols as symbols_of
-from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue, Value
+from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue
 from ..walk import contents, given, tag_of
 
 Read = Callable[[str], "bytes | memoryview"]
@@ -82,15 +82,6 @@ def returned(body: GraphBody) -> list[Any] | None:
     return cast("list[Any]", listed) if isinstance(listed, list) and tag in ("", "tuple") else None
 
 
-def output_values(body: GraphBody) -> list[Value | None]:
-    """What is known of each output; [None] where they are no plain list."""
-    values = {node.name: node.value for node in body.nodes}
-    listed = returned(body)
-    if listed is None:
-        return [None]
-    return [values.get(name) if tag == "node" else None for tag, name in map(tag_of, listed)]
-
-
 @dataclass(frozen=True)
 class Facts:
     """What programs are chosen by. `inputs` and `outputs`: their dtypes, empty for what is no tensor."""
@@ -129,13 +120,14 @@ class Facts:
 def facts_of(record: GraphRecord) -> Facts:
     """All of them, in one look at the record."""
     nodes = record.graph.nodes
-    inputs, outputs = [node.value for node in placeholders(record.graph)], output_values(record.graph)
+    inputs, listed = [node.value for node in placeholders(record.graph)], returned(record.graph)
+    values = {node.name: node.value for node in nodes}
+    outputs = [values.get(name) if tag == "node" else None for tag, name in map(tag_of, [None] if listed is None else listed)]
     tensors = [node.value for node in nodes if isinstance(node.value, TensorValue)]
     dtypes = {value.dtype for value in tensors}
     computed = [node.value for node in nodes if node.op not in ("output", "get_attr")]
     calls = [node.target for node in nodes if node.op.startswith("call_")]
     known = [TOLERANCES.get(dtype, 0.25) for dtype in dtypes if "float" in dtype or dtype in TOLERANCES]
-    listed = returned(record.graph)
     wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
     return Facts(
         inputs=[value.dtype if isinstance(value, TensorValue) else "" for value in inputs],
@@ -233,7 +225,7 @@ class Case:
         """What its graph is like."""
         return facts_of(self.record)
 
-    @property
+    @cached_property
     def against_float64(self) -> bool:
         """Whether a float64 run of the graph is what tells the failure."""
         failure = self.failure

@@ -18,16 +18,16 @@ from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
 from ..walk import bodies, tag_of
 from ..walk import used as used_in
 from . import higher_order
-from .case import CASTS, mentioned, placeholders
+from .case import CASTS, mentioned
 from .kernels import INTERPRETED, Definitions
 from .settings import CONFIG_MODULES
 from .text import (
     GETITEM,
     WIDTH,
     CannotExpressError,
+    Lines,
     Printer,
     blocks,
-    broken,
     dotted,
     identifier,
     indented,
@@ -141,31 +141,39 @@ class Function(Printer):
         source = blocks(*self.above.values(), own)
         return Program(source, self.parameters, self.constants, self.imports, self.kernels, wide)
 
-    def text(self, body: GraphBody, name: str, depth: int = 0, *, copies: bool = False) -> list[str]:
+    def text(self, body: GraphBody, name: str, *, copies: bool = False) -> Lines:
         """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is given."""
         outer, self.names = self.names, dict(self.names)
         regions, without_aliases = dict[str, str](), set[str]()
         if body.subgraphs:
             regions, without_aliases = higher_order.regions(body), higher_order.without_aliases(body)
-        parameters = [self.name(node) for node in placeholders(body)]
-        back = sorted(higher_order.given_back(body)) if copies else []
-        lines = [f"{self.names[one]} = {self.names[one]}.clone()" for one in back]
         used = used_in(body.nodes)
-        if depth == 0:
-            lines += self.symbol_lines(body, set[str]().union(*map(mentioned, bodies(body))))
-        for node in body.nodes:
+
+        def first() -> Lines:
+            if not self.path:
+                return self.symbol_lines(body, set[str]().union(*map(mentioned, bodies(body))))
+            back = sorted(higher_order.given_back(body)) if copies else []
+            return [f"{self.names[one]} = {self.names[one]}.clone()" for one in back]
+
+        def statement(node: NodeRecord) -> Lines:
             if node.op == "get_attr":
-                lines += self._attribute(body, node, depth, regions.get(node.name, ""), node.name in without_aliases)
-            elif node.op == "output":
-                lines.append(self.returned(node))
-            elif node.op != "placeholder":
-                lines.append(self._statement(node, node.name in used))
-        if depth == 0:
+                return self._attribute(body, node, regions.get(node.name, ""), node.name in without_aliases)
+            return [self._statement(node, node.name in used)]
+
+        lines = self.function(name, body, first, statement)
+        self.names = outer
+        return lines
+
+    def header(self, name: str, parameters: Lines) -> Lines:
+        if not self.path:
             self.parameters = parameters
             dtypes = [f"{short}=torch.{dtype}" for short, dtype in sorted(self.dtypes.items())]
             parameters = [*parameters, *self.constants, *dtypes]
-        self.names = outer
-        return [*_header(name, parameters), *(row for line in indented(lines or ["pass"]) for row in broken(line))]
+        line = f"def {name}({', '.join(parameters)}):"
+        if len(line) <= WIDTH:
+            return [line]
+        rows = textwrap.wrap(", ".join(parameters) + ",", WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+        return [f"def {name}(", *indented(rows), "):"]
 
     def homeless(self, symbol: str) -> str:
         raise CannotExpressError(f"the symbol {symbol!r} is the size of no input")
@@ -184,14 +192,14 @@ class Function(Printer):
             return f"{base}[{_index(node.args[1], index)}] = {value}"
         return f"{self.name(node)} = {called}" if used else called
 
-    def _attribute(self, body: GraphBody, node: NodeRecord, depth: int, region: str, copies: bool) -> list[str]:
+    def _attribute(self, body: GraphBody, node: NodeRecord, region: str, copies: bool) -> Lines:
         own = self.name(node)
         if node.target in body.subgraphs:
             self.path.append(node.target)
             try:
                 if region:
-                    return self._region(body.subgraphs[node.target], node, identifier(region, "a region"), depth)
-                return self.text(body.subgraphs[node.target], own, depth + 1, copies=copies)
+                    return self._region(body.subgraphs[node.target], node, identifier(region, "a region"))
+                return self.text(body.subgraphs[node.target], own, copies=copies)
             finally:
                 self.path.pop()
         if node.target not in body.attrs:
@@ -201,13 +209,13 @@ class Function(Printer):
         self.constants[own] = ".".join([*self.path, node.target])
         return []
 
-    def _region(self, body: GraphBody, node: NodeRecord, region: str, depth: int) -> list[str]:
+    def _region(self, body: GraphBody, node: NodeRecord, region: str) -> Lines:
         """A region stands above the graph, once for all its calls."""
         region = self.names[node.name] = f"region_{region}"  # Dynamo gives "subgraph_0" itself
         if region not in self.above:
             before, names, outer = len(self.constants), self.names, self.beside
             self.names, self.beside = {}, True
-            text = self.text(body, region, depth + 1)
+            text = self.text(body, region)
             self.names, self.beside = names, outer
             if len(self.constants) != before:
                 raise CannotExpressError(f"the compiled region {region!r} holds a constant, which has no plain form")
@@ -244,15 +252,6 @@ class Function(Printer):
         if node.target == "builtins.getattr" and plain and not str(node.args[1]).startswith("_"):
             return f"{_operand(args[0])}.{node.args[1]}"
         return f"{target(dotted(node.target, 'the target'), self.where)}({', '.join([*args, *named])})"
-
-
-def _header(name: str, parameters: list[str]) -> list[str]:
-    """The `def` line, broken where it is long."""
-    line = f"def {name}({', '.join(parameters)}):"
-    if len(line) <= WIDTH:
-        return [line]
-    rows = textwrap.wrap(", ".join(parameters) + ",", WIDTH - 4, break_long_words=False, break_on_hyphens=False)
-    return [f"def {name}(", *indented(rows), "):"]
 
 
 def _index(arg: Arg, text: str) -> str:

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from ..dtypes import ITEM_BYTES
-from ..hints import numbers_and_bounds, size
+from ..hints import Numbers, numbers_and_bounds, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
 from .case import Read, placeholders
 from .text import CannotExpressError, items, quoted
@@ -62,10 +62,13 @@ class Source:
 
 def slots_of(
     record: GraphRecord, inputs: InputsRecord | None, constants: Mapping[str, str], *, grad: bool
-) -> list[Slot]:
-    """The placeholders in order, then the constants (parameter -> name of its tensor); `grad`: inputs keep requires_grad."""
+) -> tuple[list[Slot], Numbers]:
+    """The placeholders in order, then the constants (parameter -> name of its tensor), and a number for every symbol.
+
+    `grad`: inputs keep requires_grad.
+    """
     seen = {item.name: item for item in record.inputs} | {item.name: item for item in (inputs.inputs if inputs else [])}
-    _, limits = numbers_and_bounds(record, inputs)
+    known, limits = numbers_and_bounds(record, inputs)
     slots: list[Slot] = []
     for node in placeholders(record.graph):
         item = seen.get(node.name) or InputRecord(name=node.name)
@@ -76,11 +79,11 @@ def slots_of(
     for parameter, name in constants.items():
         tensor = _held(record.graph, name)
         slots.append(Slot(parameter, tensor.value, stored=tensor if tensor.storage else None))
-    return slots
+    return slots, known
 
 
 def source_of(
-    slots: Sequence[Slot], way: Way, read: Read | None = None, hints: Mapping[str, float] | None = None, *, plain: bool = False
+    slots: Sequence[Slot], way: Way, read: Read | None = None, hints: Numbers | None = None, *, plain: bool = False
 ) -> Source:
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 

@@ -14,6 +14,7 @@ class Graph(torch.nn.Module):
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -38,7 +39,7 @@ from ..walk import nodes, plain, tensors, user_frame
 from .case import mentioned, placeholders
 from .kernels import CALLS, INTERPRETED
 from .runtime import RUNTIME
-from .text import CHECKPOINTS, GETITEM, Printer, Writer, blocks, identifier, indented, is_identifier
+from .text import CHECKPOINTS, GETITEM, Lines, Printer, Writer, blocks, identifier, indented, is_identifier
 
 _WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex getattr
     divmod pow print tuple list dict str type object super"""
@@ -47,7 +48,6 @@ _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
 _OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", *OP_HOMES})
 _PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_type", "device_put", "iota", "view_of"))
 """Ops of `prims` that are registered by `import torch` alone."""
-_INDENT = "  "
 
 
 def program(record: GraphRecord) -> str:
@@ -135,6 +135,7 @@ class _Module(Printer):
 
     TAKEN = frozenset(_WORDS.split())
     SHORT = frozenset({"aten"})
+    INDENT, WIDTH = "  ", sys.maxsize
 
     def __init__(self, record: GraphRecord, body: GraphBody | None = None, name: str = "Graph", prefix: str = "") -> None:
         super().__init__(record)
@@ -154,13 +155,15 @@ class _Module(Printer):
             if node.name in self.names:
                 raise RefusedError(f"node {node.name}", "a node of that name exists already")
             self.name(node)
-        parameters = [self.names[node.name] for node in placeholders(self.body)]
-        lines = self.symbol_lines(self.body, mentioned(self.body))
-        for node in self.body.nodes:
-            lines += self._statement(node)
-        start = ["def __init__(self):", *indented(["super().__init__()", *setup], _INDENT), ""] if setup else []
-        forward = [f"def forward({', '.join(['self', *parameters])}):", *indented(lines or ["pass"], _INDENT)]
-        yield [f"class {self.own}(torch.nn.Module):", *indented([*start, *forward], _INDENT)]
+        start = ["def __init__(self):", *indented(["super().__init__()", *setup], self.INDENT), ""] if setup else []
+        forward = self.function("forward", self.body, self._symbols, self._statement)
+        yield [f"class {self.own}(torch.nn.Module):", *indented([*start, *forward], self.INDENT)]
+
+    def _symbols(self) -> Lines:
+        return self.symbol_lines(self.body, mentioned(self.body))
+
+    def header(self, name: str, parameters: Lines) -> Lines:
+        return super().header(name, ["self", *parameters])
 
     def _setup(self, owners: dict[str, str]) -> list[str]:
         """Lines of __init__: one member for every tensor, leaf module and subgraph."""
@@ -193,10 +196,6 @@ class _Module(Printer):
         return name
 
     def _statement(self, node: NodeRecord) -> list[str]:
-        if node.op == "placeholder":
-            return []
-        if node.op == "output":
-            return [self.returned(node)]
         if node.op == "get_attr":
             if node.target not in self.tensors:
                 raise RefusedError(f"node {node.name}", f"the graph holds nothing under {node.target[:60]!r}")

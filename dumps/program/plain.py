@@ -13,7 +13,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..hints import numbers
 from ..schema import NodeRecord
 from .case import Case, returned
 from .dying import limit_s
@@ -251,8 +250,8 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
     record, function = case.record, _Plain(case.record)
     function.plainly = names
     program = function.program("f")
-    slots = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
-    source = source_of(slots, script.way, case.read, numbers(record, case.inputs), plain=True)
+    slots, hints = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
+    source = source_of(slots, script.way, case.read, hints, plain=True)
     if source.file:
         raise CannotExpressError("it needs recorded values of its inputs, more than can be written out")
     variables = dict(zip([slot.name for slot in slots], [*program.parameters, *program.constants], strict=True))

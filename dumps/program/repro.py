@@ -80,8 +80,8 @@ def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, 
 def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose: bool) -> Script:
     record = case.record
     program = program_of(record, wide=case.against_float64 and case.facts.names_float)
-    slots = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
-    source = source_of(slots, way, case.read, numbers(record, case.inputs))
+    slots, hints = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
+    source = source_of(slots, way, case.read, hints)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
     compiled, inner = _compiled(case, entry, sizing, wide=bool(program.wide))
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)

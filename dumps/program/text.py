@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from .. import expr as expressions
@@ -23,6 +23,8 @@ from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
 from ..walk import nodes
 from . import kernels
 from .case import symbol_homes
+
+Lines = list[str]
 
 WIDTH = 120
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -281,6 +283,7 @@ class Printer(Writer):
     TAKEN: frozenset[str] = frozenset()
     SHORT: frozenset[str] = frozenset()
     """Namespaces of operators that the program has by their own names."""
+    INDENT, WIDTH = "    ", WIDTH
 
     def __init__(self, record: GraphRecord) -> None:
         super().__init__({}, strings=record.strings)
@@ -290,6 +293,22 @@ class Printer(Writer):
             functional = any(node.target == kernels.FUNCTIONAL for node in nodes(record.graph))
             self.kernels = kernels.definitions(record.kernels, functional=functional)
 
+    def function(self, name: str, body: GraphBody, first: Callable[[], Lines], statement: Callable[[NodeRecord], Lines]) -> Lines:
+        """A graph as a function. `first`: what stands before the nodes, when the parameters have names; `statement`: a node's."""
+        parameters = [self.name(node) for node in body.nodes if node.op == "placeholder"]
+        lines = first()
+        for node in body.nodes:
+            if node.op == "output":
+                lines.append(self.returned(node))
+            elif node.op != "placeholder":
+                lines += statement(node)
+        rows = (row for line in indented(lines or ["pass"], self.INDENT) for row in broken(line, self.WIDTH))
+        return [*self.header(name, parameters), *rows]
+
+    def header(self, name: str, parameters: Lines) -> Lines:
+        """The `def` line; asked for when all nodes are written."""
+        return [f"def {name}({', '.join(parameters)}):"]
+
     def name(self, node: NodeRecord) -> str:
         """The variable of a node; one that the program needs for itself gets an underscore."""
         name = identifier(node.name, f"node {node.name[:60]}")
@@ -297,10 +316,10 @@ class Printer(Writer):
         self.names[node.name] = f"{name}_" if taken else name
         return self.names[node.name]
 
-    def symbol_lines(self, body: GraphBody, wanted: Iterable[str]) -> list[str]:
+    def symbol_lines(self, body: GraphBody, wanted: Collection[str]) -> Lines:
         """`s0 = x.size(0)` for each of the symbols, unless a parameter is named after it."""
-        homes = symbol_homes(body)
-        lines: list[str] = []
+        homes = symbol_homes(body) if wanted else {}
+        lines: Lines = []
         for symbol in sorted(wanted):
             home, dim = homes.get(symbol, ("", None))
             text = self.names[home] if home else self.homeless(symbol)

@@ -64,17 +64,16 @@ def _inputs(saved: SavedGraph, program: Program | None, exact: bool) -> list[str
     record = saved.record
     if program is None:
         return []
-    slots = slots_of(record, saved.inputs_record, program.constants, grad=record.stage in GRAD_STAGES)
+    slots, _ = slots_of(record, saved.inputs_record, program.constants, grad=record.stage in GRAD_STAGES)
     names = [*program.parameters, *program.constants][: len(slots)]
     return [f"{name} = {_made(saved, slot, exact)}" for name, slot in zip(names, slots, strict=False)]
 
 
 def _made(saved: SavedGraph, slot: Slot, exact: bool) -> str:
     small = exact and isinstance(slot.value, TensorValue) and _elements(slot.value.shape) <= SMALL_ELEMENTS
-    read = saved.tensors.get if saved.tensors_dir.is_dir() else None
     hints = {symbol.name: symbol.hint for symbol in saved.record.symbols if symbol.hint is not None}
     try:
-        text = " ".join(source_of([slot], "literal" if small else "seeded", read, hints).expressions)
+        text = " ".join(source_of([slot], "literal" if small else "seeded", saved.kept, hints).expressions)
     except GraphdbgError:
         return f"... ({slot.value})"[:_LONGEST]
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

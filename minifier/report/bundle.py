@@ -24,6 +24,7 @@ from ...dumps.program.case import Case
 from ...dumps.program.repro import RUNG, flaky_sentence
 from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
+from ...dumps.schema import GraphRecord
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
 from ...dumps.wording import counted
@@ -69,14 +70,15 @@ def emit_report(
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
     given, imports = TRUST in imports, without_trust(imports) if imports else ()
     with trust.granted() if given else nullcontext():
-        needed = _checked(saved, imports) if imports or not trusted else False
+        record, inputs, read = saved.record, saved.inputs_record, saved.kept
+        needed = _checked(record, imports, str(saved.path / GRAPH_FILE)) if imports or not trusted else False
     out.mkdir(parents=True, exist_ok=True)
-    (record, inputs), redactor = (saved.record, saved.inputs_record), Redactor()
+    redactor = Redactor()
     before = len(list(nodes(original.record.graph))) if isinstance(original, SavedGraph) else original
     report = issue.Report(out, out / "issue.md", nodes=len(list(nodes(record.graph))), original_nodes=before)
     known = casefile.read(saved.path)
     report.record = (known.record if known and known.rung == rung else None) or judged(signature, rung)
-    case = Case(record, inputs, reader(saved), signature, rung, made=_made(report.nodes, before),
+    case = Case(record, inputs, read, signature, rung, made=_made(report.nodes, before),
                 imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
                 torch=environment.package_version("torch") or "", happens=happens(signature.kind))
@@ -98,15 +100,14 @@ def emit_report(
     return report
 
 
-def _checked(saved: SavedGraph, imports: Sequence[str]) -> bool:
+def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
     """Whether the graph has ops of these modules, which are imported here for that. Refuses whatever is off the allow-list: what
     follows runs the graph's own text as a program, with stand-ins if need be.
     """
-    where = str(saved.path / GRAPH_FILE)
-    needed = bool(imports and custom_ops.unregistered(saved.record, where))
+    needed = bool(imports and custom_ops.unregistered(record, where))
     if imports:
         import_modules(imports)
-    custom_ops.refuse_others(saved.record, where)
+    custom_ops.refuse_others(record, where)
     return needed
 
 
@@ -169,11 +170,6 @@ def _pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
     report.artifacts = report.out / "artifacts.zip"
     artifacts.write_zip(report.artifacts, members)
     report.notes += notes
-
-
-def reader(saved: SavedGraph) -> Callable[[str], memoryview] | None:
-    """Gives the bytes of recorded values; None where none were kept."""
-    return saved.tensors.get if saved.tensors_dir.is_dir() else None
 
 
 def _made(nodes: int, before: int | None) -> str:

@@ -30,7 +30,6 @@ from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.program import sizes
 from ...dumps.program.case import Case, Registered
-from ...dumps.program.function import program_of
 from ...dumps.program.inputs import Way
 from ...dumps.program.repro import RUNG, Entry, Script, script_of
 from ...dumps.program.sizes import Sizing
@@ -102,15 +101,11 @@ def asking(
 def candidates(case: Case) -> Iterator[Script]:
     """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
     case = on_gpu(case)
-    constants = program_of(case.record).constants
     entries: list[Entry] = ["torch.compile"]
     inner = case.rung in ("inductor", RUNG) and not case.record.kernels  # make_fx does not take a kernel's call
     if inner and not case.facts.grad and case.record.stage != "joint":
         entries.append("compile_fx_inner")
-    ways: list[Way] = ["seeded"]
-    stored = [item for item in (case.inputs.inputs if case.inputs else case.record.inputs) if item.stored]
-    if case.read is not None and (stored or constants):
-        ways.append("literal")
+    ways: list[Way] = ["seeded"] if case.read is None else ["seeded", "literal"]
     seen: set[str] = set()
     forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
     ops = _own_ops(case)

@@ -24,7 +24,6 @@ from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.program.case import Case
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
-from graphdbg.minifier.report.bundle import reader
 from graphdbg.minifier.report.trying import candidates
 from graphdbg.minifier.report.verify import run_once
 from graphdbg.toolkit.isolation import ForkServer
@@ -96,7 +95,7 @@ def judged(cell: Cell, saved: SavedGraph, bare: ForkServer, rung: str, keep: Pat
     """Writes the graph as a repro, plainest first, until one runs. `keep`: where it is left, and what it printed."""
     cell.nodes = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
     try:
-        case = Case(saved.record, saved.inputs_record, reader(saved), PLANTED, rung)
+        case = Case(saved.record, saved.inputs_record, saved.kept, PLANTED, rung)
         for number, script in enumerate(candidates(case)):
             if number > 3:
                 break

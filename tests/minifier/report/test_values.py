@@ -126,21 +126,21 @@ def test_symbolic_sizes_get_their_numbers() -> None:
     value = TensorValue("float32", ["s0", "2*s0"], ["2*s0", 1])
     symbols = [SymbolRecord("s0", hint=3)]
     record = record_of({"x": value, "n": SymValue("int", "s0")}, [], [], symbols=symbols)
-    source = source_of(slots_of(record, None, {}, grad=False), "seeded", None, {"s0": 3})
+    source = source_of(slots_of(record, None, {}, grad=False)[0], "seeded", None, {"s0": 3})
     assert source.expressions == ["torch.randn(3, 6)", "3"]
 
 
 def test_an_index_stays_inside_its_table() -> None:
     embed = call("e", "aten.embedding.default", node("table"), node("ids"))
     record = record_of({"table": tensor(5, 2), "ids": tensor(4, dtype="int64")}, [embed], ["e"])
-    source = source_of(slots_of(record, None, {}, grad=False), "seeded")
+    source = source_of(slots_of(record, None, {}, grad=False)[0], "seeded")
     assert source.expressions[1] == "torch.randint(0, 5, (4,))"
 
 
 def test_requires_grad_only_where_autograd_is_replayed() -> None:
     record = record_of({"x": tensor(2, requires_grad=True)}, [], [])
-    assert source_of(slots_of(record, None, {}, grad=True), "seeded").expressions == ["torch.randn(2).requires_grad_()"]
-    assert source_of(slots_of(record, None, {}, grad=False), "seeded").expressions == ["torch.randn(2)"]
+    assert source_of(slots_of(record, None, {}, grad=True)[0], "seeded").expressions == ["torch.randn(2).requires_grad_()"]
+    assert source_of(slots_of(record, None, {}, grad=False)[0], "seeded").expressions == ["torch.randn(2)"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_has_no_form_is_named(value: Any) -> None:
 def test_scalars_come_from_the_execution() -> None:
     record = record_of({"n": SymValue("int", "s0", 3)}, [], [])
     record.inputs.append(InputRecord(name="n", scalar=7))
-    assert source_of(slots_of(record, None, {}, grad=False), "seeded").expressions == ["7"]
+    assert source_of(slots_of(record, None, {}, grad=False)[0], "seeded").expressions == ["7"]
 
 
 def test_the_file_is_the_same_for_the_same_tensors() -> None:
