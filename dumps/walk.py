@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from .schema import Arg, GraphBody, NodeRecord, StoredTensor
+from .errors import GraphdbgError
+from .expr import symbols
+from .schema import Arg, GraphBody, NodeRecord, StoredTensor, Value
 
 NESTED = frozenset({"tuple", "size", "dict", "slice", "range", "complex"})
 """Tags whose content is a list of arguments; that of "dict" is a list of pairs."""
@@ -67,6 +69,20 @@ def returned(args: list[Arg]) -> list[Arg]:
     return cast("list[Arg]", items) if isinstance(items, list) else [items]
 
 
+def outputs(body: GraphBody) -> list[Arg] | None:
+    """The outputs of a graph, as they are encoded; None where they are no plain list."""
+    output = next((node for node in body.nodes if node.op == "output"), None)
+    tag, listed = tag_of(output.args[0] if output is not None and output.args else None)
+    return cast("list[Arg]", listed) if isinstance(listed, list) and tag in ("", "tuple") else None
+
+
+def output_values(body: GraphBody) -> list[Value | None]:
+    """What is known of each output; [None] where they are no plain list."""
+    values, listed = {node.name: node.value for node in body.nodes}, outputs(body)
+    pairs = map(tag_of, [None] if listed is None else listed)
+    return [values.get(name) if tag == "node" else None for tag, name in pairs]
+
+
 def tag_of(arg: Arg) -> tuple[str, Any]:
     """The tag and the content of an argument that JSON has as an object; "" and the argument itself for any other."""
     if isinstance(arg, dict) and len(cast("dict[str, Any]", arg)) == 1:
@@ -105,9 +121,26 @@ def references(arg: Arg) -> Iterator[str]:
     return (name for name in contents(arg, "node") if isinstance(name, str))
 
 
+def named(graph: Iterable[NodeRecord], tag: str) -> set[str]:
+    """The names of a kind, such as "dtype", in the arguments of nodes."""
+    return {name for node in graph for name in contents(given(node), tag) if isinstance(name, str)}
+
+
 def used(graph: Iterable[NodeRecord]) -> set[str]:
     """The names of nodes that are an argument of another."""
-    return {name for node in graph for name in references(given(node))}
+    return named(graph, "node")
+
+
+def mentioned(graph: Iterable[NodeRecord]) -> set[str]:
+    """The symbols in the arguments of nodes; an expression that is none is left to its writer."""
+    found: set[str] = set()
+    for node in graph:
+        for _, text in contents(given(node), "sym"):
+            try:
+                found |= symbols(str(text))
+            except GraphdbgError:
+                continue
+    return found
 
 
 def map_argument(arg: Arg, leaf: Callable[[Arg], Arg]) -> Arg:

@@ -11,12 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Protocol
 
-from ..errors import GraphdbgError
-from ..expr import symbols as symbols_of
 from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue
-from ..walk import contents, given, tag_of
+from ..walk import named, output_values
 
 Read = Callable[[str], "bytes | memoryview"]
 """Gives the bytes of a storage by its name."""
@@ -46,18 +44,6 @@ FLOATING = (*REAL, "complex")
 """How floating dtypes begin."""
 
 
-def mentioned(body: GraphBody) -> set[str]:
-    """The symbols in arguments of a graph's nodes; an expression that is none is left to its writer."""
-    found: set[str] = set()
-    for node in body.nodes:
-        for _, text in contents(given(node), "sym"):
-            try:
-                found |= symbols_of(str(text))
-            except GraphdbgError:
-                continue
-    return found
-
-
 def symbol_homes(body: GraphBody) -> dict[str, tuple[str, int | None]]:
     """For each symbol the input that is it (None), else the first that has it as a dimension (its index)."""
     homes: dict[str, tuple[str, int | None]] = {}
@@ -73,13 +59,6 @@ def symbol_homes(body: GraphBody) -> dict[str, tuple[str, int | None]]:
 def placeholders(body: GraphBody) -> list[NodeRecord]:
     """The inputs of a graph."""
     return [node for node in body.nodes if node.op == "placeholder"]
-
-
-def returned(body: GraphBody) -> list[Any] | None:
-    """The outputs of a graph, as they are encoded; None where they are no plain list."""
-    output = next((node for node in body.nodes if node.op == "output"), None)
-    tag, listed = tag_of(output.args[0] if output is not None and output.args else None)
-    return cast("list[Any]", listed) if isinstance(listed, list) and tag in ("", "tuple") else None
 
 
 @dataclass(frozen=True)
@@ -120,9 +99,7 @@ class Facts:
 def facts_of(record: GraphRecord) -> Facts:
     """All of them, in one look at the record."""
     nodes = record.graph.nodes
-    inputs, listed = [node.value for node in placeholders(record.graph)], returned(record.graph)
-    values = {node.name: node.value for node in nodes}
-    outputs = [values.get(name) if tag == "node" else None for tag, name in map(tag_of, [None] if listed is None else listed)]
+    inputs, outputs = [node.value for node in placeholders(record.graph)], output_values(record.graph)
     tensors = [node.value for node in nodes if isinstance(node.value, TensorValue)]
     dtypes = {value.dtype for value in tensors}
     computed = [node.value for node in nodes if node.op not in ("output", "get_attr")]
@@ -132,13 +109,13 @@ def facts_of(record: GraphRecord) -> Facts:
     return Facts(
         inputs=[value.dtype if isinstance(value, TensorValue) else "" for value in inputs],
         outputs=[value.dtype if isinstance(value, TensorValue) else "" for value in outputs],
-        several=listed is not None and len(listed) != 1,
+        several=len(outputs) != 1,
         wanted=wanted,
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(_UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape),
         with_floats=any(not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed),
         with_complex=any(dtype.startswith("complex") for dtype in dtypes),
-        names_float=any(map(_names_float, nodes)),
+        names_float=any(map(_casts, nodes)) or any("float" in dtype for dtype in named(nodes, "dtype")),
         is_random=any(map(_RANDOM.search, calls)),
         draws_as_inductor=any(map(_OWN_RANDOM.search, calls)),
         on_cuda=any(isinstance(value, TensorValue) and value.device.startswith("cuda") for value in inputs),
@@ -149,9 +126,8 @@ def facts_of(record: GraphRecord) -> Facts:
     )
 
 
-def _names_float(node: NodeRecord) -> bool:
-    casts = node.op == "call_method" and node.target in (*CASTS, "double", "to", "type")
-    return casts or any("float" in str(dtype) for dtype in contents(given(node), "dtype"))
+def _casts(node: NodeRecord) -> bool:
+    return node.op == "call_method" and node.target in (*CASTS, "double", "to", "type")
 
 
 class Failure(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .case import Case, Failure
-from .text import indented
+from .text import Lines, indented
 
 if TYPE_CHECKING:
     from .endings import Runs
@@ -27,8 +27,6 @@ OUT_OF_MEMORY_BYTES = 2 << 30
 _PLACEHOLDER = re.compile(r"<[^<>\s]*>|[\[(]?\.\.+[\])]?|\w*\d\w*|…")
 _TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
 _WARM = "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
-
-Lines = list[str]
 
 
 @dataclass

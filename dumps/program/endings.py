@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from . import dying
 from .case import FLOATING, REAL, Case
-from .dying import Ending, Lines
-from .text import CannotExpressError, indented, quoted
+from .dying import Ending
+from .text import CannotExpressError, Lines, indented, quoted
 
 
 def ending_of(

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
 from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
-from ..walk import bodies, tag_of
+from ..walk import mentioned, nodes, tag_of
 from ..walk import used as used_in
 from . import higher_order
-from .case import CASTS, mentioned
+from .case import CASTS
 from .kernels import INTERPRETED, Definitions
 from .settings import CONFIG_MODULES
 from .text import (
@@ -151,7 +151,7 @@ class Function(Printer):
 
         def first() -> Lines:
             if not self.path:
-                return self.symbol_lines(body, set[str]().union(*map(mentioned, bodies(body))))
+                return self.symbol_lines(body, mentioned(nodes(body)))
             back = sorted(higher_order.given_back(body)) if copies else []
             return [f"{self.names[one]} = {self.names[one]}.clone()" for one in back]
 

@@ -20,8 +20,8 @@ import msgspec
 from ..dtypes import ITEM_BYTES
 from ..hints import Numbers, numbers_and_bounds, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
-from .case import Read, placeholders
-from .text import CannotExpressError, items, quoted
+from .case import Case, Read, placeholders
+from .text import CannotExpressError, quoted
 
 Way = Literal["seeded", "literal", "stored"]
 
@@ -97,6 +97,12 @@ def source_of(
     writer.shared = {group: members for group, members in groups.items() if len(members) > 1}
     writer.source.expressions += [writer.slot(slot) for slot in slots]
     return writer.source
+
+
+def inputs_of(case: Case, constants: Mapping[str, str], way: Way, *, plain: bool = False) -> tuple[list[Slot], Source]:
+    """The inputs of a case and the constants of its function, and how a program makes them."""
+    slots, known = slots_of(case.record, case.inputs, constants, grad=case.facts.grad)
+    return slots, source_of(slots, way, case.read, known, plain=plain)
 
 
 class _Writer:
@@ -198,7 +204,7 @@ class _Writer:
         sizes = ", ".join(map(str, shape)) if shape else "()"
         kind = "" if dtype == "float32" else f", dtype=torch.{dtype}"
         device = "" if value.device == "cpu" else f", device={quoted(value.device)}"
-        size = items(map(str, shape))
+        size = tuple(shape)
         if low is not None and low == high:
             if low in (0, 1):
                 return f"torch.{'ones' if low else 'zeros'}({sizes}{kind}{device}{_WANTS if wants else ')'}"
@@ -237,7 +243,7 @@ class _Writer:
         return self._view(text, shape, stride, offset) + device
 
     def _view(self, base: str, shape: list[int], stride: list[int], offset: int) -> str:
-        return f"{base}.as_strided({items(map(str, shape))}, {items(map(str, stride))}{f', {offset}' if offset else ''})"
+        return f"{base}.as_strided({tuple(shape)}, {tuple(stride)}{f', {offset}' if offset else ''})"
 
 
 def _held(body: GraphBody, path: str) -> StoredTensor:

@@ -35,8 +35,8 @@ from ..schema import (
     Value,
 )
 from ..torchside.allowlist import OP_HOMES
-from ..walk import nodes, plain, tensors, user_frame
-from .case import mentioned, placeholders
+from ..walk import mentioned, nodes, plain, tensors, user_frame
+from .case import placeholders
 from .kernels import CALLS, INTERPRETED
 from .runtime import RUNTIME
 from .text import CHECKPOINTS, GETITEM, Lines, Printer, Writer, blocks, identifier, indented, is_identifier
@@ -160,7 +160,7 @@ class _Module(Printer):
         yield [f"class {self.own}(torch.nn.Module):", *indented([*start, *forward], self.INDENT)]
 
     def _symbols(self) -> Lines:
-        return self.symbol_lines(self.body, mentioned(self.body))
+        return self.symbol_lines(self.body, mentioned(self.body.nodes))
 
     def header(self, name: str, parameters: Lines) -> Lines:
         return super().header(name, ["self", *parameters])

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..schema import NodeRecord
-from .case import Case, returned
+from ..walk import outputs
+from .case import Case
 from .dying import limit_s
 from .function import Function, is_word
-from .inputs import Slot, slots_of, source_of
+from .inputs import Slot, inputs_of
 from .repro import BACKENDS, Script
 from .settings import state_of
 from .sizes import Sizing, sizes_inside
-from .text import CannotExpressError, blocks, broken, dotted, gap_before, indented
+from .text import CannotExpressError, Lines, blocks, broken, dotted, gap_before, indented
 from .torch_names import INDEX, Plain, Slice, plain_call
 
 _INFIX = {"torch.add": "+", "torch.sub": "-", "torch.mul": "*", "torch.div": "/"}
@@ -29,8 +30,6 @@ _WRITES = re.compile(r"\b\w+_(?:\.\w+)?$")
 _NOT_SAID = ("torch.set_autocast_", "torch.set_grad_enabled(")
 """What a plain program has otherwise: autocast is a block of its own, and gradients stay as they are."""
 _WIDTH = 110
-
-Lines = list[str]
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,7 @@ class _Plain(Function):
     plainly: set[str]
 
     def returned(self, node: NodeRecord) -> str:
-        alone = returned(self.record.graph) or []
+        alone = outputs(self.record.graph) or []
         if self.path or len(alone) != 1:
             return super().returned(node)
         self.where = f"node {node.name}"
@@ -247,11 +246,10 @@ def program_text(case: Case, script: Script, ending: Ending, names: set[str], *,
     """The whole program. `names`: nodes to write with functions of torch; `compiled=False`: the control."""
     sizing = script.sizing
     case = replace(case, record=script.case.record if sizing is None else sizes_inside(script.case.record))
-    record, function = case.record, _Plain(case.record)
+    function = _Plain(case.record)
     function.plainly = names
     program = function.program("f")
-    slots, hints = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
-    source = source_of(slots, script.way, case.read, hints, plain=True)
+    slots, source = inputs_of(case, program.constants, script.way, plain=True)
     if source.file:
         raise CannotExpressError("it needs recorded values of its inputs, more than can be written out")
     variables = dict(zip([slot.name for slot in slots], [*program.parameters, *program.constants], strict=True))

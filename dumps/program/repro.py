@@ -19,7 +19,7 @@ from . import sizes
 from .case import Case, Rate
 from .endings import ending_of
 from .function import Program, program_of
-from .inputs import Source, Way, sidecar_bytes, slots_of, source_of
+from .inputs import Source, Way, inputs_of, sidecar_bytes
 from .settings import inner_kwargs, state_of
 from .sizes import Sizing
 from .text import CannotExpressError, blocks, broken, dotted, gap_before, indented, items, quoted
@@ -78,10 +78,8 @@ def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, 
 
 
 def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose: bool) -> Script:
-    record = case.record
-    program = program_of(record, wide=case.against_float64 and case.facts.names_float)
-    slots, hints = slots_of(record, case.inputs, program.constants, grad=case.facts.grad)
-    source = source_of(slots, way, case.read, hints)
+    program = program_of(case.record, wide=case.against_float64 and case.facts.names_float)
+    slots, source = inputs_of(case, program.constants, way)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
     compiled, inner = _compiled(case, entry, sizing, wide=bool(program.wide))
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)

@@ -91,8 +91,9 @@ def emit_report(
             report.notes.append(f"no repro.py: {error}")
         if python:
             _write_plain(report, found, asked)
-    facts = _facts(case, report, found, known, asked.versions)
-    write_file(report.issue, issue.render(facts, redactor).encode())
+    log = found.runs.output if found else case.telling
+    text = issue.render(issue.facts_of(case, report, known, log, asked.versions), redactor)
+    write_file(report.issue, text.encode())
     if with_artifacts:
         _pack(saved, report, redactor)
     for note in report.notes:
@@ -143,25 +144,6 @@ def _write_plain(report: issue.Report, found: Found | None, asked: Asked) -> Non
         asked.narrate(f"{plain_program.NAME} fails the same way in {asked.times} of {counted(asked.times, 'fresh process')}")
     else:
         asked.narrate(f"no {plain_program.NAME}: {report.python_reason}")
-
-
-def _facts(
-    case: Case, report: issue.Report, found: Found | None, known: casefile.CaseFile | None, versions: str
-) -> issue.Facts:
-    error, telling = case.failure.error.rpartition(".")[2], case.telling
-    head = ": ".join(part for part in (error, issue.one_line(telling, 300)) if part)
-    compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
-    ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
-    return issue.Facts(
-        report, case.record, known, report.record,
-        title=f"[inductor] {case.happens}: {ops}" + (f" ({error})" if error else ""),
-        symptom=f"{case.happens}. {head}".rstrip(". ") + ".",
-        layer=report.layer or case.rung,
-        stage=case.recorded_at or case.record.stage,
-        entry=report.entry,
-        log=found.runs.output if found else telling,
-        versions=versions,
-    )  # fmt: skip
 
 
 def _pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...dumps.amounts import size_text
 from ...dumps.dtypes import ITEM_BYTES
+from ...dumps.program.case import Case
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
 from ...dumps.wording import counted
@@ -96,6 +97,21 @@ class Facts:
     entry: str
     log: str
     versions: str
+
+
+def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versions: str) -> Facts:
+    """What the issue of a case tells."""
+    error = case.failure.error.rpartition(".")[2]
+    head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
+    compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
+    ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
+    return Facts(
+        report, case.record, known, report.record,
+        title=f"[inductor] {case.happens}: {ops}" + (f" ({error})" if error else ""),
+        symptom=f"{case.happens}. {head}".rstrip(". ") + ".",
+        layer=report.layer or case.rung, stage=case.recorded_at or case.record.stage,
+        entry=report.entry, log=log, versions=versions,
+    )  # fmt: skip
 
 
 def render(facts: Facts, redactor: Redactor) -> str:
