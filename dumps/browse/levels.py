@@ -40,7 +40,7 @@ def input_source(text: str, role: str) -> str:
     """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed in."""
     if role in ("parameter", "buffer") and (path := module_path(text)):
         return path
-    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", text)
+    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text))
 
 
 def levels(text: str) -> Path:

@@ -70,6 +70,12 @@ def kind_of(text: str | None, sources: Mapping[str, str] | None = None) -> tuple
     return ("unknown", "") if tree is None else (_kind(tree), _of(tree, sources or {}))
 
 
+def of_what(text: str, sources: Mapping[str, str]) -> str:
+    """What the text of an input's or output's descriptor is of ("0.weight"); "" where it is of nothing that has a name."""
+    tree = _parsed(text)
+    return "" if tree is None else _of(tree, sources)
+
+
 def inputs_of(recorded: Recorded) -> dict[str, str]:
     """Name -> "parameter 0.weight" of each input whose role is known."""
     return {

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
+from .. import names
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
@@ -53,7 +54,7 @@ class Decoder:
             "inputs": record.inputs, "versions": record.versions, "symbols": self.symbols,
             "has_shape_env": bool(record.shape_env or record.symbols), "originals": self.originals,
             "not_saved": dict((record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
-            "made_up": self.storages.made_up,
+            "made_up": self.storages.made_up, "names": (names.input_names(record), names.outputs(record)),
         }  # fmt: skip
         return gm
 
@@ -86,7 +87,7 @@ class Decoder:
                 self._value(node, record, body, meta, fake, f"{where}: node {record.name}")
         gm = _module(root, graph, where)
         meta.module(gm, body.meta, where)
-        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta", GROUPS) if key in body.meta}
+        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta", GROUPS, names.NAMES) if key in body.meta}
         return gm
 
     def _node(

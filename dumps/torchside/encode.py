@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
+from ..names import NAMES
 from ..schema import (
     FORMAT,
     Ambient,
@@ -106,6 +107,8 @@ class _Encoder:
         groups = _process_groups(self.gm) or self.carry.get(GROUPS)
         if groups:
             body.meta[GROUPS] = groups
+        if NAMES in self.carry:
+            body.meta[NAMES] = self.carry[NAMES]
         if self.meta.lost:
             body.meta["not_saved"] = {"dict": [[key, count] for key, count in sorted(self.meta.lost.items())]}
         return body

@@ -24,8 +24,10 @@ from typing import Any
 
 import msgspec
 
+from ...dumps.browse.levels import input_source
 from ...dumps.graph_folder import GraphText
 from ...dumps.ids import compile_name
+from ...dumps.names import NAMES
 from ...dumps.pack.places import is_absolute, known
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
 from ...dumps.writer import ProcessWriter
@@ -37,6 +39,7 @@ from .session import Function, Session, hook
 _FILE = re.compile(r'^\s*File "([^"\n]+)", line \d+', re.MULTILINE)
 
 
+_WITH_GRADIENTS = ("joint", "joint_passed", "backward", "post_grad_backward")
 _OUTPUT_META = ("user_visible_output_idxs",)
 
 
@@ -97,6 +100,7 @@ class Flight:
         self.open: list[Graph] = []
         self.options: Mapping[str, Any] = {}
         self.dynamo_roles: list[InputRecord] = []
+        self.dynamo_outputs: list[tuple[str, str]] = []
         self.main: dict[str, Any] = {}
         self.inference: list[Graph] = []
         self.graph_id: int | None = None
@@ -155,8 +159,18 @@ class Flight:
                 config=config, roles=roles or (), sink=session.writer().tensors,
             )  # fmt: skip
         record.versions = session.versions
+        if stage != "compiled_autograd":
+            self._call(record)
         unsaved.note_settings(session, config, record)
         return record
+
+    def _call(self, record: GraphRecord) -> None:
+        """Keeps what the user calls the outputs of Dynamo's graph, and its inputs, whose gradients this one may return."""
+        outputs = self.dynamo_outputs or self.session.outputs.get(self.name, [])
+        roles = self.dynamo_roles or self.session.roles.get(self.name, [])
+        inputs = [input_source(role.source, role.role) for role in roles] if record.stage in _WITH_GRADIENTS else []
+        if outputs or inputs:
+            record.graph.meta[NAMES] = {"dict": [["outputs", [list(one) for one in outputs]], ["inputs", inputs]]}
 
     def _roles(self, gm: Any, stage: str) -> list[InputRecord] | None:
         """What the inputs are for, as far as the graph that Dynamo made, and AOTAutograd's descriptions, tell."""
@@ -235,6 +249,7 @@ def flying(session: Session, *, graph_id: int | None = None, compile_id: str | N
     flight = Flight(session, compile_name(compile_id), compile_id) if compile_id else _named(session, outer, graph_id)
     if outer is not None:
         flight.options, flight.dynamo_roles, flight.main = outer.options, outer.dynamo_roles, outer.main
+        flight.dynamo_outputs = outer.dynamo_outputs
     here.flights.append(flight)
     start = time.perf_counter()
     failure: BaseException | None = None

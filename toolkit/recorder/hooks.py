@@ -54,6 +54,8 @@ def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
         where = f"{Path(str(fields.get('co_filename', ''))).name}:{fields.get('co_firstlineno', '')}"
         session.functions[flight.name] = f"{fields.get('co_name', '')} {where}"
         flight.dynamo_roles = session.roles[flight.name] = roles.of_dynamo(gm)
+    with session.guarded("names of the outputs"):
+        flight.dynamo_outputs = session.outputs[flight.name] = roles.dynamo_outputs(output_graph, gm)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
     options = {"options": dict(flight.options)} if flight.options else {}
     graph = flight.capture(gm, "dynamo", {"backend": str(name), **options})

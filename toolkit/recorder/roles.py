@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from ...dumps.names import at
 from ...dumps.schema import InputRecord
+from ...dumps.walk import user_frame
 
 Role = Literal["parameter", "buffer", "tangent", "saved", "token", "user", "constant", "unknown"]
 
@@ -37,6 +39,59 @@ def _source(node: Any) -> str:
         source = getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
+
+
+def dynamo_outputs(output_graph: Any, gm: Any) -> list[tuple[str, str]]:
+    """(node, what the program calls it) of each output of a Dynamo graph: a key or an attribute of what is returned ("logits"),
+    else a local variable, which Dynamo names nodes after, else the node and the user's line."""
+    tracer = getattr(output_graph, "root_tx", None)
+    named: dict[str, str] = {}
+    attributes = getattr(getattr(output_graph, "side_effects", None), "store_attr_mutations", None) or {}
+    for value in reversed(getattr(tracer, "stack", None) or []):
+        _named(value, "", attributes, named, 0)
+    for name, value in (getattr(tracer, "symbolic_locals", None) or {}).items():
+        _named(value, str(name), attributes, named, 0)
+    found: list[tuple[str, str]] = []
+    for node in gm.graph.find_nodes(op="output")[0].args[0]:
+        made = (node.meta.get("source_fn_stack") or [("", "")])[-1][0]
+        own = "" if node.op == "placeholder" else node.name
+        if own and node.name == made:
+            own = at(own, user_frame(node.meta.get("stack_trace") or "")[0])
+        found.append((node.name, named.get(node.name, "") or own))
+    return found
+
+
+_DEEP = 6
+
+
+def _named(value: Any, path: str, attributes: Any, found: dict[str, str], depth: int) -> None:
+    """Adds the tensors inside one of Dynamo's variables under their keys; what has only a place in a tuple has no name."""
+    node = getattr(getattr(value, "proxy", None), "node", None)
+    if node is not None:
+        if path:
+            found.setdefault(node.name, path)
+        return
+    if depth > _DEEP or type(value).__name__ == "LazyVariableTracker":
+        return
+    held = getattr(value, "items", None)
+    if isinstance(held, dict):
+        pairs = [(getattr(getattr(key, "vt", key), "value", None), item) for key, item in held.items()]
+        rows = [(f"{path}[{key!r}]" if path else str(key), item) for key, item in pairs]
+    elif isinstance(held, list):
+        fields = getattr(getattr(value, "tuple_cls", None), "_fields", ())
+        rows = [(_at(path, place, fields), item) for place, item in enumerate(held)]
+    else:
+        base = getattr(value, "_base_vt", None)
+        kept = attributes.get(value) if isinstance(attributes, dict) else None
+        rows = [(f"{path}.{name}" if path else str(name), item) for name, item in (kept or {}).items()]
+        rows += [] if base is None else [(path, base)]
+    for name, item in rows:
+        _named(item, name, attributes, found, depth + 1)
+
+
+def _at(path: str, place: int, fields: Any) -> str:
+    name = str(fields[place]) if place < len(fields) else ""
+    return f"{path}.{name}" if path and name else name or (f"{path}[{place}]" if path else "")
 
 
 def of_aot(gm: Any, dynamo: list[InputRecord], stage: str) -> list[InputRecord]:

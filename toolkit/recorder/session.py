@@ -59,6 +59,7 @@ class Session:
         self.interrupted = self.caches_were_on = False
         self.versions: dict[str, str] = {}
         self.roles: dict[str, list[InputRecord]] = {}
+        self.outputs: dict[str, list[tuple[str, str]]] = {}
         self.functions: dict[str, str] = {}
         self.backwards: Backwards | None = None
         self._refused: tuple[float, GraphdbgError] | None = None

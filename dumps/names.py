@@ -1,0 +1,140 @@
+"""What people call the inputs and the results of a graph: "emb.weight", "logits", "grad of emb.weight", "saved for backward:
+mul_2, model.py:10". Where their program has no name for one, it is the node and the user's line, never a number alone.
+
+Reads records only: Dynamo's sources, AOTAutograd's descriptors, and what the recorder kept of Dynamo's outputs (NAMES). No torch.
+
+>>> result_names(saved.record)
+['loss', 'logits', 'saved for backward: tanh, model.py:7']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from .browse.levels import input_source
+from .browse.roles import kind_of, of_what
+from .schema import GraphBody, GraphRecord, InputRecord, NodeRecord
+from .walk import leaves, plain, string, tag_of, user_frame
+
+NAMES = "user_names"
+"""Key in GraphBody.meta: {"outputs": [[node of Dynamo's graph, name], ..], "inputs": [name, ..]}, as Dynamo's graph has them."""
+
+
+def input_names(record: GraphRecord) -> dict[str, str]:
+    """Placeholder -> what the program calls it."""
+    return _inputs(record, _sources(record))
+
+
+def result_names(record: GraphRecord) -> list[str]:
+    """The name of each output, in order."""
+    return [name for _, name in outputs(record)]
+
+
+def outputs(record: GraphRecord) -> list[tuple[str, str]]:
+    """The node of each output ("" for a number or None), and its name."""
+    known = _sources(record)
+    inputs, nodes = _inputs(record, known), {node.name: node for node in record.graph.nodes}
+    of_dynamo = {node: name for node, name in _table(record.graph)[0] if name}
+    last = next((node for node in reversed(record.graph.nodes) if node.op == "output"), None)
+    returned = list(leaves(last.args)) if last is not None else []
+    described: Any = last.meta.get("desc") if last is not None else None
+    made_for = cast("list[Any]", described) if isinstance(described, list) else []
+    if len(made_for) != len(returned):
+        made_for = [""] * len(returned)
+    found: list[tuple[str, str]] = []
+    for text, (tag, content) in zip(made_for, map(tag_of, returned), strict=True):
+        node = str(content) if tag == "node" else ""
+        own = of_dynamo.get(node) or inputs.get(node)
+        own = own or (at(node, line_of(nodes[node], record)) if node in nodes else f"the constant {content}")
+        found.append((node, _result(*kind_of(str(text), known), own)))
+    return found
+
+
+class Names(NamedTuple):
+    """Of a live graph: placeholder -> name, and the name of each output."""
+
+    inputs: dict[str, str]
+    outputs: list[str]
+
+
+def of_module(gm: Any) -> Names:
+    """The same of a live graph: as recorded for what is as recorded, else the node and the user's line."""
+    inputs, made = getattr(gm, "meta", {}).get("graphdbg", {}).get("names", ({}, []))
+    nodes = list(gm.graph.nodes)
+    returned = _flat([node.args[0] for node in nodes if node.op == "output"])
+    called: list[str] = []
+    for place, node in enumerate(returned):
+        name = getattr(node, "name", "")
+        known = made[place][1] if place < len(made) and made[place][0] == name else ""
+        line = user_frame(node.meta.get("stack_trace") or "")[0] if name else ""
+        called.append(known or (inputs.get(name) or at(name, line) if name else f"the constant {node}"))
+    return Names({node.name: inputs.get(node.name, node.name) for node in nodes if node.op == "placeholder"}, called)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(cast("dict[Any, Any]", value).values())
+    if isinstance(value, (list, tuple)):
+        return [leaf for part in cast("list[Any]", value) for leaf in _flat(part)]
+    return [value]
+
+
+def at(name: str, line: str) -> str:
+    """A value that has no name of the user's: its node, and the line."""
+    return f"{name}, {line}" if line else name
+
+
+def line_of(node: NodeRecord, record: GraphRecord) -> str:
+    """The user's line of a node ("model.py:12"); "" where none is known."""
+    return user_frame(string(record.strings, node.stack))[0]
+
+
+def _result(kind: str, of: str, own: str) -> str:
+    of = "" if of.startswith(("output[", "args[")) else of
+    match kind:
+        case "gradient":
+            return f"grad of {of or own}"
+        case "saved":
+            return f"saved for backward: {own}"
+        case "mutation":
+            return f"{of or own}, written in place"
+        case "alias base":
+            return f"base of {of or own}"
+        case _:
+            return of or own
+
+
+def _inputs(record: GraphRecord, known: Mapping[str, str]) -> dict[str, str]:
+    nodes = {node.name: node for node in record.graph.nodes if node.op == "placeholder"}
+    return {item.name: _input(item, nodes.get(item.name), record, known) for item in record.inputs}
+
+
+def _input(item: InputRecord, node: NodeRecord | None, record: GraphRecord, known: Mapping[str, str]) -> str:
+    described: Any = node.meta.get("desc") if node is not None else None
+    of = of_what(described, known) if isinstance(described, str) else ""
+    if item.role == "tangent":
+        return f"grad of {of or item.name}"
+    if item.source.startswith(("L[", "G[")):
+        return input_source(item.source, item.role)
+    if of and not of.startswith("args["):
+        return of
+    return at(item.name, line_of(node, record)) if node is not None else item.name
+
+
+def _sources(record: GraphRecord) -> dict[str, str]:
+    """Text of the descriptor of an input or output of Dynamo's graph -> what the program calls that."""
+    made, given = _table(record.graph)
+    found = {f"PlainAOTOutput(idx={place})": name for place, (_, name) in enumerate(made) if name}
+    found |= {f"PlainAOTInput(idx={place})": name for place, name in enumerate(given) if name}
+    sources = {item.name: item for item in record.inputs if item.source.startswith(("L[", "G["))}
+    for node in record.graph.nodes:
+        described: Any = node.meta.get("desc")
+        if node.name in sources and isinstance(described, str):
+            found[described] = input_source(sources[node.name].source, sources[node.name].role)
+    return found
+
+
+def _table(body: GraphBody) -> tuple[list[tuple[str, str]], list[str]]:
+    held: Any = plain(body.meta.get(NAMES)) or {}
+    return [(str(node), str(name)) for node, name in held.get("outputs", [])], [str(name) for name in held.get("inputs", [])]
