@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..dumps.names import of_module
 from .baseline import NoReference, reference
 from .eager import GraphRunError, clone_inputs, is_random, run_graph
 from .execution import Execution, leaves, same_bits
@@ -52,12 +53,13 @@ class Comparing:
         """An input that only one of the two changed; donated inputs of a backward may be overwritten."""
         if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
             return None
+        inputs = list(of_module(self.gm).inputs.values())
         for index, (before, after) in enumerate(zip(self.inputs, got.inputs, strict=True)):
             if not isinstance(before, torch.Tensor) or same_bits(before, after) != (index in self.changed):
                 continue
             if index in self.changed:
-                return Difference("metadata", -1, "no mutation", None, f"input {index} is as it was; eager changes it in place")
-            text = f"input {index} is changed in place; eager leaves it as it was"
+                return Difference("metadata", -1, "no mutation", None, f"{inputs[index]} is as it was; eager changes it in place")
+            text = f"{inputs[index]} is changed in place; eager leaves it as it was"
             return Difference("metadata", -1, "mutation", None, text)
         return None
 
@@ -66,18 +68,19 @@ class Comparing:
         if "metadata" not in self.compared:
             return None
         visible = self._visible()
+        inputs = list(of_module(self.gm).inputs.values())
         both = zip(eager.aliases, got.aliases, strict=False)
         for index, ((want, at), (have, there)) in enumerate(both):
             if index not in visible:
                 continue
             if have >= 0 and want < 0:
-                text = f"output {index}: it shares the memory of input {have}; eager's is a tensor of its own"
+                text = f"it shares the memory of {inputs[have]}; eager's is a tensor of its own"
                 return Difference("metadata", index, "alias", None, text)
             if have != want and self.spec.stage in FULL_STAGES:
-                text = f"output {index}: eager's is a view of input {want}, this one is not"
+                text = f"eager's is a view of {inputs[want]}, this one is not"
                 return Difference("metadata", index, "no alias", None, text)
             if have == want >= 0 and at != there:
-                text = f"output {index}: storage offset is {there}, eager's is {at}"
+                text = f"storage offset is {there}, eager's is {at}"
                 return Difference("metadata", index, "offset", None, text)
         return None
 
@@ -170,7 +173,7 @@ def left_out(gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequenc
         clear = CLEARLY * eager_with < eager_without and CLEARLY * rung_without < rung_with
         if clear and rung_with > FACTOR * eager_with + tolerance(want.dtype):
             text = (
-                f"output {index}: the rounding through {names} is left out: relative error {rung_with:.2g} to float64 with it, "
+                f"the rounding through {names} is left out: relative error {rung_with:.2g} to float64 with it, "
                 f"{rung_without:.2g} without (eager's own: {eager_with:.2g} with it)"
             )
             return Difference("accuracy", index, ROUNDING, rung_with, text)

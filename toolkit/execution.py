@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from ..dumps.names import of_module
+
 
 class Execution(NamedTuple):
     """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards.
@@ -31,12 +33,9 @@ class Execution(NamedTuple):
         """Outputs, gradients and the inputs at the places `changed`, in that order."""
         return [*self.outputs, *self.gradients, *(self.inputs[index] for index in changed)]
 
-    def nans(self, changed: Sequence[int]) -> list[str]:
-        """The results that hold a NaN: "output 3", "gradient 0", "input 5 afterwards"."""
-        named: list[tuple[str, Any]] = [(f"output {index}", value) for index, value in enumerate(self.outputs)]
-        named += [(f"gradient {index}", value) for index, value in enumerate(self.gradients)]
-        named += [(f"input {index} afterwards", self.inputs[index]) for index in changed if index < len(self.inputs)]
-        return [name for name, value in named if _has_nan(value)]
+    def nans(self, changed: Sequence[int], names: Sequence[str]) -> list[str]:
+        """The names of the results that hold a NaN."""
+        return [name for name, value in zip(names, self.results(changed), strict=False) if _has_nan(value)]
 
 
 def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, seed: int, backward: bool = False,
@@ -62,6 +61,18 @@ def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, see
     gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
     settle()
     return Execution(_detached(outputs), list(gradients), inputs, aliases)
+
+
+def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, changed: Sequence[int]) -> list[str]:
+    """What people call each of an execution's results: outputs, gradients, changed inputs."""
+    called = of_module(gm)
+    given = list(called.inputs.values())
+    leaves = [
+        name for name, one in (*zip(given, inputs, strict=False), *gm.named_parameters())
+        if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
+    ]  # fmt: skip
+    grads = [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
+    return [*called.outputs, *grads, *(f"{given[index]}, written in place" for index in changed)]
 
 
 def settle() -> None:

@@ -30,7 +30,7 @@ from . import baseline
 from . import torch_private as t
 from .baseline import Baseline, NoReference, reference
 from .case import Live
-from .comparing import Comparing, leaves
+from .comparing import Comparing
 from .debug_nop.findings import MetadataMismatch
 from .eager import (
     GraphRunError,
@@ -42,7 +42,7 @@ from .eager import (
     recomputes_random,
     run_graph,
 )
-from .execution import Attributes, Execution, changed_inputs, execute, identical
+from .execution import Attributes, Execution, changed_inputs, execute, identical, result_names, returned
 from .isolation.child import is_memory_error, mark
 from .missing import is_same_error, missing, missing_error
 from .numerics import Difference, compare, output_errors
@@ -167,8 +167,9 @@ class _Judgement:
             self._enter("compare")
         comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly)
         difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
-        outcome = self._concluded(difference, truth, wanted, found, got if keep_outputs else None)
-        outcome.nan, outcome.eager_nan = again.nans(changed), eager.nans(changed)
+        outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
+        names = self._names(eager)
+        outcome.nan, outcome.eager_nan = again.nans(changed, names), eager.nans(changed, names)
         outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
         return outcome
 
@@ -261,9 +262,14 @@ class _Judgement:
             if difference is not None and _is_unused_state(one):
                 self.left_out.add(index)
             elif difference is not None:
-                text = f"eager gives different results in two runs with one seed (output {index}: {difference.text})"
+                name = self._names(first)[index]
+                text = f"eager gives different results in two runs with one seed ({name}: {difference.text})"
                 return Signature("nondeterministic", "eager", raw=text)
         return first
+
+    def _names(self, eager: Execution) -> list[str]:
+        """What people call the results."""
+        return result_names(self.gm, self.inputs, len(eager.gradients), self.changed)
 
     def _reference(self) -> list[Any] | NoReference:
         self._enter("reference")
@@ -313,40 +319,39 @@ class _Judgement:
         return found.behind(), Where(found.nodes[0].node, line=found.nodes[0].line) if found.nodes else None
 
     def _concluded(
-        self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], kept: Execution | None
-    ) -> Outcome:
+        self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], names: list[str],
+        kept: Execution | None,
+    ) -> Outcome:  # fmt: skip
         outcome = Outcome(seconds=self.seconds)
         known = None if isinstance(truth, NoReference) else truth
         if "accuracy" in self.compared:
-            outcome.errors = output_errors(known, wanted, got)
+            outcome.errors = output_errors(known, wanted, got, names)
         if kept is not None:
             outcome.outputs = [*kept.outputs, *kept.gradients]
         if self.left_out:
-            places = ", ".join(map(str, sorted(self.left_out)))
-            outcome.notes.append(f"output {places} is uninitialised in eager (unused random state) and was not compared")
+            places = ", ".join(names[place] for place in sorted(self.left_out))
+            outcome.notes.append(f"{places} is uninitialised in eager (unused random state) and was not compared")
         if isinstance(truth, NoReference) and truth.reason != WAITS and self.compared:
             outcome.record = cannot_tell(truth.reason, NO_REFERENCE)
         if difference is not None:
+            name = names[difference.output] if 0 <= difference.output < len(names) else ""
+            text = f"{name}: {difference.text}" if name else difference.text
             outcome.signature = Signature(
-                difference.kind, "compare", detail=difference.detail, size=difference.size, raw=difference.text,
-                form=difference.form,
+                difference.kind, "compare", detail=difference.detail, size=difference.size, raw=text, form=difference.form
             )
-            where = _output_at(self.gm, difference.output)
-            outcome.record = judged(outcome.signature, self.rung.name, reason=difference.text, where=where)
+            where = _output_at(self.gm, difference.output, name)
+            outcome.record = judged(outcome.signature, self.rung.name, reason=text, where=where)
         return outcome
 
 
 WAITS = "it was not needed: the numbers are eager's"
 
 
-def _output_at(gm: fx.GraphModule, place: int) -> Where | None:
-    """The node that an output is, with its user's line; None for a gradient, a changed input, or no output in particular."""
-    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    nodes = leaves(output.args[0])
-    if not 0 <= place < len(nodes):
-        return None
-    name, node = f"output {place}", nodes[place]
-    return _at(node, name) if isinstance(node, fx.Node) else Where(name=name)
+def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:
+    """The node of a result, with its user's line, and the name; None for no result in particular."""
+    nodes = returned(gm)
+    node = nodes[place] if 0 <= place < len(nodes) else None
+    return _at(node, name) if isinstance(node, fx.Node) else Where(name=name) if name else None
 
 
 def _at(node: fx.Node, name: str = "") -> Where:

@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     `record` is the verdict. `outputs` is the list of output tensors when they were asked for. `seconds` is the time of compile
     and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
     one, or None when it was not compared. `nan` and `eager_nan` name the results that hold a NaN under the rung and in eager
-    ("output 3"); they are no failure where both have them.
+    ("logits", "grad of emb.weight"); they are no failure where both have them.
     """
 
     record: Verdict = OK

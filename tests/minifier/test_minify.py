@@ -155,7 +155,7 @@ def test_a_case_that_does_not_fail_exits_1_and_bad_usage_2(tmp_path: Path) -> No
 def test_a_match_that_does_not_match_tells_the_failure(case: Path, tmp_path: Path) -> None:
     done = subprocess.run(command(case, "-o", tmp_path / "out", "--match", "nosuch"), capture_output=True, text=True)
     assert done.returncode == 1
-    assert "it fails, but --match 'nosuch' does not match: accuracy in compare: output 0: relative error" in done.stderr
+    assert "it fails, but --match 'nosuch' does not match: accuracy in compare: " in done.stderr
 
 
 def test_a_predicate_runs_in_this_process_and_its_exceptions_propagate() -> None:

@@ -56,7 +56,7 @@ def test_a_planted_fault_is_found_and_named(fault: str, kind: str, stage: str) -
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.stage) == (kind, stage)
     assert (outcome.record.verdict, outcome.record.fault, outcome.record.layer) == ("fails", "compiler", "inductor")
-    assert kind != "accuracy" or (outcome.record.where and outcome.record.where.name == "output 0")
+    assert kind != "accuracy" or (outcome.record.where and outcome.record.where.name == "mul")
     larger = traced(lambda x, w: [(x @ w).relu().sum(-1), x + 1], torch.randn(16, 4), torch.randn(4, 4))
     again = judge(Live(larger, [torch.randn(16, 4), torch.randn(4, 4)], bug(fault)), "inductor")
     assert again.signature is not None

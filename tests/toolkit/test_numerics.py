@@ -255,8 +255,8 @@ def test_without_a_reference_eager_is_the_measure() -> None:
 
 
 def test_errors_for_the_table() -> None:
-    (row,) = output_errors([ones(4, dtype=torch.float64)], [ones(4)], [ones(4) * 2])
-    assert (row.rung, row.eager, row.largest) == (1.0, 0.0, 1.0)
+    (row,) = output_errors([ones(4, dtype=torch.float64)], [ones(4)], [ones(4) * 2], ["y"])
+    assert (row.name, row.rung, row.eager, row.largest) == ("y", 1.0, 0.0, 1.0)
 
 
 def test_clones_keep_aliases_strides_and_offsets() -> None:

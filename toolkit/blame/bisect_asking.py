@@ -10,7 +10,6 @@ computed once and kept in a file of the server.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 TASKS = (TASK, f"{__package__}._torch")
 """What a server should import once for a bisect."""
-
-_OUTPUT = re.compile(r"output (\d+)\b")
 
 _LIKE, _SMALLER = 10.0, 1e3
 """An error that is at most ten times what it was, and no less than a thousandth, is the same one."""
@@ -162,7 +159,7 @@ def same_failure(wanted: Signature, errors: Mapping[str, float], now: Signature)
     """
     if wanted.same_as(now):
         return True
-    found = _OUTPUT.match(now.raw)
-    if found is None or now.size is None or (now.kind, wanted.kind) != ("accuracy", "accuracy"):
+    if now.size is None or (now.kind, wanted.kind) != ("accuracy", "accuracy"):
         return False
-    return now.size / _LIKE <= errors.get(found[1], 0.0) <= now.size * _SMALLER
+    before = next((error for name, error in errors.items() if now.raw.startswith(f"{name}: ")), 0.0)
+    return now.size / _LIKE <= before <= now.size * _SMALLER

@@ -21,6 +21,7 @@ from typing import Any
 
 from torch import fx
 
+from ...dumps.names import of_module
 from ..execution import returned
 from ..normalise import lowering_target
 from ..outcome import Outcome
@@ -118,10 +119,11 @@ def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
     if outcome.signature.kind == "nan":
         wrong = set(outcome.nan) - set(outcome.eager_nan)
     else:
-        errors = [(f"output {one.name}", one.rung or 0.0, one.eager or 0.0) for one in outcome.errors]
+        errors = [(one.name, one.rung or 0.0, one.eager or 0.0) for one in outcome.errors]
         off = {name: error for name, error, own in errors if error > FAR * own}
         wrong = {name for name, error in off.items() if error > max(off.values()) / FAR}
-    names = {leaf.name for place, leaf in enumerate(leaves) if f"output {place}" in wrong and isinstance(leaf, fx.Node)}
+    called = zip(leaves, of_module(gm).outputs, strict=True)
+    names = {leaf.name for leaf, name in called if name in wrong and isinstance(leaf, fx.Node)}
     computed = {leaf.name for leaf in leaves if isinstance(leaf, fx.Node) and leaf.op.startswith("call")}
     if computed <= names:
         return []

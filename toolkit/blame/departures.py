@@ -94,7 +94,7 @@ def _departure(name: str, truth: Any, want: torch.Tensor, have: torch.Tensor, le
     found = compare(known, [want], [have], check=("metadata", *CHECK), lengths=[length])
     if found is None:
         return None
-    return Departure(name, found.kind, found.size, found.text.replace("output 0: ", "", 1))
+    return Departure(name, found.kind, found.size, found.text)
 
 
 def _drop_explained(

@@ -91,7 +91,9 @@ def compare(
     return next((one for one in (signed_zero(*row) for row in rows) if one), None)
 
 
-def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any]) -> list[OutputError]:
+def output_errors(
+    reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], names: Sequence[str]
+) -> list[OutputError]:
     """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no reference."""
     rows = []
     for index, (want, have) in enumerate(zip(eager, got, strict=False)):
@@ -101,13 +103,13 @@ def output_errors(reference: Sequence[Any] | None, eager: Sequence[Any], got: Se
         rung, own, *_ = _errors(truth, want, have)
         apart = distance(have, truth)
         own = None if reference is None else own
-        rows.append(OutputError(str(index), rung, own, apart.largest, apart.ulp, apart.cosine))
+        rows.append(OutputError(names[index] if index < len(names) else "", rung, own, apart.largest, apart.ulp, apart.cosine))
     return rows
 
 
 def _metadata(index: int, want: Any, have: Any, strict_stride: bool) -> Difference | None:
     def differs(what: str, one: object, other: object) -> Difference:
-        return Difference("metadata", index, what, None, f"output {index}: {what} is {other}, eager's is {one}")
+        return Difference("metadata", index, what, None, f"{what} is {other}, eager's is {one}")
 
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         if type(want) is type(have) or (isinstance(want, (int, float)) and isinstance(have, (int, float))):
@@ -134,7 +136,7 @@ def _numbers(
     if not isinstance(want, torch.Tensor):
         if not isinstance(want, (int, float)) or want == have or want != want:
             return None
-        return Difference("accuracy", index, "", 1.0, f"output {index}: {have}, eager gives {want}")
+        return Difference("accuracy", index, "", 1.0, f"{have}, eager gives {want}")
     if not isinstance(have, torch.Tensor) or want.shape != have.shape or not want.numel() or want.layout != torch.strided:
         return None
     if not is_float(want):
@@ -146,7 +148,7 @@ def _numbers(
     if rung <= limit and not wrong:
         return None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
-    text = f"output {index}: relative error {rung:.2g} to {against}, {wrong} of {counted(want.numel(), 'element')} far off"
+    text = f"relative error {rung:.2g} to {against}, {wrong} of {counted(want.numel(), 'element')} far off"
     over = _finite(max(rung / limit if limit else 0.0, beyond))
     return Difference("accuracy", index, "", _finite(rung), text, form_of(exact, have, over, tolerance(want.dtype)))
 
@@ -164,7 +166,7 @@ def _integers(
     wrong = int(differ.sum())
     if not wrong or wrong <= flips(index):
         return None
-    text = f"output {index}: {wrong} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
+    text = f"{wrong} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
     share = wrong / want.numel()
     form = Form(want.numel(), share, offset=common_offset(want[differ], have[differ]))
     return Difference("accuracy", index, "integers", share, text, form)

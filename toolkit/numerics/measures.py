@@ -173,7 +173,7 @@ def not_finite(
     for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
         extra = int((test(have) & finite).sum())
         if extra:
-            text = f"output {index}: {extra} of {counted(have.numel(), 'element')} are {name} where eager's are finite"
+            text = f"{extra} of {counted(have.numel(), 'element')} are {name} where eager's are finite"
             return Difference("nan", index, name, None, text)
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
@@ -185,7 +185,7 @@ def not_finite(
     first = other.flatten().nonzero()[0]
     is_now, was = (_NAMES[int(one.flatten()[first])] for one in (got, wanted))
     many = f"{count} of {counted(have.numel(), 'element')}"
-    text = f"output {index}: {many} are not {was} as in eager and in float64 (the first is {is_now})"
+    text = f"{many} are not {was} as in eager and in float64 (the first is {is_now})"
     return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
 
 
@@ -204,7 +204,7 @@ def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | No
         return None
     sign = "-0.0" if bool(minus.flatten()[wrong.flatten().nonzero()[0]]) else "0.0"
     many = f"{count} of {counted(want.numel(), 'zero')}"
-    text = f"output {index}: {many} have the other sign (the first is {sign} in eager and float64)"
+    text = f"{many} have the other sign (the first is {sign} in eager and float64)"
     return Difference("accuracy", index, SIGNED_ZERO, None, text)
 
 

@@ -268,7 +268,7 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor, coar
     found = compare(
         None if truth is None else [truth], [eager], [have], check=("nan", "accuracy"), flips=lambda output: flips
     )  # fmt: skip
-    why = "" if found is None else found.text.partition(": ")[2]
+    why = "" if found is None else found.text
     if not is_float(eager):
         return Against(float((eager != have).sum()) / max(1, eager.numel()), flips / max(1, eager.numel()), found is None, why)
     own = 0.0 if truth is None else relative_rmse(eager, truth)

@@ -152,18 +152,18 @@ def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path,
 
 
 def test_an_output_that_was_wrong_behind_another_is_the_same_failure() -> None:
-    wanted = Signature("accuracy", "compare", size=3e9, raw="output 10: relative error 3e+09")
-    errors = {"10": 3e9, "14": 0.05, "15": 1e-7}
+    wanted = Signature("accuracy", "compare", size=3e9, raw="loss: relative error 3e+09")
+    errors = {"loss": 3e9, "grad of w": 0.05, "mul_2, m.py:3": 1e-7}
     assert same_failure(
-        wanted, errors, Signature("accuracy", "compare", size=1e9, raw="output 10: relative error 1e+09")
+        wanted, errors, Signature("accuracy", "compare", size=1e9, raw="loss: relative error 1e+09")
     )
     assert same_failure(
-        wanted, errors, Signature("accuracy", "compare", size=0.05, raw="output 14: relative error 0.05")
+        wanted, errors, Signature("accuracy", "compare", size=0.05, raw="grad of w: relative error 0.05")
     )
     assert not same_failure(
-        wanted, errors, Signature("accuracy", "compare", size=1.3, raw="output 15: relative error 1.3")
+        wanted, errors, Signature("accuracy", "compare", size=1.3, raw="mul_2, m.py:3: relative error 1.3")
     )
-    assert not same_failure(wanted, errors, Signature("crash", "compile", raw="output 14: no"))
+    assert not same_failure(wanted, errors, Signature("crash", "compile", raw="grad of w: no"))
 
 
 def digest(folder: Path) -> dict[str, str]:
