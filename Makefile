@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # pytest exits with 5 when a selection holds no test; that is no failure.
 no_tests_is_fine = || test $$? -eq 5
 
-.PHONY: demo test test-full test-gpu test-pythons lint wheel resolutions bench pictures clean
+.PHONY: demo test test-full test-gpu test-pythons zoo lint wheel resolutions bench pictures clean
 
 demo: $(STAMP)
 	$(BIN)/graphdbg demo
@@ -25,6 +25,10 @@ test-gpu: $(STAMP)
 
 test-pythons:
 	$(PYTHON) tests/house/pythons.py $(ARGS)
+
+# Healthy programs, of which nothing may be said to fail; resumable.
+zoo: $(STAMP)
+	$(BIN)/python tests/zoo/zoo.py --jobs $(WORKERS) $(ARGS)
 
 # The wheel and the sdist, and the wheel without extras in an environment of its own beside torch alone.
 wheel: $(STAMP)

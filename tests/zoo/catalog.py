@@ -1,0 +1,68 @@
+"""Which programs the zoo holds: a script, the words that it is given, and the flags that its commands need.
+
+Names come from tables and from the text of the scripts: nothing here imports torch.
+
+>>> programs()[0].name
+'bench_transformer_encoder_train'
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS, BENCH = HERE / "programs", HERE.parent / "bench"
+VARIANTS = ("train", "infer", "dynamic", "bf16")
+NOT_HERE = {
+    "cond_training": "torch's own fault: a compiled branch writes into the gradient that it is given",
+    "nested": "graphs with tensor subclasses are refused, which the page of the capture matrix says",
+}
+"""Rows of the capture matrix that are no healthy programs of one process, and why."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: `python SCRIPT WORDS`, judged with `flags`."""
+
+    name: str
+    script: Path
+    words: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+
+
+@cache
+def programs() -> tuple[Program, ...]:
+    """All programs, in order. Names are unique."""
+    made: list[Program] = []
+    for model in _functions(BENCH / "compile_models.py", "model") + _functions(BENCH / "compile_models_more.py", "model"):
+        made += [Program(f"bench_{model}_{one}", PROGRAMS / "bench_models.py", (model, one)) for one in VARIANTS]
+    for name in re.findall(r"\w+", _table(BENCH / "healthy_models.py", r"for make in \((.*?)\)")):
+        made.append(Program(f"healthy_{name}", PROGRAMS / "healthy.py", (name,)))
+    rows = re.findall(r'^    Program\("(\w+)",(.*)\),?$', (BENCH / "capture_programs.py").read_text(), re.MULTILINE)
+    for name, rest in rows:
+        if name not in NOT_HERE and "ranks=" not in rest and not re.search(r"\bSAVED\b|_graph\"|BACKWARD", rest):
+            flags = ("--import", str(BENCH / "capture_hops.py")) if "imports=OPS" in rest else ()
+            made.append(Program(f"matrix_{name}", PROGRAMS / "matrix.py", (name,), flags))
+    for script in sorted(PROGRAMS.glob("*.py")):
+        if script.stem not in ("bench_models", "healthy", "matrix"):
+            made += [Program(f"{script.stem}_{name}", script, (name,)) for name in _functions(script)]
+    assert len({one.name for one in made}) == len(made)
+    return tuple(made)
+
+
+def _functions(script: Path, decorator: str = "") -> list[str]:
+    """Public functions of a script, or those with this decorator."""
+    every = [one for one in ast.parse(script.read_text()).body if isinstance(one, ast.FunctionDef)]
+    if decorator:
+        return [one.name for one in every if any(decorator in ast.unparse(mark) for mark in one.decorator_list)]
+    return [one.name for one in every if not one.name.startswith("_")]
+
+
+def _table(path: Path, pattern: str) -> str:
+    found = re.search(pattern, path.read_text(), re.DOTALL)
+    assert found, path
+    return found[1]

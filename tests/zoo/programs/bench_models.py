@@ -1,0 +1,44 @@
+"""A model of the benchmarks, in training, inference, training at several sizes, or training under bf16 autocast.
+
+    python bench_models.py gpt_block train|infer|dynamic|bf16
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+from compile_models import MODELS
+
+
+def _loss(made: object) -> torch.Tensor:
+    leaves = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor) and one.is_floating_point()]
+    return torch.stack([one.float().square().mean() for one in leaves]).sum()
+
+
+def _main(name: str, variant: str) -> None:
+    torch.manual_seed(0)
+    entry = MODELS[name]
+    model, _ = entry.make(6)
+    compiled = torch.compile(model)
+    if variant == "infer":
+        model.eval()
+        with torch.no_grad():
+            compiled(*entry.make(6)[1])
+        return
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for size in (6, 8, 9) if variant == "dynamic" else (6, 6):
+        with torch.autocast("cpu", torch.bfloat16, enabled=variant == "bf16"):
+            loss = _loss(compiled(*entry.make(size)[1]))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print(loss.item())
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
