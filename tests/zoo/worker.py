@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -32,8 +33,6 @@ from graphdbg.cli import run as command  # noqa: E402
 from graphdbg.toolkit.isolation import ForkServer, ask  # noqa: E402
 
 WORDS = ("ok", "fails", "rounding", "nondeterministic", "cannot_tell")
-LEFT_OUT = 77
-"""Exit code of a program that cannot run here, whose last word is why."""
 
 
 def judged(program: Program, run: Path, inputs: str) -> dict[str, Any]:
@@ -71,11 +70,12 @@ def recorded(program: Program, run: Path, inputs: str) -> str:
     if answer.status == "done":
         return "" if run.is_dir() else "no run was recorded"
     text = str(answer)
-    return f"left out: {text.partition('left out: ')[2].splitlines()[0][:150]}" if "left out: " in text else f"dump: {text[-1500:]}"
+    why = re.search(r"left out: .*", text)
+    return why[0] if why else f"dump: {text[-1500:]}"
 
 
 def said(row: dict[str, Any], *words: str) -> dict[str, Any]:
-    """The document that a command prints with --json. Raises RuntimeError where it prints none, and for exit codes 2 and 3 and above 4."""
+    """The document that a command prints with --json. Raises RuntimeError for exit codes other than 0, 1 and 4."""
     out, err = io.StringIO(), io.StringIO()
     began = time.monotonic()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -1,12 +1,12 @@
-"""The zoo: healthy programs through dump, triage of the run, replay of its widest graph, and check. Nothing may be said to fail.
+"""The zoo: healthy programs through dump, triage of the run, replay of its widest graph, check. None may be said to fail.
 
-    make zoo                                        # all of them; what is done is not done again: one file each in .cache/zoo/TORCH
+    make zoo                                        # all; what is done is not done again: one file each in .cache/zoo/TORCH
     make zoo ARGS="--only 'lstm|gru' --anew"        # some of them, whatever was found before
     python tests/zoo/zoo.py --jobs 14 --max-time 480 --out OUT      # starts none after 480 s; call it again for the rest
     python tests/zoo/zoo.py --list | --page
 
-The page at the end counts verdicts and lists every program with one that is not `ok`. Exit code: 0 it holds (no `fails`, no error,
-at most 2 % `rounding`, at most 2 % `cannot_tell`), 1 it does not, 4 some were not run yet.
+The page at the end counts verdicts and lists every program with one that is not `ok`. Exit code: 0 it holds (no `fails`, no
+error, at most 2 % `rounding`, at most 2 % `cannot_tell`), 1 it does not, 4 some were not run yet.
 """
 
 from __future__ import annotations
