@@ -163,6 +163,22 @@ class TritonKernel(Record):
     dropped: list[str] = []
 
 
+class DefinitionRecord(Record):
+    """What a graph needs of a module of the user's: operators that it registers (`spaces` are their namespaces) and settings that
+    have no saved form, such as a custom pass (`values`: setting -> expression over the program).
+
+    `program` is cut out of the module, with all that it uses; `module` is its name ("__main__" for the script itself), `file` the
+    path. `missing`: what the program lacks and cannot run without.
+    """
+
+    module: str
+    file: str
+    program: str
+    spaces: list[str] = []
+    values: dict[str, str] = {}
+    missing: list[str] = []
+
+
 class SymbolRecord(Record):
     """One symbol: the number it had, and the range it may take (None: unbounded).
 
@@ -261,6 +277,7 @@ class GraphRecord(Record, kw_only=True):
     shape_env: dict[str, Arg] = {}
     strings: list[str] = []
     kernels: list[TritonKernel] = []
+    definitions: list[DefinitionRecord] = []
     compile_kwargs: dict[str, Arg] = {}
     ambient: Ambient = msgspec.field(default_factory=Ambient)
     config: dict[str, dict[str, Arg]] = {}

@@ -101,6 +101,8 @@ def no_caches() -> Iterator[None]:
 @contextlib.contextmanager
 def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
     """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be applied."""
+    from ..dumps.torchside import definitions as recorded
+
     lost: list[str] = []
     with contextlib.ExitStack() as stack:
         for room, values in config.items():
@@ -110,6 +112,9 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
                     continue
                 if module is not None and _is_set_here(getattr(module, name, None), value):
                     continue
+                if module is not None and is_opaque(value):
+                    known, live = recorded.setting(f"{room}.{name}")
+                    value = live if known else value
                 if module is None or is_opaque(value):
                     lost.append(f"setting {room}.{name} is not applied: its value could not be saved")
                     continue

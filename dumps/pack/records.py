@@ -20,6 +20,7 @@ from ..process import ProcessRecord
 from ..schema import (
     Arg,
     ConstValue,
+    DefinitionRecord,
     GraphBody,
     GraphRecord,
     InputRecord,
@@ -77,6 +78,7 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
         symbols=[replace(symbol, source=texts.text(symbol.source)) for symbol in record.symbols],
         guards=[replace(guard, message=texts.text(guard.message)) for guard in record.guards],
         shape_env=tree(record.shape_env, texts), strings=strings, kernels=kernels,
+        definitions=[_definition(one, texts) for one in record.definitions],
         compile_kwargs=_arguments(record.compile_kwargs, texts),
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
     )  # fmt: skip
@@ -93,6 +95,13 @@ def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
         return kernel
     texts.changed["source lines"] += (kernel.decorators + kernel.program).count("\n")
     return replace(kernel, program="", decorators="")
+
+
+def _definition(one: DefinitionRecord, texts: Texts) -> DefinitionRecord:
+    """What is cut out of the user's program: it stays where sources do."""
+    texts.changed["source lines"] += 0 if texts.source else one.program.count("\n")
+    missing = [texts.text(text) for text in one.missing]
+    return replace(one, file=texts.file(one.file), program=one.program if texts.source else "", missing=missing)
 
 
 def _programs(body: GraphBody) -> Iterator[int]:

@@ -98,6 +98,21 @@ DENIED_FUNCTIONS = words(
     """
 )
 
+WITH_TORCH = words(
+    """
+    aten prim prims higher_order operator _operator math builtins torch quantized _quantized mkldnn mkldnn_prepacked
+    onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch streams nnapi
+    """
+)
+"""Namespaces whose operators `import torch` registers."""
+
+
+def is_custom(target: str) -> bool:
+    """Whether the name of a target is that of an operator of the user's or of another library."""
+    root, _, rest = target.partition(".")
+    return bool(rest) and not target.startswith("opaque:") and root not in WITH_TORCH and root not in OP_HOMES
+
+
 OP_HOMES = {
     "prims": ("torch._prims", "torch._inductor.inductor_prims"),
     "inductor": ("torch._inductor.inductor_prims",),

@@ -18,7 +18,7 @@ from .. import names
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
-from . import leaf_modules, targets
+from . import definitions, leaf_modules, targets
 from .allowlist import TRITON_CALLS
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY, GROUPS
@@ -46,6 +46,7 @@ class Decoder:
 
     def build(self, *, fake: bool) -> GraphModule:
         """The live module; with `fake`, `node.meta` holds the recorded values as fake tensors and SymInts."""
+        definitions.ensure(self.record, self.where)
         gm = self._body(self.record.graph, fake, self.where, 0)
         record = self.record
         gm.meta[CARRY] |= {
@@ -117,7 +118,10 @@ class Decoder:
         if record.op == "call_function":
             if name in TRITON_CALLS:
                 return self.kernels.target(name)
-            function = targets.resolve(name, where)
+            try:
+                function = targets.resolve(name, where)
+            except EnvironmentLackError as error:
+                raise definitions.refused(self.record, name, error) from None
             if function is getattr:
                 targets.check_getattr(record.args, record.kwargs, where)
             return function

@@ -33,7 +33,7 @@ from ..schema import (
     Value,
 )
 from ..tensors import TensorSink
-from . import leaf_modules, targets
+from . import definitions, leaf_modules, targets
 from . import torch_private as t
 from .allowlist import TRITON_CALLS
 from .arguments import ArgumentWriter
@@ -76,11 +76,13 @@ def encode(
         InputRecord(name, known[name].role, known[name].source) if name in known else InputRecord(name)
         for name in (node.name for node in body.nodes if node.op == "placeholder")
     ]
-    return GraphRecord(
+    record = GraphRecord(
         format=FORMAT, id=id, stage=stage, compile_id=compile_id, versions={"torch": str(torch.__version__)}, graph=body,
         inputs=inputs, symbols=symbols, guards=guards, shape_env=shape_env, strings=list(encoder.meta.strings),
         kernels=kernels, compile_kwargs=kwargs, ambient=ambient or Ambient(), config=settings,
     )  # fmt: skip
+    record.definitions = definitions.of_record(record, config or {})
+    return record
 
 
 class _Encoder:

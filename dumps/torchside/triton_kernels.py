@@ -12,8 +12,6 @@ is a place in `GraphRecord.kernels`, and the constants are Python expressions in
 from __future__ import annotations
 
 import hashlib
-import linecache
-import sys
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -24,6 +22,7 @@ from .. import trust
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import NodeRecord, TritonKernel
 from . import torch_private as t
+from .programs import run
 from .triton_program import Program, decorators_of
 
 CONSTANTS = "triton_constants"
@@ -178,17 +177,8 @@ def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
         why = f"it runs the user's own Triton kernel {record.name}, and Triton is not installed ({error})"
         raise EnvironmentLackError(where, why, "pip install 'graphdbg[triton]'") from error
     trust.prepare()
-    path = f"graphdbg-kernels/{key}/{record.name}.py"
-    linecache.cache[path] = (len(record.program), None, record.program.splitlines(keepends=True), path)
-    module = ModuleType(f"graphdbg_kernel_{key}")
-    module.__file__ = path
-    sys.modules[module.__name__] = module  # inspect looks there
-    try:
-        exec(compile(record.program, path, "exec"), vars(module))  # trusted
-        found = getattr(module, record.name)
-    except Exception as error:
-        sys.modules.pop(module.__name__, None)
-        why = f"the program of its kernel {record.name} fails here ({type(error).__name__}: {error})"
-        raise EnvironmentLackError(where, why, "load the dump with the Triton that it was recorded with") from error
+    module = run(record.name, record.program, where, f"the program of its kernel {record.name}")
+    if (found := vars(module).get(record.name)) is None:
+        raise EnvironmentLackError(where, f"the program of its kernel {record.name} does not define it", "record it again")
     _loaded[key] = found, module
     return _loaded[key]

@@ -16,14 +16,9 @@ from ...dumps.program.case import Registered
 from ...dumps.program.stand_ins import HELPER, OpCall, results, stand_in
 from ...dumps.program.text import dotted
 from ...dumps.schema import Arg, GraphRecord, NodeRecord, SequenceValue, TensorValue, Value
-from ...dumps.torchside.allowlist import OP_HOMES, TRITON_CALLS
+from ...dumps.torchside.allowlist import TRITON_CALLS, is_custom
 from ...dumps.walk import bodies, contents, given, nodes, tag_of, used
 from .op_sources import source_of
-
-_WORDS = """aten prim prims higher_order operator _operator math builtins torch quantized _quantized mkldnn mkldnn_prepacked
-    onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch streams nnapi"""
-_WITH_TORCH = frozenset(_WORDS.split())
-"""Namespaces whose operators `import torch` registers."""
 
 
 def registered(record: GraphRecord) -> Registered | None:
@@ -91,7 +86,7 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
 def refuse_others(record: GraphRecord, where: str = "") -> None:
     """Raises what loading the graph would for each target but custom operators that are not registered here. Imports torch."""
     for target, error in unregistered(record, where).items():
-        if not _custom(target):
+        if not is_custom(target):
             raise error
 
 
@@ -121,7 +116,7 @@ def _called(node: NodeRecord) -> Any:
     """(target, maker of its OpCall) for a node that calls a custom operator."""
     if node.op != "call_function":
         return None
-    if _custom(node.target):
+    if is_custom(node.target):
 
         def plain(values: dict[str, Value | None], used: bool) -> OpCall:
             outputs, listed, nothing = results(node.value, used=used)
@@ -130,7 +125,7 @@ def _called(node: NodeRecord) -> Any:
         return node.target, plain
     if node.target == "higher_order.auto_functionalized_v2" and node.args:
         tag, function = tag_of(node.args[0])
-        if tag == "function" and _custom(function):
+        if tag == "function" and is_custom(function):
 
             def inside(values: dict[str, Value | None], used: bool) -> OpCall:
                 return _functionalized(node, values)
@@ -161,8 +156,3 @@ def _qualified(target: str) -> str:
     parts = dotted(target, "the operator").split(".")
     overload = "" if len(parts) < 3 or parts[2] == "default" else f".{parts[2]}"
     return f"{parts[0]}::{parts[1]}{overload}"
-
-
-def _custom(target: str) -> bool:
-    root, _, rest = target.partition(".")
-    return bool(rest) and not target.startswith("opaque:") and root not in _WITH_TORCH and root not in OP_HOMES

@@ -30,6 +30,7 @@ def test_modules_are_looked_for_where_the_command_was_typed(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [])
     assert CliRunner().invoke(told, []).output.split() == ["0", "None"]
+    Path("mine.py").touch()
     assert CliRunner().invoke(told, ["--import", "mine", "--trust"]).output.split() == ["0", "None", "mine", TRUST, "here"]
     assert sys.path == [str(tmp_path)]
 

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from ...dumps.commands.options import Declared, seconds_option
-from ..imports import with_trust
+from ..imports import checked, with_trust
 from ..rungs import NAMES
 
 rung_option = click.option(
@@ -40,14 +40,15 @@ def limit_option(help: str, default: float | None = 600.0) -> Declared:
 def import_option(before: str = "") -> Declared:
     """`--import`, which the command gets as `imports`; modules are also looked for where the command was typed."""
     text = f"{before}import a module first, for the custom ops that it registers; can be repeated."
-    option = click.option("--import", "imports", multiple=True, metavar="MODULE", help=text[0].upper() + text[1:])
+    option = click.option("--import", "imports", multiple=True, metavar="MODULE|FILE", help=text[0].upper() + text[1:])
 
     def declared(command: Callable[..., Any]) -> Callable[..., Any]:
         @option
         @functools.wraps(command)
         def ready(*args: Any, imports: tuple[str, ...], **named: Any) -> Any:
             search_here(imports)
-            return command(*args, imports=imports, **named)
+            words = named.get("graph") or named.get("words") or ""
+            return command(*args, imports=checked(imports, words if isinstance(words, str) else words[0]), **named)
 
         return ready
 
@@ -57,7 +58,9 @@ def import_option(before: str = "") -> Declared:
 def trust_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds `--trust` to a command that has `imports`."""
 
-    @click.option("--trust", is_flag=True, help="Run the graph's own Triton kernels, whose source is in the dump: read it first.")
+    text = "Run the program's own Triton kernels, ops and passes, whose source is in the dump: read it first."
+
+    @click.option("--trust", is_flag=True, help=text)
     @functools.wraps(command)
     def ready(*args: Any, trust: bool, imports: tuple[str, ...], **named: Any) -> Any:
         return command(*args, imports=with_trust(imports, trust), **named)

@@ -13,7 +13,9 @@ installed packages and of Python itself.
 from __future__ import annotations
 
 import linecache
+import os
 import re
+import sys
 import threading
 import time
 import zlib
@@ -66,7 +68,7 @@ class PackedSave:
 
 def keep_sources(writer: ProcessWriter, record: GraphRecord) -> None:
     """Keeps the files that the record's stacks name and that were not kept yet, where there is room."""
-    files = {file for text in record.strings if 'File "' in text for file in _FILE.findall(text)}
+    files = {file for text in record.strings if 'File "' in text for file in _FILE.findall(text)} | _script()
     for file in sorted(files - writer.sources.known):
         if is_absolute(file) and known(file) is not None:
             writer.sources.known.add(file)
@@ -75,6 +77,12 @@ def keep_sources(writer: ProcessWriter, record: GraphRecord) -> None:
         if not text or (writer.gate is not None and not writer.gate.admit_more(len(text), record.id)):
             continue
         writer.sources.keep(file, text)
+
+
+def _script() -> set[str]:
+    """The program itself, of which no stack need speak."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return {os.path.abspath(file)} if file else set()  # noqa: PTH100  only the text of a path is wanted
 
 
 class Graph:

@@ -85,5 +85,5 @@ def _sentence(note: Mapping[str, Any]) -> str:
         return f"{named} cannot be saved: a replay runs Inductor, or another rung, in its place"
     module = str(note.get("module") or "")
     if module in ("", "__main__"):
-        return f"{named} cannot be saved: replays run without it; --import MODULE brings it back if that module sets it"
+        return f"{named} has no saved form: replays run without it, unless --trust brings it back from its recorded source"
     return f"{named} cannot be saved: replays run without it; --import {module} brings it back if importing that sets it"

@@ -1,0 +1,285 @@
+"""What a graph needs of the program that it comes from, cut out of its text: operators and passes, and all that those use.
+
+An abstract syntax tree is cut: imports, definitions, the names that they reach, and the calls that register an operator. What the
+program does beside (training) is left out: no statement is taken for its own sake, and one whose value is computed by a loss's
+backward or an optimizer's step is named in `missing`. Nothing is executed here. No torch.
+
+>>> cut('import torch\\n@torch.library.custom_op("my::twice", mutates_args=())\\ndef twice(x): ...\\ntwice(1)', {"my"}).program
+'import torch\\n\\n\\n@torch.library.custom_op("my::twice", mutates_args=())\\ndef twice(x): ...\\n'
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+_REGISTERS = frozenset({"custom_op", "triton_op", "define", "impl", "impl_abstract", "Library", "fallthrough_kernel"})
+_TRAINS = frozenset({"backward", "step", "fit", "train_step"})
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class Cut(NamedTuple):
+    """`program` is a module. `values`: what was asked for -> an expression over it. `missing`: what could not be taken along."""
+
+    program: str
+    values: dict[str, str]
+    missing: list[str]
+    statements: list[str]
+    imports: list[str]
+
+
+class _Unit(NamedTuple):
+    """One statement, and the bodies around it from the module's inwards."""
+
+    node: ast.stmt
+    scopes: tuple[tuple[ast.stmt, ...], ...]
+
+
+def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None) -> Cut | None:
+    """What registers the operators of the namespaces, and makes the values; None where the text has neither, or is no Python.
+
+    `values`: what a value is given to (by the last part of "inductor.post_grad_custom_post_pass") -> the name of its function or
+    class.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return _Cutting(tree, text).of(spaces, values or {})
+
+
+class _Cutting:
+    def __init__(self, tree: ast.Module, text: str) -> None:
+        self.lines = text.splitlines()
+        self.units = list(_units(tree.body, ()))
+        self.scope = tuple(_flat(tree.body))
+        self.taken: list[_Unit] = []
+        self.imports: dict[str, None] = {}
+        self.missing: dict[str, None] = {}
+        self.known: set[tuple[str, int]] = set()
+
+    def of(self, spaces: Collection[str], values: Mapping[str, str]) -> Cut | None:
+        roots = self._registrations(spaces)
+        found: dict[str, str] = {}
+        for name, wanted in values.items():
+            for unit, expression in self._given(name.rpartition(".")[2]):
+                if self._reaches(expression, unit.scopes, wanted):
+                    found[name] = ast.unparse(expression)
+                    self._follow(expression, unit.scopes, found[name])
+            if name not in found and self._binding(wanted, (self.scope,)):
+                own = self._binding(wanted, (self.scope,))[0]
+                found[name] = f"{wanted}()" if isinstance(own, ast.ClassDef) else wanted
+                self._follow(ast.Name(wanted, ast.Load()), (self.scope,), wanted)
+        if not roots and not found:
+            return None
+        for unit in roots:
+            self._take(unit, "")
+        ordered = sorted(self.taken, key=lambda one: (len(one.scopes) > 1, one.node.lineno))
+        statements = [self._text(one.node) for one in ordered]
+        future = [ast.unparse(one) for one in self.scope if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+        imports = sorted(self.imports, key=lambda one: (one.startswith("from "), one))
+        head = "\n".join([*future, *imports])
+        program = "\n\n\n".join(one for one in (head, *statements) if one) + "\n"
+        return Cut(program, found, list(self.missing), statements, imports)
+
+    def _registrations(self, spaces: Collection[str]) -> list[_Unit]:
+        """The statements that register operators of the namespaces, those that speak of the operator by a variable too."""
+        variables: set[str] = set()
+        found: list[_Unit] = []
+        for _ in range(4):
+            before = len(found)
+            for unit in self.units:
+                if unit not in found and _registers(unit.node, spaces, variables):
+                    found.append(unit)
+                    variables |= _bound(unit.node) - {"_"}
+            if len(found) == before:
+                break
+        return found
+
+    def _given(self, name: str) -> Iterator[tuple[_Unit, ast.expr]]:
+        """The expressions that are given to a setting of that name: by assignment, as an argument, in a dict."""
+        for unit in self.units:
+            if isinstance(unit.node, _SCOPES):
+                continue
+            for node in ast.walk(unit.node):
+                assigned = isinstance(node, ast.Assign) and any(getattr(one, "attr", "") == name for one in node.targets)
+                if isinstance(node, (ast.Assign, ast.keyword)) and (assigned or getattr(node, "arg", None) == name):
+                    yield unit, node.value
+                elif isinstance(node, ast.Dict):
+                    pairs = zip(node.keys, node.values, strict=True)
+                    yield from ((unit, value) for key, value in pairs if str(getattr(key, "value", "")).endswith(name))
+
+    def _reaches(self, expression: ast.expr, scopes: tuple[tuple[ast.stmt, ...], ...], wanted: str) -> bool:
+        """Whether an expression speaks of the function or class, itself or by a variable."""
+        names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+        names |= {node.attr for node in ast.walk(expression) if isinstance(node, ast.Attribute)}
+        behind = {node.id for name in names for one in self._binding(name, scopes) if isinstance(one, ast.Assign)
+                  for node in ast.walk(one.value) if isinstance(node, ast.Name)}  # fmt: skip
+        return wanted.rpartition(".")[2] in names | behind
+
+    def _take(self, unit: _Unit, why: str) -> None:
+        if unit in self.taken:
+            return
+        if not isinstance(unit.node, _SCOPES) and self._trains(unit.node, set()):
+            what = why or ast.unparse(unit.node)[:60]
+            self.missing[f"{what}, which the program computes by training (line {unit.node.lineno})"] = None
+            return
+        self.taken.append(unit)
+        self._follow(unit.node, unit.scopes, why)
+
+    def _follow(self, node: ast.AST, scopes: tuple[tuple[ast.stmt, ...], ...], why: str) -> None:
+        """Takes what binds the names that are read."""
+        for name in sorted(_free(node)):
+            if (name, len(scopes)) in self.known:
+                continue
+            self.known.add((name, len(scopes)))
+            bindings = self._binding(name, scopes)
+            if not bindings and not self._star():
+                self.missing[f"{name}, which is not defined in the module" + (f" ({why})" if why else "")] = None
+            for one in bindings:
+                if isinstance(one, (ast.Import, ast.ImportFrom)):
+                    self.imports |= dict.fromkeys(_imports(one, name))
+                else:
+                    self._take(_Unit(one, self._scopes_of(one, scopes)), name)
+
+    def _star(self) -> bool:
+        stars = [one for one in self.scope if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
+        self.imports |= dict.fromkeys(ast.unparse(one) for one in stars)
+        return bool(stars)
+
+    def _binding(self, name: str, scopes: tuple[tuple[ast.stmt, ...], ...]) -> list[ast.stmt]:
+        for scope in reversed(scopes):
+            if found := [one for one in scope if name in _bound(one)]:
+                return found
+        return []
+
+    @staticmethod
+    def _scopes_of(node: ast.stmt, scopes: tuple[tuple[ast.stmt, ...], ...]) -> tuple[tuple[ast.stmt, ...], ...]:
+        depth = next(at for at in range(len(scopes), 0, -1) if node in scopes[at - 1])
+        return scopes[:depth]
+
+    def _trains(self, node: ast.AST, seen: set[str]) -> bool:
+        """Whether running the statement runs a backward or a step: itself, or in the program's own functions that it calls."""
+        for call in (one for one in ast.walk(node) if isinstance(one, ast.Call)):
+            if getattr(call.func, "attr", "") in _TRAINS:
+                return True
+            name = getattr(call.func, "id", "")
+            if name and name not in seen:
+                seen.add(name)
+                functions = [one for one in self._binding(name, (self.scope,)) if isinstance(one, ast.FunctionDef)]
+                if any(self._trains(one, seen) for one in functions):
+                    return True
+        return False
+
+    def _text(self, node: ast.stmt) -> str:
+        """A statement as it was written, or anew where it shares its lines with others."""
+        first, last = _first(node), node.end_lineno or node.lineno
+        text = textwrap.dedent("\n".join(self.lines[first - 1 : last]))
+        try:
+            again = ast.parse(text).body
+        except SyntaxError:
+            return ast.unparse(node)
+        return text if len(again) == 1 and ast.dump(again[0]) == ast.dump(node) else ast.unparse(node)
+
+
+def _units(body: Sequence[ast.stmt], around: tuple[tuple[ast.stmt, ...], ...]) -> Iterator[_Unit]:
+    """Every statement that is reached through functions, classes, conditions and blocks."""
+    scope = tuple(_flat(body))
+    scopes = (*around, scope)
+    for one in scope:
+        yield _Unit(one, scopes)
+        if isinstance(one, _SCOPES):
+            yield from _units(one.body, around if isinstance(one, ast.ClassDef) and not around else scopes)
+
+
+def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements, the inner ones of conditions and blocks in their place; what only defines (`try: import ...`) stays whole."""
+    for one in body:
+        parts = [*getattr(one, "body", []), *getattr(one, "orelse", []), *getattr(one, "finalbody", [])]
+        parts += [inner for handler in getattr(one, "handlers", []) for inner in handler.body]
+        if isinstance(one, _SCOPES) or not parts or (_is_choice(one) and all(map(_defines, parts))):
+            yield one
+        else:
+            yield from _flat([inner for inner in parts if isinstance(inner, ast.stmt)])
+
+
+def _is_choice(statement: ast.stmt) -> bool:
+    guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+    return isinstance(statement, (ast.If, ast.Try)) and not guard
+
+
+def _defines(statement: ast.stmt) -> bool:
+    return isinstance(statement, (*_SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Pass, ast.Raise))
+
+
+def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collection[str]) -> bool:
+    """Whether a statement registers something for an operator: by its name as text, by `torch.ops.namespace`, or by a variable
+    that another such statement bound (the function under custom_op, a Library)."""
+    heads: list[ast.expr] = list(getattr(statement, "decorator_list", []))
+    if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and statement.value is not None:
+        heads.append(statement.value)
+    for head in heads:
+        function = head.func if isinstance(head, ast.Call) else head
+        given = [*head.args, *(one.value for one in head.keywords)] if isinstance(head, ast.Call) else []
+        while isinstance(function, ast.Call):  # torch.library.impl(...)(function)
+            given, function = [*given, *function.args], function.func
+        word = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if word not in _REGISTERS and not word.startswith("register_"):
+            continue
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        listed = [item for one in given for item in (one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one])]
+        named = [one for one in (owner, *listed) if one is not None]
+        if any(isinstance(one, ast.Name) and one.id in variables for one in named) or any(_means(one, spaces) for one in listed):
+            return True
+    return False
+
+
+def _means(argument: ast.expr, spaces: Collection[str]) -> bool:
+    if isinstance(argument, ast.Constant):
+        return str(argument.value).partition("::")[0] in spaces
+    return isinstance(argument, ast.Attribute) and ast.unparse(argument).startswith(tuple(f"torch.ops.{one}." for one in spaces))
+
+
+def _first(node: ast.stmt) -> int:
+    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+
+
+def _bound(statement: ast.AST) -> set[str]:
+    """The names that a statement binds where it stands."""
+    if isinstance(statement, _SCOPES):
+        return {statement.name}
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {(one.asname or one.name).partition(".")[0] for one in statement.names}
+    if isinstance(statement, ast.Name):
+        return {statement.id} if isinstance(statement.ctx, ast.Store) else set()
+    if isinstance(statement, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return set()
+    return {name for inner in ast.iter_child_nodes(statement) for name in _bound(inner)}
+
+
+def _free(node: ast.AST) -> set[str]:
+    """Names that a statement reads and does not bind itself."""
+    read: set[str] = set()
+    bound: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            (read if isinstance(one.ctx, ast.Load) else bound).add(one.id)
+        elif isinstance(one, ast.arg):
+            bound.add(one.arg)
+        elif isinstance(one, (*_SCOPES, ast.Import, ast.ImportFrom)):
+            bound |= _bound(one)
+        elif isinstance(one, ast.ExceptHandler) and one.name:
+            bound.add(one.name)
+    return read - bound - set(dir(builtins)) - {"__file__", "__name__", "__doc__"}
+
+
+def _imports(statement: ast.Import | ast.ImportFrom, name: str) -> Iterator[str]:
+    for alias in statement.names:
+        if (alias.asname or alias.name).partition(".")[0] == name:
+            if isinstance(statement, ast.Import):
+                yield ast.unparse(ast.Import([alias]))
+            else:
+                yield ast.unparse(ast.ImportFrom(statement.module, [alias], statement.level))

@@ -1,0 +1,161 @@
+# pyright: basic
+"""What a graph needs of the user's own program: found among the modules of this process when it is recorded, and run when it is
+loaded again, with `--trust` only.
+
+An operator's module is one of the user's whose text names its namespace. Recording reads texts and names, and calls nothing.
+
+>>> of_record(record, config)
+[DefinitionRecord(module='__main__', file='/home/me/train.py', ...)]
+>>> ensure(record, "run/0_0/forward")       # does nothing without trust
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+from .. import trust
+from ..definitions import Cut, cut
+from ..errors import EnvironmentLackError
+from ..pack.places import known
+from ..schema import DefinitionRecord, GraphRecord
+from ..walk import contents, given, nodes
+from . import torch_private as t
+from .allowlist import WITH_TORCH, is_custom
+from .programs import run
+
+SCRIPTS = ("__main__", "__mp_main__")
+_SPACE = re.compile(r"""["'](\w+)::|Library\(\s*["'](\w+)["']""")
+_RESERVED = ("torch", "graphdbg")
+
+_ran: dict[int, tuple[DefinitionRecord, ModuleType]] = {}
+
+
+def of_record(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -> list[DefinitionRecord]:
+    """The definitions of a graph's operators, and of the settings in force that have no saved form. Never fails for a text that
+    cannot be cut: what is not found is not there."""
+    found: list[DefinitionRecord] = []
+    spaces = {op.partition("::")[0] for op in operators(record)}
+    for one, _ in _ran.values():
+        if spaces & set(one.spaces):
+            found.append(one)
+            spaces -= set(one.spaces)
+    for module, file in _own_files() if spaces else ():
+        if (registered := spaces & _spaces_in(file)) and (made := _cut(file, _spaces_in(file), ())) is not None:
+            found.append(DefinitionRecord(module, file, made.program, sorted(registered), missing=made.missing))
+            spaces -= registered
+    return [*found, *_of_settings(record, config)]
+
+
+def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -> Iterator[DefinitionRecord]:
+    for room, values in record.config.items():
+        for name, value in values.items():
+            setting = f"{room}.{name}"
+            if not any(True for _ in contents(value, "opaque")):
+                continue
+            if (ran := next((one for one, _ in _ran.values() if setting in one.values), None)) is not None:
+                yield ran
+                continue
+            home = _home(config.get(room, {}).get(name))
+            wanted, own = getattr(home, "__qualname__", ""), str(getattr(home, "__module__", ""))
+            if not wanted or own.partition(".")[0] in (*_RESERVED, "builtins"):
+                continue
+            for module, file in sorted(_own_files(), key=lambda one: (one[0] not in SCRIPTS, one[0] != own)):
+                if module in (own, *SCRIPTS) and (made := _cut(file, (), ((setting, wanted),))) is not None:
+                    yield DefinitionRecord(module, file, made.program, values=made.values, missing=made.missing)
+                    break
+
+
+def _home(value: Any) -> Any:
+    """The function or class behind a value; the first in a list."""
+    while isinstance(value, (list, tuple, Mapping)) and value:
+        value = next(iter(value.values() if isinstance(value, Mapping) else value))
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = getattr(value, "__func__", value)
+    return value if hasattr(value, "__qualname__") else type(value)
+
+
+def _own_files() -> Iterator[tuple[str, str]]:
+    """(module, file) of the modules of this process that are no library's."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if not isinstance(file, str) or not file.endswith(".py") or name.partition(".")[0] in _RESERVED:
+            continue
+        file = os.path.abspath(file)  # noqa: PTH100  only the text of a path is wanted
+        if known(file) is None:
+            yield name, file
+
+
+@functools.cache
+def _spaces_in(file: str) -> frozenset[str]:
+    """The namespaces that a file's text names."""
+    text = "".join(linecache.getlines(file))
+    return frozenset(one or other for one, other in _SPACE.findall(text)) - WITH_TORCH
+
+
+@functools.cache
+def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str, str], ...]) -> Cut | None:
+    return cut("".join(linecache.getlines(file)), spaces, dict(values))
+
+
+def operators(record: GraphRecord) -> dict[str, None]:
+    """ "namespace::op" of each operator that a graph calls and torch does not bring."""
+    named: dict[str, None] = {}
+    for node in nodes(record.graph):
+        for target in [*([node.target] if node.op == "call_function" else []), *contents(given(node), "function")]:
+            if is_custom(str(target)):
+                named["::".join(str(target).split(".")[:2])] = None
+    return named
+
+
+def ensure(record: GraphRecord, where: str) -> None:
+    """Runs, where the user trusts the dump, what the graph's own operators and settings need and this process lacks."""
+    if not record.definitions or not trust.given():
+        return
+    lacking = {op.partition("::")[0] for op in operators(record) if not t.op_schemas(op)}
+    for one in record.definitions:
+        if one.program and not one.missing and (one.values or lacking & set(one.spaces)):
+            _run(one, where)
+
+
+def _run(one: DefinitionRecord, where: str) -> ModuleType:
+    key = hash(one.program)
+    if key not in _ran:
+        folder = os.path.dirname(one.file)  # noqa: PTH120
+        if folder and folder not in sys.path:
+            sys.path.append(folder)
+        what = f"what it needs of {os.path.basename(one.file)}"  # noqa: PTH119
+        package = one.module.rpartition(".")[0]
+        _ran[key] = one, run(os.path.basename(one.file).removesuffix(".py"), one.program, where, what, package)  # noqa: PTH119
+    return _ran[key][1]
+
+
+def setting(name: str) -> tuple[bool, Any]:
+    """(whether a program that ran here makes the value of a setting, the value)."""
+    for one, module in _ran.values():
+        if name in one.values:
+            return True, eval(one.values[name], vars(module))  # trusted, as its program is
+    return False, None
+
+
+def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> EnvironmentLackError:
+    """Why an operator of the graph is not registered here, and what to do."""
+    one = next((one for one in record.definitions if target.partition(".")[0] in one.spaces), None)
+    if one is None:
+        return error
+    name = os.path.basename(one.file)  # noqa: PTH119
+    why = f"the op {target!r} is not registered in this process; {name} defines it"
+    if one.missing:
+        why = f"{why}, and could not be saved whole: it lacks {'; '.join(one.missing)}"
+        return EnvironmentLackError(error.what, why, error.fix)
+    if not one.program:
+        return EnvironmentLackError(error.what, f"{why}, and its source is not in the dump", error.fix)
+    instead = "" if one.module in SCRIPTS else f", or --import {one.module}"
+    return EnvironmentLackError(error.what, why, f"add --trust, which runs its definition as recorded{instead}")

@@ -1,0 +1,111 @@
+"""What is cut out of a program: its operators and passes, what they use, and nothing that trains; and that run again by trust."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphdbg
+from graphdbg.dumps import trust
+from graphdbg.dumps.definitions import cut
+from graphdbg.dumps.errors import EnvironmentLackError
+
+PROGRAM = """
+from __future__ import annotations
+import torch, math as m, sys
+from torch.library import Library, impl, register_fake
+try:
+    import triton
+except ImportError:
+    triton = None
+SCALE = 2.0
+TABLE = [SCALE, m.pi]
+def helper(x):
+    return x * TABLE[0]
+def train():
+    loss = Net()(3); loss.backward(); return loss
+class Net: ...
+LOSS = train()
+lib = Library("mine", "DEF")
+lib.define("double(Tensor x) -> Tensor")
+def main():
+    @torch.library.custom_op("mine::inner", mutates_args=())
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return helper(x)
+    @inner.register_fake
+    def _(x): return torch.empty_like(x)
+    swap = Swap(3)
+    torch.compile(f, options={"post_grad_custom_post_pass": swap})
+    train()
+class Swap:
+    def __init__(self, n): self.n = n
+class Learnt:
+    def __call__(self, graph): return LOSS
+@impl(lib, "double", "CPU")
+def double(x): return helper(x) if triton else x
+torch.library.register_autograd("mine::double", lambda ctx, g: g * 2)
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_operators_and_what_they_use() -> None:
+    made = cut(PROGRAM, {"mine"})
+    assert made is not None
+    assert not made.missing
+    compile(made.program, "made", "exec")
+    assert made.program.startswith("from __future__ import annotations\nimport math as m\n")
+    for wanted in ('Library("mine", "DEF")', "lib.define", "def double", "def inner", "inner.register_fake", "TABLE =", "SCALE =",
+                   "def helper", "register_autograd", "import triton"):  # fmt: skip
+        assert wanted in made.program, wanted
+    for left_out in ("train", "main()", "Swap", "backward", "import sys"):
+        assert left_out not in made.program, left_out
+
+
+def test_a_pass_that_is_set_inside_a_function() -> None:
+    made = cut(PROGRAM, values={"inductor.post_grad_custom_post_pass": "Swap"})
+    assert made is not None
+    assert (made.values, made.missing) == ({"inductor.post_grad_custom_post_pass": "swap"}, [])
+    assert "swap = Swap(3)" in made.program
+    assert "mine" not in made.program
+
+
+def test_what_is_computed_by_training_is_missing() -> None:
+    made = cut(PROGRAM, values={"inductor.joint_custom_pre_pass": "Learnt"})
+    assert made is not None
+    assert "train" not in made.program
+    assert made.missing == ["LOSS, which the program computes by training (line 16)"]
+
+
+def test_text_without_any() -> None:
+    assert cut(PROGRAM, {"other"}) is None
+    assert cut("def f(:", {"mine"}) is None
+
+
+SCRIPT = """
+import torch, graphdbg
+FACTOR = 3
+@torch.library.custom_op("graphdbg_definitions::times", mutates_args=())
+def times(x: torch.Tensor) -> torch.Tensor: return x * FACTOR
+graph = torch.fx.Graph()
+graph.output(graph.call_function(torch.ops.graphdbg_definitions.times.default, (graph.placeholder("x"),)))
+graphdbg.save_graph(torch.fx.GraphModule({}, graph), [torch.ones(2)], "case")
+print("TRAINING")
+"""
+
+
+def test_an_operator_of_the_script_runs_again_by_trust_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    saved = graphdbg.load_graph(tmp_path / "case")
+    with pytest.raises(EnvironmentLackError, match=r"train\.py defines it\. Add --trust"):
+        saved.module()
+    with trust.granted():
+        assert torch.equal(saved.module()(torch.ones(2)), torch.full((2,), 3.0))
+    assert "TRAINING" not in capfd.readouterr().out
+    graphdbg.save_graph(saved.module(), [torch.ones(2)], tmp_path / "again")
+    assert graphdbg.load_graph(tmp_path / "again").record.definitions == saved.record.definitions
