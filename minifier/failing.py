@@ -18,6 +18,7 @@ from ..dumps.wording import counted
 from ..toolkit import normalise
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.suspects import compile_of, suspects, triggered
+from ..toolkit.verdict_words import word
 from .problem import DoesNotFailError
 
 if TYPE_CHECKING:
@@ -86,4 +87,4 @@ def _screened(run: Run, seed: int, imports: Sequence[str], told: Callable[[str],
         why = "each was judged under Inductor; what Dynamo does in Python, outside of its graphs, is in none of them"
         raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see graphdbg triage {shown_path(run.path)}")
     row, graph = found
-    return graph, f"{row.verdict}: {row.reason}"[:200]
+    return graph, f"{word(row.verdict)}: {row.reason}"[:200]

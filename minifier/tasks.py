@@ -98,7 +98,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     if whole:
         size["culprits"] = named or first_wrong(case.gm, outcome)
     signature = msgspec.to_builtins(outcome.signature)
-    return size | {"signature": signature, "record": outcome.record.plain(), "seconds": outcome.seconds}
+    return size | {"signature": signature, "record": outcome.verdict.plain(), "seconds": outcome.seconds}
 
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
         outcome = judge(
             case, payload["rung"], payload["check"], seed=payload["seed"], watch=watch, lean=payload.get("lean", "")
         )
-    if outcome.signature is not None or not outcome.ok or outcome.record.skipped:
+    if outcome.signature is not None or not outcome.ok or outcome.verdict.skipped:
         return outcome
     took, most = "", ""
     if slow is not None:
@@ -198,9 +198,9 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
             raw, size = f"{took}, more than {most}", float(peak.bytes)
             outcome.signature = Signature("memory", "run", message=str(large), detail="peak", size=size, raw=raw)
     if outcome.signature is not None:
-        outcome.record = of(outcome.signature, payload["rung"], reason=took, detail=WHOLE)
+        outcome.verdict = of(outcome.signature, payload["rung"], reason=took, detail=WHOLE)
     elif took:
-        outcome.record = Verdict("ok", reason=took)
+        outcome.verdict = Verdict("ok", reason=took)
     return outcome
 
 

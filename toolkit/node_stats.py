@@ -39,7 +39,7 @@ def node_rows(saved: SavedGraph, seed: int = 0, device: str | None = None, *, li
         if answer.status != "done":
             refused = outcome_of(answer, "eager")
             why = "statistics are of eager's values, so eager must run"
-            raise EnvironmentLackError(f"no statistics of {saved.id}", refused.verdict, why)
+            raise EnvironmentLackError(f"no statistics of {saved.id}", refused.text, why)
         if answer.value["failed"]:
             raise EnvironmentLackError(f"no statistics of {saved.id}", answer.value["failed"], "see graphdbg replay --rung eager")
         yield from answer.value["rows"]

@@ -1,7 +1,7 @@
 """What a replay found, as a record that crosses processes. No torch is imported.
 
->>> Outcome().verdict, Outcome().exit_code
-('ok', 0)
+>>> Outcome().verdict.verdict, Outcome().text
+('ok', 'ok')
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class OutputError(msgspec.Struct, omit_defaults=True):
 class Outcome(msgspec.Struct, omit_defaults=True):
     """The result of running one graph under one rung.
 
-    `record` is the verdict. `outputs` is the list of output tensors when they were asked for. `seconds` is the time of compile
-    and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
+    `verdict` is the record of the judgement, `verdict.verdict` its word. `outputs` is the list of output tensors when they were
+    asked for. `seconds` is the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
     one, or None when it was not compared. `nan` and `eager_nan` name the results that hold a NaN under the rung and in eager
     ("logits", "grad of emb.weight"); they are no failure where both have them.
     """
 
-    record: Verdict = OK
+    verdict: Verdict = OK
     signature: Signature | None = None
     outputs: list[Any] | None = None
     seconds: float = 0.0
@@ -51,16 +51,11 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
 
     @property
-    def verdict(self) -> str:
-        """The verdict in words: "ok", "no reference: ..." (numbers could not be judged), "crash: ...", "cannot judge: ..."."""
-        return verdict_words.text(self.record)
+    def text(self) -> str:
+        """The verdict with its reason: "ok", "crash: ...", "skipped, because ..."."""
+        return verdict_words.text(self.verdict)
 
     @property
     def ok(self) -> bool:
-        """Whether no failure was seen, as far as could be judged."""
-        return not self.exit_code
-
-    @property
-    def exit_code(self) -> int:
-        """0 when nothing failed, 1 when the bug was reproduced or no verdict was possible."""
-        return self.record.exit_code
+        """Whether it was judged, and compiled and eager agree but for rounding."""
+        return not self.verdict.exit_code

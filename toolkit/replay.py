@@ -3,7 +3,7 @@
 The calling process imports torch only when it wants the outputs. Loading follows the safety rules of `dumps.live`.
 
 >>> outcome = replay(load_graph("myrun/0_0/forward"), rung="inductor")
->>> outcome.ok, outcome.verdict, outcome.fidelity
+>>> outcome.ok, outcome.text, outcome.fidelity
 (True, 'ok', 'same')
 """
 
@@ -136,7 +136,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _compiled(outcome: Outcome) -> bool:
     stopped = outcome.signature is not None and outcome.signature.stage in ("eager", "compile")
-    return not stopped and not outcome.record.skipped
+    return not stopped and not outcome.verdict.skipped
 
 
 def _load(path: Path) -> list[Any]:

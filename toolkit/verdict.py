@@ -5,12 +5,13 @@ Nothing is judged here, and there are no words: those are in `verdict_words`. Im
 
 >>> judged(Signature("hang", "compile"), "inductor").kind
 'hang'
->>> skipped("there is no CUDA device here").exit_code
-0
+>>> skipped("there is no CUDA device here").exit_code, OK.exit_code
+(4, 0)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -25,9 +26,11 @@ Fault = Literal["compiler", "custom_pass", "custom_op", "model"]
 Layer = Literal["dynamo", "aot_autograd", "decomposition", "inductor", "triton", "cudagraphs", "aot_inductor"]
 
 SKIPPED, NO_TIME, NO_REFERENCE = "skipped", "no_time", "no_reference"
-SAME, NOT_JUDGED, LOST = "same", "not_judged", "lost"
-"""Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph is the same as
-another, or its time was over; its process is gone. One without a detail was asked in earnest."""
+NOT_JUDGED, LOST = "not_judged", "lost"
+"""Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph's time was
+over; its process is gone."""
+SAME = "same"
+"""The detail of a verdict that is another graph's, which is equal."""
 WHOLE = "whole"
 """The detail of a verdict whose reason says by itself what happened."""
 
@@ -73,7 +76,12 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong where eager is right."""
+        """Whether something went wrong, and not by rounding."""
+        return self.verdict == "fails"
+
+    @property
+    def differs(self) -> bool:
+        """Whether it goes otherwise than eager: a failure, or rounding."""
         return self.verdict in ("fails", "rounding")
 
     @property
@@ -84,27 +92,48 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def undecided(self) -> bool:
         """Whether it was asked in earnest and there is no verdict."""
-        return not self.failed and self.verdict != "ok" and not self.detail
+        return self.verdict in _UNDECIDED and not self.skipped
 
     @property
     def exit_code(self) -> int:
-        """1 where something fails or could not be judged in earnest, else 0."""
-        return int(self.failed or self.undecided)
+        """1 where something fails, 4 where that could not be judged, else 0."""
+        return 1 if self.failed else 4 if self.verdict in _UNDECIDED else 0
 
     def then(self, *commands: str) -> Verdict:
         """The same with how to go on; an empty command is none."""
         return msgspec.structs.replace(self, next=[one for one in commands if one])
 
     def plain(self) -> dict[str, Any]:
-        """Every field as a plain value, for JSON."""
+        """Every field as a plain value, for what is kept."""
         return msgspec.to_builtins(msgspec.structs.asdict(self))
+
+    def flat(self, *, row: bool = False) -> dict[str, Any]:
+        """Every field as a plain value, to stand in a JSON object among others; a `row` that was left out is "skipped"."""
+        told = self.plain()
+        return told | ({"skipped": self.skipped} if row else {}) | ({"verdict": SKIPPED} if row and self.skipped else {})
 
 
 OK = Verdict("ok")
+_UNDECIDED = ("cannot_tell", "nondeterministic")
+_WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
+
+
+def worst(found: Iterable[Verdict]) -> Verdict:
+    """The one to look at first of several, as the verdict on all of them; that nothing was judged, where there is none."""
+    return min(found, key=lambda one: _WORST.index(one.verdict), default=cannot_tell("nothing was judged"))
+
+
+def exit_code(found: Iterable[Verdict]) -> int:
+    """Of several verdicts: 1 wins over 4, and 4 over 0."""
+    return worst(found).exit_code
 
 
 def read(plain: Any) -> Verdict | None:
-    """The record that `plain` was made from; None for None. Raises msgspec.ValidationError for anything else."""
+    """The record that `plain` or, among other keys, `flat` was made from; None for None. Raises msgspec.ValidationError for
+    anything else.
+    """
+    if isinstance(plain, dict) and plain.get("verdict") == SKIPPED:
+        plain = {**plain, "verdict": "cannot_tell"}
     return None if plain is None else msgspec.convert(plain, Verdict)
 
 

@@ -4,6 +4,8 @@ Must not decide anything: what was found is in the record.
 
 >>> text(skipped("there is no CUDA device here")), word(skipped(""))
 ('skipped, because there is no CUDA device here', 'skipped')
+>>> first_line(fails("wrong_numbers", "inductor", "", Where("amin", line="bagnet.py:8")), 1, 3)
+'FAILS 1 of 3 graphs: wrong numbers at amin, bagnet.py:8 (compiler: inductor)'
 """
 
 from __future__ import annotations
@@ -11,25 +13,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from ..dumps.wording import counted
 from .signature import Signature
-from .verdict import KINDS, NO_REFERENCE, NO_TIME, WHOLE, Verdict
+from .verdict import KINDS, NO_REFERENCE, WHOLE, Verdict
 
 Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
-_ORDER = (
-    "crash", "signal", "hang", "memory", "NaN", "wrong", "metadata", "missing error", "slow compile", "fails", "cannot judge",
-    "no reference", "ok", "skipped", "same", "not judged", "lost",
+_KINDS = (
+    "crash", "signal", "hang", "memory", "nan", "wrong_numbers", "metadata", "missing_error", "slow_compile", "slow", None,
 )  # fmt: skip
-"""The words of a row, what to look at first before the rest."""
+"""The kinds of failures, what to look at first before the rest."""
 
-_WORDS = {"wrong_numbers": "wrong", "nan": "NaN"}
-"""Kind -> its word in a row, where that is another."""
+_WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to compile"}
+"""A verdict's word or its kind -> how it is said, where that is another than its name with blanks."""
 
-UNJUDGED = {
-    "same": "equal to others", "no reference": "without reference", "cannot judge": "cannot be judged", "skipped": "skipped",
-    "not judged": "not judged for lack of time",
-}  # fmt: skip
-"""Word of a row -> how graphs with it are counted."""
+COUNTED = {"rounding": "of rounding", "nondeterministic": "not deterministic in eager", "cannot_tell": "that cannot be judged"}
+"""Verdict that is neither ok nor fails -> how graphs with it are counted."""
 
 PROBES = {
     "same": ("the same failure", "fails the same way"), "gone": ("gone", "right"),
@@ -95,18 +94,40 @@ _SHOWN_NAMES = 6
 
 
 def word(record: Verdict) -> str:
-    """A verdict in one or two words, as rows of a table say it."""
-    if record.failed:
-        kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "fails"
-        return _WORDS.get(kind, kind.replace("_", " "))
-    if record.detail == NO_TIME:
+    """A verdict in a few words, as rows of a table say it: "ok", "fails: wrong numbers", "skipped"."""
+    if record.skipped:
         return "skipped"
-    return "ok" if record.verdict == "ok" else record.detail.replace("_", " ") or "cannot judge"
+    return _said(record.verdict) + (f": {_said(record.kind)}" if record.kind else "")
 
 
-def rank(record: Verdict) -> int:
+def _said(name: str) -> str:
+    return _WORDS.get(name, name.replace("_", " "))
+
+
+def rank(record: Verdict) -> tuple[int, int]:
     """Failures first, crashes before wrong numbers; then what cannot be judged, then what is right."""
-    return _ORDER.index(word(record))
+    order = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
+    return order.index(record.verdict) + record.skipped * len(order), _KINDS.index(record.kind)
+
+
+def first_line(record: Verdict, count: int = 1, of: int = 1) -> str:
+    """The first line of what is printed of a judgement, that of the worst where `count` `of` several graphs have its verdict."""
+    graphs = f" {count} of {counted(of, 'graph')}" if of > 1 else ""
+    if record.failed:
+        name = record.where.name if record.where is not None else ""
+        place = where_text(record)
+        fault = ": ".join(_said(part) for part in (record.fault, record.layer) if part)
+        text = f"{_said(record.kind or 'fails')}{f' at {place}' if place else f' in {name}' if name else ''}"
+        text += f" ({fault})" if fault else ""
+    else:
+        text = record.reason
+    return f"{_said(record.verdict).upper()}{graphs}" + (f": {text}" if text else "")
+
+
+def where_text(record: Verdict) -> str:
+    """Where a failure shows, as "amin, bagnet.py:8"; what is not known is left out."""
+    where = record.where
+    return "" if where is None else ", ".join(part for part in (where.node, where.line) if part)
 
 
 def text(record: Verdict) -> str:
@@ -153,22 +174,22 @@ def tone(record: Verdict) -> Tone:
     """How the word is coloured on a screen."""
     if record.failed:
         return "bad"
-    return "ok" if record.verdict == "ok" else "dim" if record.skipped else "doubt"
+    return "ok" if record.exit_code == 0 else "dim" if record.skipped else "doubt"
 
 
 def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | None, eager_error: float | None) -> str:
     """How a rung fails, as the verb of a sentence."""
     where = f" in {seen.stage}" if seen is not None and seen.stage not in ("", "compare") else ""
-    match word(record):
-        case "wrong":
+    match record.kind:
+        case "wrong_numbers":
             own = "" if eager_error is None else f"; eager's own {eager_error:.2g}"
             size = seen.size if seen is not None and seen.size is not None else error
             return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
-        case "NaN":
+        case "nan":
             return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
         case "metadata":
             return f"gives other metadata than eager ({reason})"
-        case "missing error":
+        case "missing_error":
             return f"raises nothing where {seen.raw if seen is not None else reason}"
         case "hang":
             return f"hangs{where}"
@@ -210,7 +231,9 @@ def headline(record: Verdict) -> str:
 
 
 def _head(record: Verdict) -> str:
-    if record.detail == NO_REFERENCE or not record.failed:
+    if record.detail == NO_REFERENCE:
+        return "no reference"
+    if not record.differs:
         return word(record)
     if record.kind == "nan":
         missing = record.detail.startswith("no ")

@@ -122,10 +122,10 @@ def _judge(saved: SavedGraph, rung: str, seed: int, imports: tuple[str, ...]) ->
 
     outcome = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
     signature = outcome.signature
-    skipped = outcome.record.skipped
+    skipped = outcome.verdict.skipped
     if outcome.ok and not skipped:
         return None
     if signature is None or signature.undecided:
-        why = signature.text() if signature else f"{rung} is {outcome.verdict}" if skipped else outcome.verdict
+        why = signature.text() if signature else f"{rung} is {outcome.text}" if skipped else outcome.text
         raise EnvironmentLackError(f"cannot judge {saved.id} under {rung}", why, "look at it with graphdbg replay")
     return signature

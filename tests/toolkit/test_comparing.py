@@ -89,7 +89,7 @@ def test_a_rounding_that_is_left_out_is_told() -> None:
     found = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1)]))
     assert found.signature is not None
     assert (found.signature.kind, found.signature.detail) == ("accuracy", "rounding")
-    assert found.verdict.startswith("a rounding is left out: mul: the rounding through float16 is left out")
+    assert found.text.startswith("a rounding is left out: mul: the rounding through float16 is left out")
     both = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1) + 1]))
     assert both.signature is not None
     assert both.signature.detail == ""

@@ -39,7 +39,7 @@ RELU = traced(lambda x: [torch.relu(x) * 2], X)
 @pytest.mark.parametrize("name", ["eager", "nop", "inductor"])
 def test_a_healthy_graph_is_ok(name: str) -> None:
     outcome = judge(Live(RELU, [X], INFERENCE), name, keep_outputs=True)
-    assert (outcome.ok, outcome.verdict, outcome.signature) == (True, "ok", None)
+    assert (outcome.ok, outcome.text, outcome.signature) == (True, "ok", None)
     assert outcome.outputs is not None
     assert torch.equal(outcome.outputs[0], X.relu() * 2)
     assert outcome.errors[0].rung == pytest.approx(0.0, abs=1e-7)
@@ -55,8 +55,8 @@ def test_a_planted_fault_is_found_and_named(fault: str, kind: str, stage: str) -
     assert not outcome.ok
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.stage) == (kind, stage)
-    assert (outcome.record.verdict, outcome.record.fault, outcome.record.layer) == ("fails", "compiler", "inductor")
-    assert kind != "accuracy" or (outcome.record.where and outcome.record.where.name == "mul")
+    assert (outcome.verdict.verdict, outcome.verdict.fault, outcome.verdict.layer) == ("fails", "compiler", "inductor")
+    assert kind != "accuracy" or (outcome.verdict.where and outcome.verdict.where.name == "mul")
     larger = traced(lambda x, w: [(x @ w).relu().sum(-1), x + 1], torch.randn(16, 4), torch.randn(4, 4))
     again = judge(Live(larger, [torch.randn(16, 4), torch.randn(4, 4)], bug(fault)), "inductor")
     assert again.signature is not None
@@ -85,7 +85,7 @@ def test_neither_graph_nor_inputs_are_changed() -> None:
     gm = traced(lambda x, y: [x.add_(1), y * 2], X.clone(), X.clone())
     before, inputs = gm.code, [X.clone(), X.clone()]
     outcome = judge(Live(gm, inputs, INFERENCE), "inductor")
-    assert outcome.ok, outcome.verdict
+    assert outcome.ok, outcome.text
     assert gm.code == before
     assert all(torch.equal(one, X) for one in inputs)
 
@@ -96,7 +96,7 @@ def test_uninitialised_memory_gives_no_verdict() -> None:
     assert not outcome.ok
     assert outcome.signature is not None
     assert outcome.signature.kind == "nondeterministic"
-    assert outcome.verdict.startswith("cannot judge")
+    assert outcome.text.startswith("nondeterministic")
 
 
 def test_an_eager_failure_gives_no_verdict_and_names_the_node() -> None:
@@ -104,14 +104,14 @@ def test_an_eager_failure_gives_no_verdict_and_names_the_node() -> None:
     outcome = judge(Live(gm, [torch.randn(3)], INFERENCE), "inductor")
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.stage) == ("error", "eager")
-    assert "node view" in outcome.verdict
+    assert "node view" in outcome.text
 
 
 def test_no_reference_is_never_ok() -> None:
     gm = traced(lambda x: [x.view(torch.int32) + 1], X)
     outcome = judge(Live(gm, [X], INFERENCE), "inductor")
-    assert outcome.ok
-    assert outcome.verdict.startswith("no reference")
+    assert not outcome.ok
+    assert outcome.text.startswith("no reference")
 
 
 class Planted(Rung):
@@ -140,7 +140,7 @@ def test_a_graph_that_a_rung_has_no_way_to_run_is_skipped(planted: Callable[...,
         raise CannotRun("it has no way to run relu")
 
     outcome = planted(refuse)
-    assert (outcome.ok, outcome.verdict) == (True, "skipped, because it has no way to run relu")
+    assert (outcome.ok, outcome.text) == (False, "skipped, because it has no way to run relu")
 
 
 def test_the_second_judgement_reads_what_the_first_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def linear_relu() -> tuple[fx.GraphModule, list[Any]]:
 def test_a_dynamo_graph_is_judged_with_its_gradients_and_random_numbers() -> None:
     gm, inputs = linear_relu()
     outcome = judge(Live(gm, inputs, ReplaySpec("dynamo")), "inductor", keep_outputs=True)
-    assert (outcome.ok, outcome.verdict) == (True, "ok")
+    assert (outcome.ok, outcome.text) == (True, "ok")
     assert outcome.outputs is not None
     assert len(outcome.outputs) == 2
     assert judge(Live(gm, inputs, ReplaySpec("dynamo", ambient=Ambient(grad=False))), "nop").ok
@@ -216,7 +216,7 @@ def test_a_joint_graph_is_partitioned_and_both_halves_run(fault: str | None) -> 
     gm.recompile()
     config = {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": fault}} if fault else {}
     outcome = judge(Live(gm, inputs, ReplaySpec("joint", {"num_fwd_outputs": 1}, config=config)), "inductor")
-    assert outcome.ok == (fault is None), outcome.verdict
+    assert outcome.ok == (fault is None), outcome.text
 
 
 def test_inductors_random_numbers_are_drawn_eagerly() -> None:
@@ -232,7 +232,7 @@ def test_inductors_random_numbers_are_drawn_eagerly() -> None:
 
     for name in ("inductor", "nop"):
         outcome = judge(Live(traced(draw, X), [X], ReplaySpec("forward")), name)
-        assert (outcome.ok, outcome.verdict) == (True, "ok"), outcome.verdict
+        assert (outcome.ok, outcome.text) == (True, "ok"), outcome.text
 
 
 def test_philox_is_uniform_and_normal() -> None:
@@ -306,6 +306,6 @@ def test_the_lean_order_makes_no_reference_for_eagers_own_bits(monkeypatch: pyte
     monkeypatch.setattr(module, "reference", counting)
     plain_sum = traced(lambda x: [x + 1], X)
     outcome = judge(Live(plain_sum, [X], INFERENCE), "inductor", check="accuracy", lean="numbers")
-    assert (outcome.ok, outcome.verdict, made) == (True, "ok", [])
+    assert (outcome.ok, outcome.text, made) == (True, "ok", [])
     assert not judge(Live(RELU, [X], bug("accuracy")), "inductor", check="accuracy", lean="numbers").ok
     assert made == [1]

@@ -38,7 +38,7 @@ class Raising(Rung):
 
 
 def verdict(build: Any) -> str:
-    return judge(Live(graph(), [torch.ones(2)], ReplaySpec("inference")), Raising(build)).verdict
+    return judge(Live(graph(), [torch.ones(2)], ReplaySpec("inference")), Raising(build)).text
 
 
 def import_in(package: str, text: str = "import not_there_at_all") -> Any:

@@ -50,16 +50,16 @@ def test_a_rung_that_does_not_raise_is_told() -> None:
     assert (outcome.signature.kind, outcome.signature.detail) == ("missing_error", "aten.add.Tensor")
     assert outcome.signature.error == "NotImplementedError"
     assert outcome.signature.text().startswith("missing error: NotImplementedError (aten.add.Tensor): eager raises at node add")
-    assert row_of(outcome, "inductor").verdict == "missing error"
-    where = outcome.record.where
-    assert (outcome.record.kind, where and where.node) == ("missing_error", "add_tensor")
+    assert row_of(outcome, "inductor").verdict.kind == "missing_error"
+    where = outcome.verdict.where
+    assert (outcome.verdict.kind, where and where.node) == ("missing_error", "add_tensor")
 
 
 @pytest.mark.parametrize("check", ["crash", "accuracy"])
 def test_it_is_looked_for_only_where_asked(check: str) -> None:
     gm, inputs = sums()
     outcome = judge(Live(gm, inputs, INFERENCE), "inductor", check)
-    assert outcome.verdict.startswith("cannot judge: ")
+    assert outcome.text.startswith("cannot tell: ")
     assert outcome.signature is not None
     assert outcome.signature.kind == "error"
 
@@ -71,7 +71,7 @@ def test_a_rung_that_raises_the_same_cannot_be_judged_and_says_why(rung: str) ->
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.detail) == ("error", RAISED_TOO)
     row: Row = row_of(outcome, rung)
-    assert row.verdict == "cannot judge"
+    assert row.verdict.verdict == "cannot_tell"
     assert not row.failed
 
 

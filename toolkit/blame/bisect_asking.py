@@ -62,13 +62,13 @@ class Asking:
     def reproduce(self) -> None:
         """The graph as it is, and a list of all that its compile applies. Raises UsageError where no verdict is possible."""
         outcome, self.log = self._judged(Trial("as it is"))
-        if outcome.record.skipped:
-            raise UsageError(f"{self.saved.id} cannot be compiled here", outcome.record.reason)
-        if not (outcome.ok or outcome.record.failed):
-            raise UsageError(f"cannot bisect {self.saved.id}", outcome.record.reason, "see graphdbg replay")
+        if outcome.verdict.skipped:
+            raise UsageError(f"{self.saved.id} cannot be compiled here", outcome.verdict.reason)
+        if not (outcome.ok or outcome.verdict.differs):
+            raise UsageError(f"cannot bisect {self.saved.id}", outcome.verdict.reason, "see graphdbg replay")
         self.result.notes = [*outcome.notes]
-        self.result.failure = headline(outcome.record)
-        self.result.reproduced, self.result.record = outcome.record.failed, outcome.record
+        self.result.failure = headline(outcome.verdict)
+        self.result.reproduced, self.result.record = outcome.verdict.differs, outcome.verdict
         self._wanted = outcome.signature
         self._errors = {one.name: one.rung for one in outcome.errors if one.rung is not None}
         self._narrate(f"as it is: {self.result.failure} ({outcome.seconds:.1f} s)")
@@ -106,7 +106,7 @@ class Asking:
         """The graph under another rung; None with a `reason` where it cannot run."""
         trial = Trial(f"rung {rung}", rung=rung)
         outcome = self._in_time(trial)
-        self.reason = outcome.verdict if outcome.record.skipped else ""
+        self.reason = outcome.text if outcome.verdict.skipped else ""
         if self.reason:
             return None
         verdict, text = self._noted(trial, outcome, outcome.seconds)
@@ -129,8 +129,8 @@ class Asking:
     def _noted(self, trial: Trial, outcome: Outcome, seconds: float) -> tuple[Verdict, str]:
         """What a probe shows, and its failure in words."""
         verdict: Verdict = "other"
-        signature, text = outcome.signature, outcome.verdict
-        if outcome.ok and not outcome.record.skipped:
+        signature, text = outcome.signature, outcome.text
+        if outcome.ok and not outcome.verdict.skipped:
             verdict, text = "gone", ""
         elif signature is not None:
             text = signature.text()

@@ -59,13 +59,13 @@ class Search:
         answer = self.ask.compile("the whole graph", "whole", {})
         outcome, departing, raised = self._judged(answer)
         found = self.found
-        found.record, found.verdict, self.signature = outcome.record, outcome.verdict, outcome.signature
+        found.record, found.verdict, self.signature = outcome.verdict, outcome.text, outcome.signature
         found.notes += outcome.notes
         kind = found.kind = outcome.signature.kind if outcome.signature else ""
         if outcome.ok or outcome.signature is None:
-            if outcome.record.verdict != "ok" or outcome.eager_nan or not self._damped():
+            if outcome.verdict.verdict != "ok" or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
-        elif not outcome.record.failed:
+        elif not outcome.verdict.differs:
             found.status = "eager"
             self._name_nan(outcome)
         elif kind == "metadata":
@@ -83,7 +83,7 @@ class Search:
     def _record(self, record: Verdict) -> Verdict:
         """The verdict on the graph with the node that was found, and how to go on."""
         found = self.found
-        if found.status == "found" and not record.failed:
+        if found.status == "found" and not record.differs:
             record = fails("wrong_numbers", found.rung, found.detail)
         where = Where(found.node.name, self.ask.saved.name, found.node.line) if found.node is not None else record.where
         return msgspec.structs.replace(record, where=where, workaround=self.workaround).then(found.next)
@@ -97,7 +97,7 @@ class Search:
 
     def _nothing(self, outcome: Outcome) -> None:
         found = self.found
-        found.status = "skipped" if outcome.record.skipped else "nothing"
+        found.status = "skipped" if outcome.verdict.skipped else "nothing"
         if outcome.eager_nan:
             self._name_nan(outcome)
             if found.nan_origins:

@@ -70,7 +70,7 @@ class Asking:
             from ...dumps.errors import EnvironmentLackError
 
             refused = outcome_of(answer, "eager")
-            raise EnvironmentLackError(f"cannot keep the values of {self.saved.id}", refused.verdict, "see graphdbg doctor")
+            raise EnvironmentLackError(f"cannot keep the values of {self.saved.id}", refused.text, "see graphdbg doctor")
         return answer.value
 
     @property

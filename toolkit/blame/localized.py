@@ -82,7 +82,7 @@ class Localized(msgspec.Struct):
 
 def to_json(found: Localized) -> dict[str, Any]:
     """The record as plain data, every key there."""
-    return msgspec.to_builtins(found) | {"sentence": found.sentence, "record": found.record.plain()}
+    return msgspec.to_builtins(found) | {"sentence": found.sentence, "text": found.verdict} | found.record.flat()
 
 
 def _finding(found: Localized) -> str:

@@ -8,7 +8,7 @@ import click
 
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.output import emit, say
-from ..verdict_words import PROBES
+from ..verdict_words import PROBES, first_line
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) 
     \b
     Compiles the graph again and again with parts of the compiler switched off, each time in a process of
     its own and in a private cache: your Inductor cache and your own bisections are not touched.
-    Exit code: 0 the graph does not fail, 1 it does, and what was found is printed; 130 interrupted.
+    Exit code: 0 the graph does not fail, 1 it does, and what was found is printed, 4 it cannot be told, 130 interrupted.
     """
     from ...dumps.store import resolve_graph
     from ..blame.bisect import INTERRUPTED
@@ -49,10 +49,11 @@ def _show(result: Bisection, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        more = {"probe_count": len(result.probes), "record": result.record.plain()}
+        more = {"probe_count": len(result.probes), **result.record.flat()}
         emit({**msgspec.to_builtins(result), **more}, as_json=True)
         return
-    lines = [f"reproduced   {result.failure}"] if result.reproduced else []
+    lines = [first_line(result.record), ""]
+    lines += [f"reproduced   {result.failure}"] if result.reproduced else []
     lines += [f"backend      {result.backend}"] if result.backend else []
     lines += [_row(row) for row in result.rows]
     lines += [f"finding      {result.sentence}", *([f"meaning      {result.meaning}"] if result.meaning else [])]

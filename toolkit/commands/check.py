@@ -10,7 +10,8 @@ from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from ..verdict_words import rank
+from ..verdict import exit_code, worst
+from ..verdict_words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def check(
     and an interpreter runs them and looks at every access: out of bounds of the real storage, memory that nothing wrote, two
     programs at one place, an index that overflowed, a NaN or infinity born, an assertion that failed. Where results are wrong,
     the first kernel that departs from eager is named. Library calls are not checked; inputs that were not stored are made up.
-    Exit code: 0 no mismatch, 1 mismatches were found or the graph could not be run, 3 Triton is missing.
+    Exit code: 0 no mismatch, 1 mismatches were found, 4 something could not be checked, 3 Triton is missing.
     """
     from ...dumps.store import SavedGraph, resolve
     from ..debug_nop.saved import TASKS
@@ -65,7 +66,7 @@ def check(
         _show_one(*rows[0], as_json)
     else:
         _show_all(rows, as_json)
-    raise SystemExit(max(checkup.record.exit_code for _, checkup in rows))
+    raise SystemExit(exit_code(checkup.verdict for _, checkup in rows))
 
 
 def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:
@@ -91,16 +92,19 @@ def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
     if as_json:
         emit(_json(saved, checkup), as_json=True)
         return
-    emit(checkup.text(), as_json=False)
+    emit(f"{first_line(checkup.verdict)}\n\n{checkup.text()}", as_json=False)
     for note in (*checkup.notes, *(f"not checked: {one}" for one in checkup.unchecked)):
         say(f"note: {note}")
 
 
 def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
-    ranked = sorted(rows, key=lambda row: rank(row[1].record))
+    ranked = sorted(rows, key=lambda row: rank(row[1].verdict))
+    verdict = worst(checkup.verdict for _, checkup in rows)
     if as_json:
-        emit({"graphs": [_json(*row) for row in ranked]}, as_json=True)
+        emit({**verdict.flat(), "graphs": [_json(*row) for row in ranked]}, as_json=True)
         return
+    alike = [checkup for _, checkup in rows if checkup.verdict.verdict == verdict.verdict]
+    emit(first_line(verdict, len(alike), len(rows)) + "\n", as_json=False)
     width = max(len(saved.id) for saved, _ in ranked)
     from ..debug_nop.findings import origins, sentence
 
@@ -108,6 +112,6 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
         emit(f"{saved.id:<{width}}  {checkup.headline}", as_json=False)
         for origin in origins(checkup.findings):
             emit(f"{'':<{width}}  {sentence(origin)}", as_json=False)
-    bad = [saved.id for saved, checkup in ranked if not checkup.ok]
+    bad = [saved.id for saved, checkup in ranked if checkup.verdict.failed]
     first = f"; look at graphdbg check {bad[0]} first" if bad else ""
     say(f"{counted(len(ranked), 'graph')}, {len(bad)} with mismatches{first}")

@@ -12,8 +12,8 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .. import verdict_words
-from ..verdict import OK, cannot_tell
-from ..verdict_words import headline, whose_nan
+from ..verdict import cannot_tell, worst
+from ..verdict_words import first_line, headline, whose_nan
 from .options import device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def replay(
     FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run.
     With --values a compiled program returns its values as extra outputs, which makes it another program: whether it
     then still fails the same way is said.
-    Exit code: 0 nothing failed, 1 a failure was reproduced or no verdict was possible.
+    Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told.
     """
     from ...dumps.store import SavedGraph, resolve
     from ..isolation import opened
@@ -72,13 +72,14 @@ def replay(
             rows = list(node_rows(graphs[0], **about, server=server))
     judged.sort(key=rank)
     if as_lines:
-        failing = [saved.id for saved, outcome in judged if not outcome.ok]
-        emit({"event": "end", "graphs": len(judged), "failing": failing}, as_json=True)
+        failing = [saved.id for saved, outcome in judged if outcome.verdict.failed]
+        verdict = worst(outcome.verdict for _, outcome in judged)
+        emit({"event": "end", "graphs": len(judged), "failing": failing, **verdict.flat()}, as_json=True)
     elif isinstance(found, SavedGraph):
         _show_one(*judged[0], rows, as_json)
     else:
         _show_all(judged, as_json)
-    raise SystemExit(max(outcome.exit_code for _, outcome in judged))
+    raise SystemExit(worst(outcome.verdict for _, outcome in judged).exit_code)
 
 
 def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
@@ -110,7 +111,7 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool,
     if as_lines:
         emit({"event": "graph", **_row(saved, outcome)}, as_json=True)
     elif tell:
-        say(f"{saved.id}: {headline(outcome.record)}")
+        say(f"{saved.id}: {headline(outcome.verdict)}")
     return outcome
 
 
@@ -120,8 +121,8 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
     plain = msgspec.to_builtins(outcome)
     keys = ("signature", "seconds", "fidelity", "rung", "peak_bytes")
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
-    row |= {"ok": outcome.ok, "verdict": outcome.verdict, "errors": plain.get("errors", []), "notes": outcome.notes}
-    row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan, "record": outcome.record.plain()}
+    row |= {"ok": outcome.ok, "text": outcome.text, "errors": plain.get("errors", []), "notes": outcome.notes}
+    row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan, **outcome.verdict.flat()}
     if _printed(outcome):
         row["output"] = outcome.output
     return row
@@ -137,23 +138,23 @@ _STAGE = ("forward", "inference", "backward", "post_grad_forward", "post_grad_in
 """Which stage to look at first when several fail alike: the narrowest that the inner compiler takes as it is."""
 
 
-def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[int, int, float]:
+def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[tuple[int, int], int, float]:
     """Failing graphs first, the worst before the others and wrong numbers by size; then what differs from the recording; then
     the rest.
     """
     saved, outcome = judged
     if outcome.ok:
         differs = (outcome.fidelity or "").startswith("different")
-        return verdict_words.rank(OK) + (not differs), 0, 0.0
+        return verdict_words.rank(outcome.verdict), int(not differs), 0.0
     stage = _STAGE.index(saved.stage) if saved.stage in _STAGE else len(_STAGE)
-    return verdict_words.rank(outcome.record), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
+    return verdict_words.rank(outcome.verdict), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
 
 
 def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         emit(_row(saved, outcome) | ({"stats": stats} if stats else {}), as_json=True)
         return
-    lines = [f"verdict    {outcome.verdict}"]
+    lines = [first_line(outcome.verdict), "", f"verdict    {outcome.text}"]
     lines += [f"signature  {outcome.signature.text()}"] if outcome.signature else []
     lines += [f"seconds    {outcome.seconds:.2f}"] if outcome.seconds else []
     lines += [f"fidelity   {outcome.fidelity}"] if outcome.fidelity else []
@@ -170,17 +171,20 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
 
 
 def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
+    verdict = worst(outcome.verdict for _, outcome in judged)
     if as_json:
-        emit({"graphs": [_row(*one) for one in judged]}, as_json=True)
+        emit({**verdict.flat(), "graphs": [_row(*one) for one in judged]}, as_json=True)
         return
+    alike = [outcome for _, outcome in judged if outcome.verdict.verdict == verdict.verdict]
+    emit(first_line(verdict, len(alike), len(judged)) + "\n", as_json=False)
     width = max(len(saved.id) for saved, _ in judged)
     for saved, outcome in judged:
         fidelity = (outcome.fidelity or "-").splitlines()[0]
-        line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {headline(outcome.record)}  [fidelity: {fidelity}]"
+        line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {headline(outcome.verdict)}  [fidelity: {fidelity}]"
         emit(line, as_json=False)
         if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
             emit(f"{'':<{width}}  {found}", as_json=False)
-    bad = [saved.id for saved, outcome in judged if not outcome.ok]
+    bad = [saved.id for saved, outcome in judged if outcome.verdict.failed]
     say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {bad[0]} first" if bad else ""))
 
 
@@ -207,7 +211,7 @@ def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, lim
         elif kind == "stage" and not as_lines:
             say(STAGES.get(str(event["stage"]), ""))
         elif kind == "plain" and not as_lines:
-            say(f"{rung}: {event['verdict']}")
+            say(f"{rung}: {event['text']}")
         elif kind == "value":
             if not as_json and not as_lines:
                 emit(line(event) if rows else f"{heading()}\n{line(event)}", as_json=False)
@@ -218,5 +222,5 @@ def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, lim
     elif not as_lines:
         for note in end["notes"]:
             say(f"note: {note}")
-        emit(f"\n{end['sentence']}" + (f"\nNext: {end['next']}" if end["next"] else ""), as_json=False)
+        emit(f"\n{end['sentence']}" + "".join(f"\nNext: {one}" for one in end["next"]), as_json=False)
     return 1 if end["failed"] else 0

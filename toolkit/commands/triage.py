@@ -15,7 +15,7 @@ from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ..imports import option_words
 from ..triage.records import number
-from ..verdict_words import said
+from ..verdict_words import first_line, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..triage.ranking import GraphRow, RunTriage
     from ..triage.records import Row, Triage
     from ..triage.script import ScriptTriage
+    from ..verdict import Verdict
 
 
 class _Command(click.Command):
@@ -91,7 +92,8 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
             The error is relative to a float64 run; eager's own stands beside it.
     RUN     judges every graph once, worst first, and puts the worst ones up the ladder.
     -- CMD  runs a script under each backend and compares what it prints.
-    Exit code: 0 nothing fails, 1 something does, 2 bad usage, 3 something is missing here.
+    Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told, 2 bad usage, 3 something is
+    missing here.
     """
     from ...dumps.store import SavedGraph, resolve
 
@@ -132,7 +134,7 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )  # fmt: skip
     _end(found, [ladder_table(found)], as_json, as_lines)
-    return found.record.exit_code
+    return found.verdict.exit_code
 
 
 def chosen(text: str | None) -> tuple[str, ...]:
@@ -165,14 +167,14 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
     both = zip(found.ladders, found.boundaries, strict=True)
     tables = [run_table(found), *(f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both)]
     _end(found, tables, as_json, as_lines)
-    return 130 if found.interrupted else found.record.exit_code
+    return 130 if found.interrupted else found.verdict.exit_code
 
 
 def _end(found: Triage | RunTriage, tables: list[str], as_json: bool, as_lines: bool) -> None:
     if as_lines or as_json:
         emit(found.event() if as_lines else found.plain(), as_json=True)
     else:
-        emit("\n\n".join([*tables, closing(found.summary, found.next)]), as_json=False)
+        emit("\n\n".join([found.first_line, *tables, closing(found.summary, found.verdict)]), as_json=False)
 
 
 def run_table(found: RunTriage) -> str:
@@ -192,7 +194,7 @@ def _script(command: list[str], as_json: bool, output: str | None, options: dict
     from ..triage.script import DEFAULT_TIME_S, triage_script
 
     for option, given in (("--seed", options["seed"]), ("--device", options["device"]),
-                          *((word, True) for word in option_words(options["imports"]) if word.startswith("--"))):  # fmt: skip
+                          *((name, True) for name in option_words(options["imports"]) if name.startswith("--"))):  # fmt: skip
         if given:
             raise UsageError(f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out")
     found = triage_script(
@@ -202,10 +204,10 @@ def _script(command: list[str], as_json: bool, output: str | None, options: dict
     if as_json:
         emit(found.plain(), as_json=True)
     else:
-        emit(script_table(found), as_json=False)
+        emit(f"{first_line(found.verdict)}\n\n{script_table(found)}", as_json=False)
         emit("\n" + "\n".join(f"note: {note}" for note in found.notes), as_json=False)
-        emit(closing(found.summary, found.next) + f"\nWhat each run printed: {shown_path(Path(found.folder))}", as_json=False)
-    return found.record.exit_code
+        emit(closing(found.summary, found.verdict) + f"\nWhat each run printed: {shown_path(Path(found.folder))}", as_json=False)
+    return found.verdict.exit_code
 
 
 def script_table(found: ScriptTriage) -> str:
@@ -216,18 +218,18 @@ def script_table(found: ScriptTriage) -> str:
     ]  # fmt: skip
     cells = [
         (
-            row.leg, row.verdict, "" if row.exit_code is None else str(row.exit_code),
+            row.leg, word(row.verdict), "" if row.exit_code is None else str(row.exit_code),
             f"{row.seconds:.1f}" if row.seconds else "", "" if row.graphs is None else str(row.graphs),
-            one_line(said(row.record, row.reason), 160),
+            one_line(said(row.verdict, row.reason), 160),
         )
         for row in found.rows
     ]  # fmt: skip
     return render(columns, cells, terminal=on_terminal())
 
 
-def closing(summary: str, command: str) -> str:
+def closing(summary: str, verdict: Verdict) -> str:
     """The finding, and what to do next."""
-    return summary + (f"\nNext: {command}" if command else "")
+    return summary + "".join(f"\nNext: {command}" for command in verdict.next)
 
 
 def ladder_table(found: Triage) -> str:
@@ -245,13 +247,13 @@ _JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", rig
 
 def _judged(row: Row | GraphRow, *, ran: bool) -> tuple[str, ...]:
     """The cells of a judgement."""
-    return row.verdict, number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if ran else ""
+    return word(row.verdict), number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if ran else ""
 
 
 def _said(row: Row) -> str:
-    return one_line("; ".join([part for part in (said(row.record, row.reason), *row.notes) if part]), 160)
+    return one_line("; ".join([part for part in (said(row.verdict, row.reason), *row.notes) if part]), 160)
 
 
 def _tell(row: Row) -> None:
     if row.peak_bytes:
-        say(f"{row.rung}: {row.verdict}{f' ({one_line(row.reason, 100)})' if row.reason else ''}")
+        say(f"{row.rung}: {word(row.verdict)}{f' ({one_line(row.reason, 100)})' if row.reason else ''}")

@@ -44,7 +44,7 @@ class Checkup(msgspec.Struct):
     peak_bytes: int = 0
 
     @property
-    def record(self) -> Verdict:
+    def verdict(self) -> Verdict:
         """The verdict: metadata that is wrong, at the first origin; or why nothing could be checked."""
         if self.findings and not self.cannot:
             first = (origins(self.findings) or self.findings)[0]
@@ -56,12 +56,12 @@ class Checkup(msgspec.Struct):
     @property
     def ok(self) -> bool:
         """Whether everything ran and nothing was found."""
-        return not self.record.exit_code
+        return not self.verdict.exit_code
 
     @property
     def headline(self) -> str:
         """One line."""
-        record = self.record
+        record = self.verdict
         if record.undecided:
             return f"cannot check: {record.reason}"
         if self.findings:
@@ -70,7 +70,7 @@ class Checkup(msgspec.Struct):
 
     def text(self) -> str:
         """The whole report."""
-        if self.record.undecided:
+        if self.verdict.undecided:
             return self.headline
         right = counted(self.values, "value is what its", "values are what their")
         none = f"No mismatch: {'all ' * (self.values > 1)}{right} metadata says."
@@ -82,8 +82,8 @@ class Checkup(msgspec.Struct):
         plain: dict[str, Any] = msgspec.to_builtins(self)
         for row, one in zip(plain["findings"], self.findings, strict=True):
             row |= {"origin": one.origin, "sentence": sentence(one), "next": next_step(one) if one.origin else ""}
-        judged = {"ok": self.ok, "verdict": self.headline, "origins": len(origins(self.findings))}
-        return {**judged, **plain, "record": self.record.plain()}
+        judged = {"ok": self.ok, "text": self.headline, "origins": len(origins(self.findings))}
+        return {**judged, **plain, **self.verdict.flat()}
 
 
 def check(

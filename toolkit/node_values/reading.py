@@ -103,11 +103,11 @@ class _Reading:
         outcome = replay(self.saved, self.rung, **self.how._asdict(), outputs=False, server=self.server, shared=shared)
         self.plain = outcome.signature
         yield {
-            "event": "plain", "verdict": headline(outcome.record), "seconds": outcome.seconds, "ok": outcome.ok,
-            "signature": msgspec.to_builtins(outcome.signature), "record": outcome.record.plain(),
+            "event": "plain", "text": headline(outcome.verdict), "seconds": outcome.seconds, "ok": outcome.ok,
+            "signature": msgspec.to_builtins(outcome.signature), **outcome.verdict.flat(),
         }  # fmt: skip
-        if outcome.record.skipped:
-            self.refused, self.end["stopped"] = outcome.record, outcome.verdict
+        if outcome.verdict.skipped:
+            self.refused, self.end["stopped"] = outcome.verdict, outcome.text
         elif outcome.signature is not None and outcome.signature.kind in NO_PROGRAM:
             self.end["stopped"] = f"{outcome.signature.text()}: there is no program whose values could be read"
         else:
@@ -172,11 +172,12 @@ class _Reading:
         end["next"] = self._next()
         end["sentence"] = finding(end)
 
-    def _next(self) -> str:
+    def _next(self) -> list[str]:
         """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not explain."""
         if self.rung == "eager" or self.plain is None or self.plain.undecided:
-            return ""
-        return f"graphdbg localize {address(self.saved)}" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
+            return []
+        command = f"graphdbg localize {address(self.saved)}" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
+        return [command]
 
 
 def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:

@@ -71,7 +71,7 @@ class ValuesSeen:
         elif kind == "stage":
             self.stage = STAGES.get(str(event.get("stage")), str(event.get("stage")))
         elif kind == "plain":
-            self.plain = str(event.get("verdict", ""))
+            self.plain = str(event.get("text", ""))
         elif kind == "value":
             row = NodeValue.of(event)
             self._places[row.name] = len(self.rows)

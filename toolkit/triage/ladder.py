@@ -18,6 +18,7 @@ from ..replay import How, replay
 from ..rungs import NAMES, warmth
 from ..signature import RAISED_TOO
 from ..verdict import NO_TIME, Verdict, cannot_tell, skipped
+from ..verdict_words import word
 from .records import SIDE, Row, Triage, inputs_given, row_of
 from .words import concluded
 
@@ -82,7 +83,7 @@ class Ladder:
         how = self.how._replace(limit_s=min(self.how.limit_s, left))
         outcome = replay(self.saved, rung, **how._asdict(), outputs=False, server=self.server, shared=self._shared)
         row = row_of(outcome, rung)
-        if row.record.kind == "hang" and left < self.how.limit_s:
+        if row.verdict.kind == "hang" and left < self.how.limit_s:
             row = Row(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
         self.fidelity = outcome.fidelity or self.fidelity
         self.eager_nan = outcome.eager_nan or self.eager_nan
@@ -95,7 +96,7 @@ class Ladder:
         first = next((row.rung for row in rows if row.blames), None)
         if first == "triton_interpret" and any(row.rung == "inductor" and row.blames for row in rows):
             first = "inductor"  # what its kernels for a GPU and its code for this machine share
-        if first is not None and self.rows[first].record.kind == "missing_error":
+        if first is not None and self.rows[first].verdict.kind == "missing_error":
             rows = [_as_eager(row) for row in rows]
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.how.imports, self.eager_nan)
@@ -110,10 +111,10 @@ class Ladder:
     def _stopped(self, rung: str, all: bool) -> str:
         eager = self.rows.get("eager")
         raises = eager is not None and eager.signature is not None and eager.signature.kind == "error"
-        if eager is not None and eager.record.undecided and not raises:
+        if eager is not None and eager.verdict.undecided and not raises:
             return "eager itself cannot be judged"
         if eager is not None and eager.failed:
-            return f"eager itself ends with: {eager.verdict}"
+            return f"eager itself {word(eager.verdict)}"
         if all:
             return ""
         order = [self.rows[name] for name in NAMES[: NAMES.index(rung)] if name in self.rows]
@@ -123,7 +124,7 @@ class Ladder:
 
 def _as_eager(row: Row) -> Row:
     """A row that could not be judged for eager's error, right where that error is what is wanted."""
-    if not row.record.undecided or row.signature is None or row.signature.detail != RAISED_TOO:
+    if not row.verdict.undecided or row.signature is None or row.signature.detail != RAISED_TOO:
         return row
     reason = f"raises {row.signature.error}" + ("" if row.rung == "eager" else ", as eager does")
     return Row(row.rung, Verdict("ok", reason=reason), seconds=row.seconds, peak_bytes=row.peak_bytes)

@@ -1,6 +1,6 @@
 """The graphs of a run in the order in which to look at them, and what that means in sentences. No torch is imported.
 
->>> sorted(rows, key=rank)[0].verdict
+>>> sorted(rows, key=rank)[0].verdict.kind
 'crash'
 """
 
@@ -13,7 +13,7 @@ import msgspec
 
 from ...dumps.wording import counted
 from .. import verdict_words
-from ..verdict import OK, Verdict, cannot_tell
+from ..verdict import OK, SAME, Verdict, cannot_tell, worst
 from .records import REAL, Row, Triage
 from .words import record_again, run_address
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 class GraphRow(Row, kw_only=True):
     """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the graphs that
-    fail alike. Its verdict may also be "same" (as another graph) and "not judged".
+    fail alike.
     """
 
     id: str
@@ -36,14 +36,14 @@ class GraphRow(Row, kw_only=True):
     also: list[str] = []
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "id", "stage", "verdict", "error", "eager_error", "seconds", "reason", "peak_bytes", "fidelity", "inputs", "signature",
+        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "fidelity", "inputs", "signature",
         "status", "recorded", "address", "also",
     )  # fmt: skip
 
     @property
     def judged(self) -> bool:
-        """Whether there is a verdict."""
-        return self.failed or self.passed
+        """Whether there is a verdict of its own."""
+        return (self.verdict.differs or self.passed) and self.verdict.detail != SAME
 
     def event(self, graph: str = "") -> dict[str, Any]:
         """It was judged under Inductor, as a line of `triage --json-lines`."""
@@ -52,7 +52,7 @@ class GraphRow(Row, kw_only=True):
 
 class RunTriage(msgspec.Struct):
     """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is between which
-    graphs. `record`, `summary` and `next`: the verdict on the run, the finding, and how to go on.
+    graphs. `verdict`: that of its worst graph, with how to go on; `summary`: the finding.
     """
 
     graphs: list[GraphRow]
@@ -60,10 +60,9 @@ class RunTriage(msgspec.Struct):
     boundaries: list[str]
     run: str = ""
     summary: str = ""
-    next: str = ""
     seconds: float = 0.0
     interrupted: bool = False
-    record: Verdict = OK
+    verdict: Verdict = OK
 
     @property
     def failed(self) -> bool:
@@ -73,15 +72,21 @@ class RunTriage(msgspec.Struct):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         graphs, ladders = ([one.plain() for one in rows] for rows in (self.graphs, self.ladders))
-        return msgspec.structs.asdict(self) | {"graphs": graphs, "ladders": ladders, "record": self.record.plain()}
+        return msgspec.structs.asdict(self) | {"graphs": graphs, "ladders": ladders} | self.verdict.flat()
+
+    @property
+    def first_line(self) -> str:
+        """The verdict with how many graphs have it."""
+        alike = [row for row in self.graphs if row.verdict.verdict == self.verdict.verdict]
+        return verdict_words.first_line(self.verdict, len(alike), len(self.graphs))
 
     def event(self) -> dict[str, Any]:
         """The last line of `triage --json-lines`: its failing graphs in the order in which to look at them."""
         failing = [row.address or row.id for row in self.graphs if row.failed]
         return {
-            "event": "end", "run": self.run, "summary": self.summary, "next": self.next, "seconds": self.seconds,
+            "event": "end", "run": self.run, "summary": self.summary, "seconds": self.seconds,
             "interrupted": self.interrupted, "graphs": len(self.graphs), "failing": failing,
-            "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders}, "record": self.record.plain(),
+            "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders}, **self.verdict.flat(),
         }  # fmt: skip
 
 
@@ -90,39 +95,42 @@ def rank(row: GraphRow) -> tuple[Any, ...]:
     compiled as in the run.
     """
     size = row.signature.size if row.signature is not None and row.signature.size is not None else 0.0
-    return verdict_words.rank(row.record), -size, -row.ratio, not row.fidelity.startswith("different")
+    return verdict_words.rank(row.verdict), -size, -row.ratio, not row.fidelity.startswith("different")
 
 
 def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> RunTriage:
-    """Fills in `run`, `summary`, `next` and `record`."""
-    found.run = run_address(run)
+    """Fills in `run`, `summary` and `verdict`."""
+    found.run, found.verdict = run_address(run), _worst(found)
+    go_on: list[str] = []
     if found.ladders:
         first = found.ladders[0]
         if first.first_failing is not None:
             texts = [first.summary, found.boundaries[0]]
-            found.next = first.next
+            go_on = first.verdict.next
         else:
             texts = [f"{first.graph} failed once and not again; it may depend on chance.", found.boundaries[0]]
-            found.next = f"graphdbg replay {first.graph}"
+            go_on = [f"graphdbg replay {first.graph}"]
     elif found.failed:
         worst = found.graphs[0]
-        texts = [f"{worst.address} fails ({worst.verdict}); there was no time for its ladder."]
-        found.next = f"graphdbg triage {worst.address}"
+        texts = [f"{worst.address} {verdict_words.word(worst.verdict)}; there was no time for its ladder."]
+        go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(found, imports)]
         if any(row.judged and row.inputs != REAL for row in found.graphs):
-            found.next = record_again(run)
+            go_on = [record_again(run)]
     found.summary = " ".join(text for text in [*texts, _counts(found)] if text)
-    found.record = _worst(found).then(found.next)
+    verdict = found.ladders[0].verdict if found.ladders and found.ladders[0].verdict.failed else found.verdict
+    found.verdict = verdict.then(*(go_on or verdict.next))
     return found
 
 
 def _worst(found: RunTriage) -> Verdict:
-    """The verdict on the graph to look at first: as its ladder says, where it has one."""
-    if found.failed:
-        first = found.ladders[0] if found.ladders else None
-        return first.record if first is not None and first.record.failed else found.graphs[0].record
-    return OK if any(row.judged for row in found.graphs) else cannot_tell(found.summary)
+    """The verdict on the worst graph, with its address."""
+    row = next((row for row in found.graphs if row.verdict == worst(one.verdict for one in found.graphs)), None)
+    if row is None:
+        return cannot_tell("no graph was judged")
+    where = row.verdict.where if row.verdict.differs else None
+    return msgspec.structs.replace(row.verdict, where=where and msgspec.structs.replace(where, graph=row.address))
 
 
 def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
@@ -131,7 +139,8 @@ def _all_right(found: RunTriage, imports: Sequence[str]) -> str:
         reasons = [row.reason for row in found.graphs if row.reason]
         return f"Nothing was judged: {max(reasons, key=reasons.count)}." if reasons else "Nothing was judged."
     made_up = [row for row in judged if row.inputs != REAL]
-    text = "No graph fails. " + (f"Inputs: {made_up[0].inputs}." if made_up else "All inputs were those of the run.")
+    text = "No graph fails. " if found.verdict.exit_code == 0 else "No graph that was judged fails. "
+    text += f"Inputs: {made_up[0].inputs}." if made_up else "All inputs were those of the run."
     if judged[0].ratio > 1:
         text += f" Largest error over eager's: {judged[0].ratio:.1f} times at {judged[0].id}."
     other = [row.id for row in judged if row.fidelity.startswith("different")]
@@ -147,8 +156,8 @@ def _counts(found: RunTriage) -> str:
     text = f"{counted(len(judged), 'graph was', 'graphs were')} judged, {counted(len(failing), 'fails', 'fail')}" + (
         f" ({', '.join(row.id for row in failing[:8])})" if failing else ""
     )
-    for verdict, words in verdict_words.UNJUDGED.items():
-        some = [row.id for row in graphs if row.verdict == verdict]
+    for verdict, words in verdict_words.COUNTED.items():
+        some = [row.id for row in graphs if row.verdict.verdict == verdict]
         if some:
             text += f"; {len(some)} {words} ({', '.join(some[:6])}{' ...' if len(some) > 6 else ''})"
     return text + "."

@@ -1,6 +1,6 @@
 """What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is imported.
 
->>> Row("inductor", skipped("there is no C++ compiler")).verdict
+>>> word(Row("inductor", skipped("there is no C++ compiler")).verdict)
 'skipped'
 """
 
@@ -16,7 +16,7 @@ from ...dumps.wording import counted
 from ..outcome import Outcome, OutputError
 from ..signature import Signature
 from ..verdict import OK, Verdict
-from ..verdict_words import word
+from ..verdict_words import first_line
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SIDE = frozenset({"torchscript"})
 """Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
+
+PLAIN = frozenset({"eager", "nop", "debug_nop"})
+"""Rungs that compile nothing: right ones say nothing of a compiler."""
 
 
 class Row(msgspec.Struct, omit_defaults=True):
@@ -34,7 +37,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     """
 
     rung: str
-    record: Verdict = OK
+    verdict: Verdict = OK
     error: float | None = None
     seconds: float = 0.0
     eager_error: float | None = None
@@ -43,30 +46,25 @@ class Row(msgspec.Struct, omit_defaults=True):
     notes: list[str] = []
 
     @property
-    def verdict(self) -> str:
-        """The verdict in a word: ok, crash, wrong, NaN, skipped, no reference, cannot judge, ..."""
-        return word(self.record)
-
-    @property
     def reason(self) -> str:
         """Why it was skipped, or what the failure is, in a sentence."""
         seen = self.signature
-        return self.record.reason if seen is None or seen.stage == "compare" else seen.text()
+        return self.verdict.reason if seen is None or seen.stage == "compare" else seen.text()
 
     @property
     def failed(self) -> bool:
         """Whether the rung went wrong where eager is right."""
-        return self.record.failed
+        return self.verdict.failed
 
     @property
     def blames(self) -> bool:
         """Whether that failure is a step towards Inductor's: a crash of the checker itself is not, nor is a side rung's."""
-        return self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.record.kind != "metadata")
+        return self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.verdict.kind != "metadata")
 
     @property
     def passed(self) -> bool:
         """Whether it was run and seen to be right."""
-        return self.record.verdict == "ok"
+        return self.verdict.verdict == "ok"
 
     @property
     def ratio(self) -> float:
@@ -74,14 +72,14 @@ class Row(msgspec.Struct, omit_defaults=True):
         return self.error / self.eager_error if self.error and self.eager_error else 0.0
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "rung", "verdict", "error", "eager_error", "seconds", "peak_bytes", "reason", "signature", "notes",
+        "rung", "error", "eager_error", "seconds", "peak_bytes", "signature", "notes",
     )  # fmt: skip
     """What is told of it as JSON, beside its record."""
 
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for JSON."""
         plain = {name: getattr(self, name) for name in self.TOLD}
-        return msgspec.to_builtins(plain) | {"record": self.record.plain()}
+        return msgspec.to_builtins(plain) | self.verdict.flat(row=True) | {"reason": self.reason}
 
     def event(self, graph: str = "") -> dict[str, Any]:
         """A rung was judged or skipped, as a line of `triage --json-lines`; of a run with the graph whose ladder it is."""
@@ -91,18 +89,22 @@ class Row(msgspec.Struct, omit_defaults=True):
 class Triage(msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
 
-    `record` is the verdict on the graph. `summary` is the finding in a sentence, `next` the command to go on with. `inputs` says
-    which of them were real.
+    `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which of them
+    were real.
     """
 
     rows: list[Row]
     first_failing: str | None = None
     graph: str = ""
     summary: str = ""
-    next: str = ""
     inputs: str = ""
     seconds: float = 0.0
-    record: Verdict = OK
+    verdict: Verdict = OK
+
+    @property
+    def first_line(self) -> str:
+        """The verdict and where."""
+        return first_line(self.verdict)
 
     @property
     def judged(self) -> bool:
@@ -118,7 +120,7 @@ class Triage(msgspec.Struct, omit_defaults=True):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, every field of every row present, for JSON."""
-        return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows], "record": self.record.plain()}
+        return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows]} | self.verdict.flat()
 
     def event(self) -> dict[str, Any]:
         """The finding of one graph, as the last line of `triage --json-lines`."""
@@ -133,7 +135,7 @@ def number(value: float | None) -> str:
 def row_of(outcome: Outcome, rung: str) -> Row:
     """The row that an outcome makes."""
     row = Row(
-        rung, outcome.record, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
+        rung, outcome.verdict, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
         notes=outcome.notes,
     )  # fmt: skip
     if worst := max(outcome.errors, key=_size, default=None):

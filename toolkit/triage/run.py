@@ -27,6 +27,7 @@ from ..replay import How
 from ..rungs import NAMES
 from ..suspects import suspects, triggered
 from ..verdict import NO_TIME, NOT_JUDGED, SAME, cannot_tell
+from ..verdict_words import word
 from .ladder import DEFAULT_LIMIT_S, Ladder
 from .ranking import GraphRow, RunTriage, rank, run_concluded
 from .records import Row, Triage, inputs_given
@@ -155,16 +156,22 @@ class _Work:
         self.told(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
         for candidate in chosen:
             if candidate.same_as:
-                self.rows.append(self._unjudged(candidate.graph, f"the same graph as {candidate.same_as}", SAME))
+                self._same(candidate)
                 continue
             share = SCREENING if any(row.failed for row in self.rows) else 1.0
             self._candidate(candidate, share)
+
+    def _same(self, candidate: Candidate) -> None:
+        """The verdict of the equal graph is this one's, too."""
+        known = next(row for row in self.rows if row.id == candidate.same_as)
+        verdict = msgspec.structs.replace(known.verdict, reason=f"the same graph as {known.id}", detail=SAME)
+        self.rows.append(self._row(candidate.graph, Row("inductor", verdict)))
 
     def _candidate(self, candidate: Candidate, share: float) -> None:
         for graphs in candidate.levels:
             rows = [self.judge(graph, share) for graph in graphs]
             self.rows += rows
-            if any(row.judged or row.record.detail == NOT_JUDGED for row in rows):
+            if any(row.judged or row.verdict.detail == NOT_JUDGED for row in rows):
                 return
 
     def judge(self, graph: SavedGraph, share: float = 1.0) -> GraphRow:
@@ -180,17 +187,17 @@ class _Work:
                 raise  # it is the same for every graph
             return self._unjudged(graph, str(error))
         self.ladders[graph.id] = ladder
-        if row.record.detail == NO_TIME:
-            row.record = cannot_tell(row.reason, NOT_JUDGED)
+        if row.verdict.detail == NO_TIME:
+            row.verdict = cannot_tell(row.reason, NOT_JUDGED)
         if not row.failed:
             ladder.forget()
-        self.told(f"{graph.id}: {row.verdict}")
+        self.told(f"{graph.id}: {word(row.verdict)}")
         fidelity = (ladder.fidelity or "").partition("\n")[0]
         return self._row(graph, row, fidelity, inputs_given(graph))
 
     def explain(self, all: bool) -> None:
         """The ladders of the worst failures, one for each way to fail."""
-        failing = sorted((row for row in self.rows if row.failed), key=rank)
+        failing = sorted((row for row in self.rows if row.failed and row.verdict.detail != SAME), key=rank)
         taken: list[GraphRow] = []
         for row in failing:
             same = (one for one in taken if one.signature and row.signature and one.signature.same_as(row.signature))
@@ -212,7 +219,7 @@ class _Work:
         worse = sorted((one for one in inner if one.failed and _alike(one, row)), key=rank)
         if worse:
             return worse[0], self.run.graph(worse[0].id), f"{row.id} fails, and so does {worse[0].id} by itself."
-        return row, graph, _between(row.id, [one.id for one in inner if one.record.verdict == "ok"]) if inner else ""
+        return row, graph, _between(row.id, [one.id for one in inner if one.verdict.verdict == "ok"]) if inner else ""
 
     def _explain_one(self, row: GraphRow, all: bool) -> None:
         _, graph, boundary = self.narrowed(row)

@@ -135,7 +135,7 @@ class LegRow(msgspec.Struct):
     """One leg; `line` is where it departs from eager."""
 
     leg: str
-    record: Verdict = OK
+    verdict: Verdict = OK
     exit_code: int | None = None
     seconds: float = 0.0
     line: int | None = None
@@ -144,42 +144,35 @@ class LegRow(msgspec.Struct):
     graphs: int | None = None
 
     @property
-    def verdict(self) -> str:
-        """The verdict in a word: ok, crash, signal, hang, wrong, NaN, skipped or cannot judge."""
-        return word(self.record)
-
-    @property
     def reason(self) -> str:
         """What it is that failed, or why it was skipped, in a sentence."""
-        return self.record.reason
+        return self.verdict.reason
 
     @property
     def failed(self) -> bool:
         """Whether it went wrong where eager did not."""
-        return self.record.failed
+        return self.verdict.failed
 
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for JSON."""
-        said = {"leg": self.leg, "verdict": self.verdict, "reason": self.reason}
-        return said | msgspec.structs.asdict(self) | {"record": self.record.plain()}
+        return msgspec.structs.asdict(self) | self.verdict.flat(row=True)
 
 
 class ScriptTriage(msgspec.Struct):
-    """`rows`: one per leg in order. `folder` holds what each printed. `record`, `summary` and `next`: the verdict, the finding,
-    and how to go on."""
+    """`rows`: one per leg in order. `folder` holds what each printed. `verdict`: with how to go on; `summary`: the finding.
+    """
 
     rows: list[LegRow]
     command: list[str]
     folder: str
     first_failing: str | None = None
     summary: str = ""
-    next: str = ""
     notes: list[str] = msgspec.field(default_factory=list)
-    record: Verdict = OK
+    verdict: Verdict = OK
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows], "record": self.record.plain()}
+        return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows]} | self.verdict.flat()
 
 
 def triage_script(command: Sequence[str], *, output: Path | None = None, limit_s: float | None = None, all: bool = False,
@@ -237,7 +230,7 @@ class _Work:
         row = LegRow(name, OK, leg.exit_code, leg.seconds, graphs=leg.graphs)
         self._judge(row, leg, cut=left <= self._limit_s(), limit=limit)
         self.rows.append(row)
-        self.told(f"{name}: {row.verdict}{f' ({row.reason})' if row.reason else ''}, {leg.seconds:.1f} s")
+        self.told(f"{name}: {word(row.verdict)}{f' ({row.reason})' if row.reason else ''}, {leg.seconds:.1f} s")
 
     def _limit_s(self) -> float:
         if self.limit_s is not None:
@@ -249,23 +242,23 @@ class _Work:
         eager = next((row for row in self.rows if row.leg == "eager"), None)
         if eager is None:
             return ""
-        if eager.record.undecided:
+        if eager.verdict.undecided:
             return "eager itself cannot be judged"
         return "torch.compile was never called" if eager.graphs == 0 else ""
 
     def _judge(self, row: LegRow, leg: Leg, *, cut: bool, limit: float) -> None:
         eager = self.legs["eager"]
         if leg.hang and (cut or leg.name.startswith("eager")):
-            row.record = cannot_tell(f"{limit:.0f} s were not enough (see {'--max-time' if cut else '--limit'})")
+            row.verdict = cannot_tell(f"{limit:.0f} s were not enough (see {'--max-time' if cut else '--limit'})")
         elif leg.hang:
-            row.record = fails("hang", leg.name, f"still running after {limit:.0f} s, eager took {eager.seconds:.0f} s")
+            row.verdict = fails("hang", leg.name, f"still running after {limit:.0f} s, eager took {eager.seconds:.0f} s")
         elif leg is eager:
             if leg.exit_code:
-                row.record = cannot_tell(f"eager itself ends with code {leg.exit_code}: {leg.stderr_end[:160]}")
+                row.verdict = cannot_tell(f"eager itself ends with code {leg.exit_code}: {leg.stderr_end[:160]}")
         elif leg.exit_code != eager.exit_code:
             reason = f"exit code {leg.exit_code}: {leg.stderr_end[:200]}"
             again, kind = leg.name == "eager again", "signal" if leg.exit_code > 128 else "crash"
-            row.record = cannot_tell(reason) if again else fails(kind, leg.name, reason)
+            row.verdict = cannot_tell(reason) if again else fails(kind, leg.name, reason)
         elif leg.name != "eager again":
             self._compare(row, leg)
 
@@ -275,18 +268,18 @@ class _Work:
         if found.first is not None:
             row.line, row.expected, row.got = found.first.line, found.first.expected, found.first.got
             reason = f"line {row.line}: {found.first.text[:100]!r} where eager has {row.expected:g}"
-            row.record = fails("nan" if found.first.is_nan else "wrong_numbers", leg.name, reason)
+            row.verdict = fails("nan" if found.first.is_nan else "wrong_numbers", leg.name, reason)
         elif found.compared == 0:
-            row.record = Verdict("ok", reason="it prints no number that could be compared")
+            row.verdict = Verdict("ok", reason="it prints no number that could be compared")
 
 
 def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
     failing = next((row for row in found.rows if row.failed), None)
     found.first_failing = failing.leg if failing is not None else None
-    recording = f"graphdbg dump --inputs last -- {shlex.join(found.command)}"
+    recording = f"graphdbg dump -o triaged --inputs last -- {shlex.join(found.command)}"
     eager = found.rows[0]
     found.notes = _notes(work)
-    if eager.record.undecided:
+    if eager.verdict.undecided:
         found.summary = f"Nothing can be judged: {eager.reason}."
     elif eager.graphs == 0:
         found.summary = "torch.compile was never called by this command, so there is nothing to compare."
@@ -294,23 +287,22 @@ def _concluded(found: ScriptTriage, work: _Work) -> ScriptTriage:
         right = _agreeing(found.rows[: found.rows.index(failing)])
         agree = f"{' and '.join(right)} agree; " if len(right) > 1 else ""
         found.summary = f"{agree}{_named(failing.leg)} {_departs(failing)}. {_meaning(failing.leg)}"
-        found.next = f"{recording}; graphdbg triage RUN"
     else:
         compared = max((one.compared for one in work.compared.values()), default=0)
         nothing = "the command prints no number that could be compared"
         numbers = f", {counted(compared, 'number')} compared" if compared else f"; {nothing}"
         found.summary = f"{', '.join(_agreeing(found.rows))} agree: same exit code{numbers}."
-        left = [row.leg for row in found.rows if row.record.verdict == "cannot_tell"]
+        left = [row.leg for row in found.rows if row.verdict.verdict == "cannot_tell"]
         if left:
             found.summary += f" Not judged: {', '.join(left)}."
-        found.next = f"{recording}; graphdbg triage RUN"
-    record = failing.record if failing is not None else eager.record if eager.record.undecided else OK
-    found.record = record.then(recording if found.next else "")
+    record = failing.verdict if failing is not None else eager.verdict if eager.verdict.undecided else OK
+    compared = found.first_failing is not None or (not eager.verdict.undecided and eager.graphs != 0)
+    found.verdict = record.then(*([recording, "graphdbg triage triaged"] if compared else []))
     return found
 
 
 def _agreeing(rows: Sequence[LegRow]) -> list[str]:
-    return [row.leg for row in rows if row.record.verdict == "ok" and row.leg != "eager again"]
+    return [row.leg for row in rows if row.verdict.verdict == "ok" and row.leg != "eager again"]
 
 
 def _named(leg: str) -> str:
@@ -320,7 +312,7 @@ def _named(leg: str) -> str:
 def _departs(row: LegRow) -> str:
     if row.line is not None:
         return f"departs at line {row.line} ({row.got:g} where eager has {row.expected:g}), beyond what two eager runs differ by"
-    return f"hangs ({row.reason})" if row.record.kind == "hang" else f"ends with {row.reason}"
+    return f"hangs ({row.reason})" if row.verdict.kind == "hang" else f"ends with {row.reason}"
 
 
 def _meaning(leg: str) -> str:

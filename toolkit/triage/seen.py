@@ -2,7 +2,7 @@
 
 Plain data for a screen: no torch, no widget, no process. What ends without a last line is told by `lost`.
 
->>> ladder = LadderSeen(); ladder.take({"event": "rung", "rung": "inductor", "record": {"verdict": "ok"}, "error": 1e-7})
+>>> ladder = LadderSeen(); ladder.take({"event": "rung", "rung": "inductor", "verdict": "ok", "error": 1e-7})
 >>> ladder.cells("inductor").verdict
 'ok'
 """
@@ -68,7 +68,7 @@ class LadderSeen:
         """Its process ended without a last line."""
         if not self.end:
             if self.running:
-                self.rows[self.running] = {"reason": how, "record": cannot_tell(how, LOST).plain()}
+                self.rows[self.running] = cannot_tell(how, LOST).flat(row=True)
             self.running, self.ended = "", how
 
     @property
@@ -93,14 +93,13 @@ class LadderSeen:
         row = self.rows.get(rung)
         if row is None:
             return RungCells(rung)
-        record, reason = read(row.get("record")) or OK, str(row.get("reason") or "")
+        record, reason = read(row) or OK, str(row.get("reason") or "")
         notes = [str(note) for note in row.get("notes") or ()]
         outside = KILLED if (row.get("signature") or {}).get("detail") == "SIGKILL" else ""
         said = "; ".join(part for part in (verdict_words.said(record, reason), outside, *notes) if part)
-        word = f"FAIL {verdict_words.word(record)}" if record.failed else verdict_words.word(record)
         seconds, peak = row.get("seconds"), row.get("peak_bytes")
         return RungCells(
-            rung, word, number(row.get("error")), number(row.get("eager_error")),
+            rung, verdict_words.word(record), number(row.get("error")), number(row.get("eager_error")),
             f"{seconds:.2f}" if seconds and peak else "", size_text(peak) if peak else "",
             " ".join(said.split()), verdict_words.tone(record),
         )  # fmt: skip

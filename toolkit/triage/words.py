@@ -14,9 +14,9 @@ import msgspec
 
 from ..imports import option_words, without_trust
 from ..recorder.summary import shown_path
-from ..verdict import NO_REFERENCE, NO_TIME, NOT_JUDGED, OK, Verdict, Where, cannot_tell
+from ..verdict import NO_REFERENCE, NO_TIME, Verdict, Where, cannot_tell, worst
 from ..verdict_words import phrase
-from .records import REAL, SIDE, Row, Triage
+from .records import PLAIN, REAL, SIDE, Row, Triage
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -52,49 +52,47 @@ def run_address(run: Run) -> str:
 
 
 def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eager_nan: Sequence[str] = ()) -> Triage:
-    """Fills in `graph`, `summary`, `next` and `record`."""
+    """Fills in `graph`, `summary` and `verdict`."""
     found.graph = address(saved)
-    _summed_up(found, saved, imports, eager_nan)
-    found.record = _record(found)
+    found.verdict = _verdict(found).then(_summed_up(found, saved, imports, eager_nan))
     return found
 
 
-def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_nan: Sequence[str]) -> None:
+def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_nan: Sequence[str]) -> str:
+    """Fills in `summary`; returns the command to go on with."""
     with_imports = "".join(f" {word}" for word in option_words(imports))
     if found.first_failing is not None:
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
-        wanted = {} if row.record.kind == "missing_error" else _NEXT
+        wanted = {} if row.verdict.kind == "missing_error" else _NEXT
         command = wanted.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
-        found.next = command + (with_imports if command else "")
-        return
+        return command + (with_imports if command else "")
     eager = next((row for row in found.rows if row.rung == "eager"), None)
-    if eager is not None and eager.record.undecided:
+    if eager is not None and eager.verdict.undecided:
         found.summary = f"Nothing can be judged: {eager.reason}. That is not the compiler's."
-        return
+        return f"graphdbg replay {found.graph} --rung eager{with_imports}"
     if eager_nan:
         places = ", ".join(eager_nan[:6])
         found.summary = f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(found)}"
-        found.next = f"graphdbg localize {found.graph}{with_imports}"
-        return
-    if not found.judged:
-        found.summary = f"Nothing was judged: {_most_said(found)}."
-    else:
-        found.summary = _all_right(found)
-    if found.inputs != REAL and saved.run is not None:
-        found.next = record_again(saved.run)
+        return f"graphdbg localize {found.graph}{with_imports}"
+    found.summary = _all_right(found) if found.judged else f"Nothing was judged: {_most_said(found)}."
+    if any(row.verdict.verdict == "rounding" for row in found.rows):
+        return f"graphdbg minify {found.graph} --check rounding{with_imports}"
+    return record_again(saved.run) if found.inputs != REAL and saved.run is not None else ""
 
 
-def _record(found: Triage) -> Verdict:
-    """The first failing rung's verdict, or eager's where that allows none, with the graph and how to go on."""
+def _verdict(found: Triage) -> Verdict:
+    """The first failing rung's verdict, eager's where that allows none, or the worst of the compiled rungs; with the graph."""
     if found.first_failing is not None:
-        record = found.row(found.first_failing).record
-    elif found.rows[0].record.undecided:
-        record = found.rows[0].record
+        verdict = found.row(found.first_failing).verdict
+    elif found.rows[0].rung == "eager" and found.rows[0].verdict.undecided:
+        verdict = found.rows[0].verdict
     else:
-        record = OK if found.judged else cannot_tell(found.summary, NOT_JUDGED)
-    where = msgspec.structs.replace(record.where or Where(), graph=found.graph) if record.failed else None
-    return msgspec.structs.replace(record, where=where).then(found.next)
+        asked = [row for row in found.rows if row.rung not in PLAIN | SIDE] or found.rows
+        judged = [row.verdict for row in asked if not row.verdict.skipped]
+        verdict = worst(judged) if judged else cannot_tell(f"no compiled rung was judged: {_most_said(found)}")
+    where = msgspec.structs.replace(verdict.where or Where(), graph=found.graph) if verdict.differs else None
+    return msgspec.structs.replace(verdict, where=where)
 
 
 def record_again(run: Run) -> str:
@@ -104,7 +102,7 @@ def record_again(run: Run) -> str:
 
 def _phrase(row: Row) -> str:
     """How a rung fails, in words."""
-    return phrase(row.record, row.signature, row.reason, row.error, row.eager_error)
+    return phrase(row.verdict, row.signature, row.reason, row.error, row.eager_error)
 
 
 def _failing(found: Triage, row: Row) -> str:
@@ -116,7 +114,7 @@ def _failing(found: Triage, row: Row) -> str:
 
 
 def _meaning(found: Triage, row: Row) -> str:
-    if row.record.kind == "missing_error":
+    if row.verdict.kind == "missing_error":
         return "What eager refuses is computed there."
     if row.rung != "inductor":
         return _MEANING.get(row.rung, "")
@@ -130,10 +128,10 @@ def _all_right(found: Triage) -> str:
     text = f"No rung fails: {', '.join(row.rung for row in right)} are right, on {found.inputs}."
     if worst is not None and worst.ratio > 1:
         text += f" The largest error is {worst.ratio:.1f} times eager's, under {worst.rung}."
-    unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.record.detail == NO_REFERENCE]
+    unjudged = [f"{row.rung} ({row.reason})" for row in found.rows if row.verdict.detail == NO_REFERENCE]
     if unjudged:
         text += f" Numbers could not be judged under {', '.join(unjudged[:2])}."
-    late = [row.rung for row in found.rows if row.record.detail == NO_TIME]
+    late = [row.rung for row in found.rows if row.verdict.detail == NO_TIME]
     if late:
         text += f" Not judged for lack of time: {', '.join(late)}."
     for row in found.rows:

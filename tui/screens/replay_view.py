@@ -183,13 +183,10 @@ class ReplayView(ReplayJobs):
         return [f"$ {slot.line}", *told, "", *self._conclusion(slot)]
 
     def _conclusion(self, slot: Slot) -> list[str]:
-        if slot.kind == "triage":
-            found = [self.ladder.sentence(), str(self.ladder.end.get("next") or "")]
-        else:
-            found = [str(slot.document.get(key) or "") for key in ("sentence", "meaning", "next")]
-        lines = [plain(found[0]), *(plain(text) for text in found[1:-1] if text)]
-        lines += [f"Next: {found[-1]}"] * bool(found[-1])
-        return [line for line in lines if line] or [slot.state()]
+        ladder = slot.kind == "triage"
+        said = [self.ladder.sentence()] if ladder else [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
+        go_on = (self.ladder.end if ladder else slot.document).get("next") or ()
+        return [*(plain(text) for text in said if text), *(f"Next: {one}" for one in go_on)] or [slot.state()]
 
     # -- which list has the keys
 

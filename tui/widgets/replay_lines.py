@@ -26,7 +26,7 @@ _RUNG_NUMBERS = (("error", 8, 0), ("eager's", 8, 100), ("seconds", 8, 76), ("pea
 def rung_head(width: int) -> str:
     """The titles over the rungs."""
     titles = [f"{title:>{wide}}" for title, wide, least in _RUNG_NUMBERS if width >= least]
-    return "  ".join([f"     {'rung':<19}  {'verdict':<16}", *titles, "why"])
+    return "  ".join([f"     {'rung':<19}  {'verdict':<22}", *titles, "why"])
 
 
 def rung_parts(cells: RungCells, *, ticked: bool, width: int) -> Parts:
@@ -36,7 +36,7 @@ def rung_parts(cells: RungCells, *, ticked: bool, width: int) -> Parts:
     shown = [f"  {cell:>{wide}}" for cell, (_, wide, least) in zip(numbers, _RUNG_NUMBERS, strict=True) if width >= least]
     return [
         ("[x] " if ticked else "[ ] ", "bold" if ticked else "dim"), (f" {cells.rung:<19}  ", "bold" if ticked else ""),
-        (f"{MARKS[cells.tone]} {cells.verdict:<14}", style), ("".join(shown) + "  ", ""),
+        (f"{MARKS[cells.tone]} {cells.verdict:<20}", style), ("".join(shown) + "  ", ""),
         (plain(cells.said), "dim" if cells.tone in ("dim", "ok") else style),
     ]  # fmt: skip
 

@@ -30,7 +30,7 @@ def test_a_fault_of_triton_code_is_seen_with_no_gpu() -> None:
     pytest.importorskip("triton")
     outcome = judge(Live(relu_graph(), [torch.ones(4)], ReplaySpec("inference", config=BUG)), "triton_interpret")
     assert outcome.signature is not None and outcome.signature.kind == "accuracy"
-    assert judge(Live(relu_graph(), [torch.ones(4)], ReplaySpec("inference")), "triton_interpret").verdict == "ok"
+    assert judge(Live(relu_graph(), [torch.ones(4)], ReplaySpec("inference")), "triton_interpret").text == "ok"
 
 
 def test_the_program_runs_the_kernels_on_a_gpu() -> None:

@@ -416,7 +416,7 @@ def test_sizes_that_change_become_symbols(tmp_path: Any) -> None:
             assert all(map(torch.equal, second.module(*one.values), one.module(*one.values)))
     saved = graphdbg.load_graph(second.save(tmp_path / "case"))
     assert [symbol.hint for symbol in saved.record.symbols] == [7]
-    assert graphdbg.replay(saved, rung="eager").verdict == "ok"
+    assert graphdbg.replay(saved, rung="eager").text == "ok"
 
 
 def test_graphs_with_nothing_in_common_get_no_symbols() -> None:

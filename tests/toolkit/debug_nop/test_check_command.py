@@ -49,9 +49,8 @@ def test_a_graph_that_lies_exits_with_1_and_prints_all_findings(cases: Path) -> 
     document: dict[str, Any] = json.loads(done.stdout)
     origins = [row for row in document["findings"] if row["origin"]]
     assert [row["node"] for row in origins] == ["stride", "mutation"]
-    assert document["verdict"] == "2 origins, 1 inherited."
-    record = document["record"]
-    assert (record["verdict"], record["kind"], record["where"]["node"]) == ("fails", "metadata", "stride")
+    assert document["text"] == "2 origins, 1 inherited."
+    assert (document["verdict"], document["kind"], document["where"]["node"]) == ("fails", "metadata", "stride")
     assert "expected (6, 1), got (1, 6) with s" in origins[0]["sentence"]
     assert origins[0]["mismatches"][0]["traced"].startswith("(s")
     inherited = next(row for row in document["findings"] if not row["origin"])

@@ -160,7 +160,7 @@ def test_the_rung_gives_a_metadata_verdict() -> None:
     bad = judge(Live(traced(lambda x: [OPS.stride(x) * 2], x), [x], ReplaySpec("inference")), "debug_nop")
     assert bad.signature is not None
     assert (bad.signature.kind, bad.signature.detail, bad.ok) == ("metadata", "stride", False)
-    assert judge(Live(traced(lambda x: [x * 2], x), [x], ReplaySpec("inference")), "debug_nop").verdict == "ok"
+    assert judge(Live(traced(lambda x: [x * 2], x), [x], ReplaySpec("inference")), "debug_nop").text == "ok"
 
 
 def test_it_is_a_compiler_of_functorch() -> None:

@@ -56,14 +56,14 @@ def test_show_names_inputs_gradients_and_passes(run, runner):
 
 def test_it_is_replayed(run):
     saved = graphdbg.open_run(run.run).graph("ca1_0/compiled_autograd")
-    assert graphdbg.replay(saved, rung="decomposed").verdict == "ok"
+    assert graphdbg.replay(saved, rung="decomposed").text == "ok"
 
 
 @pytest.mark.slow
 def test_it_is_replayed_by_compilers(run):
     saved = graphdbg.open_run(run.run).graph("ca0_0/compiled_autograd")
     for rung in ("eager", "debug_nop", "torchscript", "inductor_nofuse", "inductor"):
-        assert graphdbg.replay(saved, rung=rung).verdict == "ok", rung
+        assert graphdbg.replay(saved, rung=rung).text == "ok", rung
 
 
 def test_it_is_drawn_beside_its_forward(run):

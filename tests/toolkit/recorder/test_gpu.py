@@ -37,7 +37,7 @@ def test_a_nan_on_the_gpu_leaves_the_step_that_gives_it(runner, way):
     run = graphdbg.open_run(done.run)
     assert {run.graph(f"0_0/{stage}").inputs_record.execution for stage in ("forward", "backward")} == {37}
     outcome = graphdbg.replay(run.graph("0_0/backward"))
-    assert outcome.nan == outcome.eager_nan != [], outcome.verdict
+    assert outcome.nan == outcome.eager_nan != [], outcome.text
 
 
 @pytest.mark.gpu

@@ -72,7 +72,7 @@ def test_dropout_is_judged_by_its_numbers() -> None:
 
     gm = make_fx(drop)(torch.randn(64, 8), torch.tensor([7, -9]))
     outcome = judge(Live(gm, [torch.randn(64, 8), torch.tensor([7, -9])], ReplaySpec("forward")), "triton_interpret")
-    assert outcome.verdict == "ok", outcome
+    assert outcome.text == "ok", outcome
     assert outcome.errors[0].rung is not None
     assert any("random numbers" in note for note in outcome.notes)
 
@@ -93,7 +93,7 @@ def test_flex_attention_is_a_template_with_the_users_function() -> None:
     torch._dynamo.reset()
     torch.compile(attend, backend=backend)(*(torch.randn(1, 2, 128, 16) for _ in "qkv"))
     counted = matrix().Counted()
-    assert judge(Live(*caught[0], ReplaySpec("dynamo")), counted).verdict == "ok"
+    assert judge(Live(*caught[0], ReplaySpec("dynamo")), counted).text == "ok"
     assert any("triton_tem" in name for name in counted.count.kernels)
 
 
@@ -101,7 +101,7 @@ def test_a_graph_may_be_judged_twice() -> None:
     gm = make_fx(lambda x: [torch.rand_like(x) + x.sin()], tracing_mode="symbolic")(torch.randn(6, 5))
     spec = ReplaySpec("inference", dynamic=True)
     for _ in range(2):  # each time twice itself, for what it draws
-        assert judge(Live(gm, [torch.randn(6, 5)], spec), "triton_interpret").verdict == "ok"
+        assert judge(Live(gm, [torch.randn(6, 5)], spec), "triton_interpret").text == "ok"
     value = next(iter(gm.graph.nodes)).meta["val"]
     assert value.device.type == "cpu"
 
@@ -112,8 +112,8 @@ def test_wrong_kernels_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TritonOverrides, "maximum", staticmethod(lambda a, b: f"triton_helpers.minimum({a}, {b})"))
     gm = make_fx(lambda x, y: [torch.maximum(x, y)])(torch.randn(9), torch.randn(9))
     inputs = [torch.randn(9), torch.randn(9)]
-    assert judge(Live(gm, inputs, ReplaySpec("inference")), "triton_interpret").verdict.startswith("wrong")
-    assert judge(Live(gm, inputs, ReplaySpec("inference")), "inductor").verdict == "ok"
+    assert judge(Live(gm, inputs, ReplaySpec("inference")), "triton_interpret").text.startswith("wrong")
+    assert judge(Live(gm, inputs, ReplaySpec("inference")), "inductor").text == "ok"
 
 
 def test_a_graph_with_operators_of_the_cpu_alone_is_skipped_by_their_name() -> None:
@@ -121,7 +121,7 @@ def test_a_graph_with_operators_of_the_cpu_alone_is_skipped_by_their_name() -> N
     graph = torch.fx.Graph()
     graph.output((graph.call_function(operator, (graph.placeholder("x"),)),))  # type: ignore[arg-type]
     outcome = judge(Live(torch.fx.GraphModule({}, graph), [torch.ones(2)], ReplaySpec("forward")), "triton_interpret")
-    assert outcome.verdict.startswith("skipped, because it holds aten.mkldnn_rnn_layer.default, which only the CPU has")
+    assert outcome.text.startswith("skipped, because it holds aten.mkldnn_rnn_layer.default, which only the CPU has")
 
 
 def test_where_triton_is_missing_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from graphdbg.toolkit.triage.records import Row, Triage, row_of
 from graphdbg.toolkit.triage.run import triage_run
 from graphdbg.toolkit.triage.words import concluded
 from graphdbg.toolkit.verdict import OK
+from graphdbg.toolkit.verdict_words import word
 
 WRONG = verdict.judged(Signature("accuracy", "compare", size=0.03), "inductor")
 CHEAP = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
@@ -49,13 +50,13 @@ def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: 
     assert [row.rung for row in found.rows] == list(NAMES)
     place = NAMES.index(first)
     for row in found.rows[:place]:  # its kernels for a GPU share what is wrong in Inductor's passes
-        assert row.passed or (row.verdict == "skipped" and row.reason) or row.rung == "triton_interpret", row
+        assert row.passed or (row.verdict.skipped and row.reason) or row.rung == "triton_interpret", row
     assert all(found.row(name).passed for name in CHEAP[: CHEAP.index(first)])
     row = found.row(first)
-    assert row.verdict in ("wrong", "NaN")
+    assert row.verdict.kind in ("wrong_numbers", "nan")
     assert row.seconds > 0
     assert row.peak_bytes > 0
-    assert all(later.verdict == "skipped" for later in found.rows[place + 1 :])
+    assert all(later.verdict.skipped for later in found.rows[place + 1 :])
     assert all(later.reason == f"{first} failed (--all runs it all the same)" for later in found.rows[place + 1 :])
     assert fault in found.summary
     assert f"`{first}`" in found.summary
@@ -64,7 +65,7 @@ def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: 
 
 def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: ForkServer) -> None:
     found = triage_run(open_run(recorded), imports=["planted_decomposition"], server=server)
-    assert [(row.id, row.verdict) for row in found.graphs] == [("0_0/dynamo", "wrong"), ("0_0/inference", "ok")]
+    assert [(row.id, row.verdict.verdict) for row in found.graphs] == [("0_0/dynamo", "fails"), ("0_0/inference", "ok")]
     assert found.boundaries == [
         "0_0/dynamo fails, 0_0/inference is right in itself: "
         "the fault lies between (a decomposition, a joint pass or the partition)."
@@ -76,10 +77,11 @@ def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: For
 def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
     with ForkServer(warm="nothing") as bare:
         found = triage_run(open_run(recorded), server=bare, max_time_s=0.5)
-    assert [row.verdict for row in found.graphs] == ["not judged"]
+    assert [row.verdict.verdict for row in found.graphs] == ["cannot_tell"]
+    assert found.verdict.exit_code == 4
     assert not found.failed
     assert "Nothing was judged" in found.summary
-    assert "1 not judged for lack of time (0_0/dynamo)" in found.summary
+    assert "1 that cannot be judged (0_0/dynamo)" in found.summary
 
 
 def test_a_graph_without_time_is_skipped_and_never_ok(recorded: Path) -> None:
@@ -87,7 +89,7 @@ def test_a_graph_without_time_is_skipped_and_never_ok(recorded: Path) -> None:
         ladder = Ladder(load_graph(recorded / "0_0/dynamo"), bare, How(), max_time_s=0.5)
         rows = [ladder.climb(name, all=True) for name in NAMES]
         found = ladder.found()
-    assert {row.verdict for row in rows} == {"skipped"}
+    assert all(row.verdict.skipped for row in rows)
     assert not found.judged
     assert found.summary.startswith("Nothing was judged: the time was over")
 
@@ -113,9 +115,9 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     assert f"Next: graphdbg bisect {graph}" in done.stdout
     found = json.loads(CliRunner().invoke(command.triage, [graph, "--json"]).stdout)
     assert found["first_failing"] == "inductor"
-    record = found["record"]
-    assert (record["verdict"], record["layer"], record["where"]["graph"]) == ("fails", "inductor", graph)
-    assert record["next"] == [found["next"]]
+    assert (found["verdict"], found["layer"], found["where"]["graph"]) == ("fails", "inductor", graph)
+    assert found["next"] == [f"graphdbg bisect {graph}"]
+    assert done.stdout.startswith("FAILS: wrong numbers (compiler: inductor)\n")
     assert [row["rung"] for row in found["rows"]] == ["eager", "inductor"]
     assert set(found["rows"][0]) >= {"rung", "verdict", "error", "seconds", "eager_error", "peak_bytes", "reason", "signature"}
 
@@ -133,20 +135,20 @@ def failing(signature: Signature) -> Outcome:
     [
         (Outcome(errors=[OutputError("0", 2e-7, 1e-7), OutputError("1", 1e-8, 1e-8)]), "ok"),
         (Outcome(verdict.skipped("there is no CUDA device here")), "skipped"),
-        (Outcome(verdict.cannot_tell("node rand does not run in float64", verdict.NO_REFERENCE)), "no reference"),
-        (failing(Signature("accuracy", "compare", size=0.1)), "wrong"),
-        (failing(Signature("nan", "compare", detail="nan")), "NaN"),
-        (failing(Signature("signal", "run", detail="SIGSEGV")), "signal"),
-        (failing(Signature("hang", "compile")), "hang"),
-        (failing(Signature("memory", "eager")), "cannot judge"),
-        (failing(Signature("nondeterministic", "eager")), "cannot judge"),
-        (failing(Signature("metadata", "compare", detail="stride")), "metadata"),
+        (Outcome(verdict.cannot_tell("node rand does not run in float64", verdict.NO_REFERENCE)), "cannot tell"),
+        (failing(Signature("accuracy", "compare", size=0.1)), "fails: wrong numbers"),
+        (failing(Signature("nan", "compare", detail="nan")), "fails: NaN"),
+        (failing(Signature("signal", "run", detail="SIGSEGV")), "fails: signal"),
+        (failing(Signature("hang", "compile")), "fails: hang"),
+        (failing(Signature("memory", "eager")), "cannot tell"),
+        (failing(Signature("nondeterministic", "eager")), "cannot tell"),
+        (failing(Signature("metadata", "compare", detail="stride")), "fails: metadata"),
     ],
 )
 def test_each_verdict_has_its_word(outcome: Outcome, said: str) -> None:
     row = row_of(outcome, "inductor")
-    assert row.verdict == said
-    assert row.failed == (said in ("wrong", "NaN", "signal", "hang", "metadata"))
+    assert word(row.verdict) == said
+    assert row.failed == said.startswith("fails:")
     if said == "ok":
         assert (row.error, row.eager_error) == (2e-7, 1e-7)
 
@@ -157,7 +159,7 @@ def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: Fork
         "eager": Row("eager"), "torchscript": Row("torchscript", WRONG, 0.5), "inductor": Row("inductor", OK, 1e-7),
         "triton_interpret": Row("triton_interpret", verdict.skipped("Triton is not installed")),
     }  # fmt: skip
-    assert ladder.climb("aot_inductor", all=False).verdict == "skipped"
+    assert ladder.climb("aot_inductor", all=False).verdict.skipped
     found = ladder.found()
     assert found.first_failing is None
     assert "`torchscript` is wrong" in found.summary
@@ -175,7 +177,7 @@ def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
         row("dead", verdict.died(Signature("signal", "run"), "inductor")),
         row("small", WRONG, 0.1, signature=Signature("accuracy", size=0.1)),
     ]  # fmt: skip
-    assert [row.id for row in sorted(rows, key=rank)] == ["dead", "large", "small", "rough", "fine", "late"]
+    assert [row.id for row in sorted(rows, key=rank)] == ["dead", "large", "small", "late", "rough", "fine"]
 
 
 def test_a_run_is_told_graph_by_graph(recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:

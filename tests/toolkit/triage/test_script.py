@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.triage.script import ScriptTriage, triage_script
+from graphdbg.toolkit.verdict_words import word
 
 PROGRAM = """
 import os, subprocess, sys, time
@@ -34,13 +35,13 @@ def triaged(tmp_path: Path, backend: str, fault: str, **options: object) -> Scri
 
 
 def verdicts(found: ScriptTriage) -> list[str]:
-    return [row.verdict for row in found.rows]
+    return [word(row.verdict) for row in found.rows]
 
 
 def test_wrong_numbers_of_the_script_as_it_is(tmp_path: Path) -> None:
     found = triaged(tmp_path, "as written", "print('step 2 loss 1.99'); sys.exit()")
     assert found.first_failing == "as written"
-    assert verdicts(found) == ["ok", "ok", "ok", "ok", "wrong"]
+    assert verdicts(found) == ["ok", "ok", "ok", "ok", "fails: wrong numbers"]
     assert (found.rows[-1].line, found.rows[-1].expected, found.rows[-1].got) == (3, 1.55, 1.99)
     assert "eager and aot_eager and aot_eager_decomp_partition agree" in found.summary
     assert "1.99 where eager has 1.55" in found.summary
@@ -49,7 +50,7 @@ def test_wrong_numbers_of_the_script_as_it_is(tmp_path: Path) -> None:
 
 def test_a_crash_stops_the_legs_unless_told_to_go_on(tmp_path: Path) -> None:
     found = triaged(tmp_path, ">=0:aot_eager", "raise ValueError('no way')")
-    assert verdicts(found) == ["ok", "ok", "crash", "skipped", "skipped"]
+    assert verdicts(found) == ["ok", "ok", "fails: crash", "skipped", "skipped"]
     assert found.rows[2].exit_code == 1
     assert "ValueError: no way" in found.rows[2].reason
     assert found.rows[3].reason.startswith("aot_eager failed")
@@ -57,7 +58,7 @@ def test_a_crash_stops_the_legs_unless_told_to_go_on(tmp_path: Path) -> None:
 
 def test_a_signal_and_all_legs(tmp_path: Path) -> None:
     found = triaged(tmp_path, ">=0:aot_eager_decomp_partition", "os.kill(os.getpid(), 11)", all=True)
-    assert verdicts(found) == ["ok", "ok", "ok", "signal", "ok"]
+    assert verdicts(found) == ["ok", "ok", "ok", "fails: signal", "ok"]
     assert found.rows[3].exit_code == 139
 
 
@@ -71,7 +72,7 @@ def test_a_leg_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None
     found = triaged(tmp_path, "as written", fault, limit_s=2.0)
     assert time.monotonic() - began < 60
     assert found.first_failing == "as written"
-    assert found.rows[-1].verdict == "hang"
+    assert found.rows[-1].verdict.kind == "hang"
     pid = int(note.read_text())
     for _ in range(100):
         if (
@@ -87,13 +88,13 @@ def test_a_leg_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None
 def test_time_that_is_over_is_no_hang(tmp_path: Path) -> None:
     found = triaged(tmp_path, "as written", "time.sleep(600)", max_time_s=6.0)
     assert found.first_failing is None
-    assert found.rows[-1].verdict in ("cannot judge", "skipped")
+    assert found.rows[-1].verdict.verdict == "cannot_tell"
     assert "Not judged: as written" in found.summary
 
 
 def test_eager_itself_failing_is_not_the_compilers(tmp_path: Path) -> None:
     found = triaged(tmp_path, ">=0:eager", "sys.exit(3)")
-    assert verdicts(found) == ["cannot judge", "skipped", "skipped", "skipped", "skipped"]
+    assert verdicts(found) == ["cannot tell", "skipped", "skipped", "skipped", "skipped"]
     assert "eager itself ends with code 3" in found.summary
 
 
@@ -110,7 +111,7 @@ def test_the_command_takes_the_words_behind_two_dashes(tmp_path: Path) -> None:
     assert done.exit_code == 1, done.output
     found = json.loads(done.stdout)
     assert found["first_failing"] == "as written"
-    assert found["rows"][-1]["verdict"] == "NaN"
+    assert found["rows"][-1]["kind"] == "nan"
     assert CliRunner().invoke(command, ["RUN", "--", "x.py"]).exception is not None
 
 

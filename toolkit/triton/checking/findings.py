@@ -94,7 +94,7 @@ class Checked(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
 
     @property
-    def record(self) -> Verdict:
+    def found(self) -> Verdict:
         """The verdict: the first fault of a kernel, at its node; results that are wrong; or why the run did not end."""
         if self.cannot:
             return cannot_tell(self.cannot)
@@ -107,7 +107,7 @@ class Checked(msgspec.Struct, omit_defaults=True):
     @property
     def ok(self) -> bool:
         """Whether it ran and no fault was found."""
-        return not self.record.exit_code
+        return not self.found.exit_code
 
     @property
     def ratio(self) -> float | None:

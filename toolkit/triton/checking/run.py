@@ -125,25 +125,25 @@ def checked(
     alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
     if alone:  # kernels may be checked whatever becomes of eager
         outcome = _unjudged(rung, case, seed, outcome)
-    found = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.verdict)
+    found = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text)
     checking = rung.checking
     if checking is None:
-        found.cannot = outcome.verdict
+        found.cannot = outcome.text
         return found
     found.kernels, found.launches, found.calls = len(checking.kernels), checking.launches, checking.calls
     if _stopped(outcome):
-        found.cannot = outcome.verdict
+        found.cannot = outcome.text
     all_found = checking.findings()
     eager_beside(checking)
     if not found.cannot and outcome.signature is not None:
-        departing = departures(rung.known, checking, outcome.verdict, lambda: TritonInterpret.around(rung, case.gm, case.spec))
+        departing = departures(rung.known, checking, outcome.text, lambda: TritonInterpret.around(rung, case.gm, case.spec))
         told = {one.kernel for one in all_found if not one.note}
         all_found += [one for one in departing if one.kernel not in told]
     found.findings = [one for one in all_found if not one.note]
     found.notes = [one for one in all_found if one.note]
     found.unchecked = _unchecked(checking, kernel)
     if alone:
-        found.unchecked.append(f"the numbers of the results: {outcome.verdict}")
+        found.unchecked.append(f"the numbers of the results: {outcome.text}")
     found.names = list(rung.known.kernels) if rung.known is not None else []
     found.wrong = outcome.signature is not None and not found.cannot and not found.findings
     return found
@@ -163,12 +163,12 @@ def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Out
             return Outcome(skipped(reason))
         signature = from_exception(error, "run")
         return Outcome(judged(signature, rung.name, reason=f"{type(error).__name__}: {error}"[:500], detail=WHOLE), signature)
-    return Outcome(refused.record)
+    return Outcome(refused.verdict)
 
 
 def _stopped(outcome: Outcome) -> bool:
     """Whether the kernels did not run to their end."""
-    return outcome.record.skipped or (outcome.signature is not None and outcome.signature.stage != "compare")
+    return outcome.verdict.skipped or (outcome.signature is not None and outcome.signature.stage != "compare")
 
 
 def _unchecked(checking: Checking, kernel: str | None) -> list[str]:

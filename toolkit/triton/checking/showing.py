@@ -17,6 +17,7 @@ from ....dumps.output import emit, say
 from ....dumps.wording import counted
 from ...isolation import ForkServer, ask, opened
 from ...signature import how_ended
+from ...verdict import exit_code
 from ..needs import require_interpreter
 from .findings import Checked, Finding
 
@@ -44,7 +45,7 @@ def shown(
     if as_json:
         documents = [_json(*row) for row in rows]
         emit(documents[0] if len(graphs) == 1 else {"graphs": documents}, as_json=True)
-    return max(found.record.exit_code for _, _, found in rows)
+    return exit_code(found.found for _, _, found in rows)
 
 
 def _checked(saved: SavedGraph, used: Any, *, alone: bool, **options: Any) -> Checked:
@@ -63,7 +64,7 @@ def _json(name: str, saved: SavedGraph, found: Checked) -> dict[str, Any]:
     empty: dict[str, Any] = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 0, "seconds_plain": None}
     return {
         "id": saved.id, "stage": saved.stage, "graph": name, "ok": found.ok, "headline": headline(found), "ratio": found.ratio,
-        **empty, **plain, "findings": rows, "notes": notes, "record": found.record.plain(),
+        **empty, **plain, "findings": rows, "notes": notes, "text": found.verdict, **found.found.flat(),
     }  # fmt: skip
 
 
