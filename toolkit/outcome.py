@@ -32,9 +32,9 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     """The result of running one graph under one rung.
 
     `verdict` is the record of the judgement, `verdict.verdict` its word. `outputs` is the list of output tensors when they were
-    asked for. `seconds` is the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the recorded compile and this
-    one, or None when it was not compared. `nan` and `eager_nan` name the results that hold a NaN under the rung and in eager
-    ("logits", "grad of emb.weight"); they are no failure where both have them.
+    asked for. `seconds` is the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the recorded
+    compile and this one, or None when it was not compared. `nan` and `eager_nan` name the results that hold a NaN under the rung
+    and in eager ("logits", "grad of emb.weight"); they are no failure where both have them.
     """
 
     verdict: Verdict = OK
