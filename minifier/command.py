@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from ..dumps.atomic import write_file
-from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.errors import UsageError
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import raise_refusal
 from ..toolkit.signature import Signature
-from ..toolkit.verdict import WHOLE, judged
+from ..toolkit.verdict import WHOLE, cannot_tell, judged
 from .oracle import Oracle
-from .problem import Answer, Candidate, DoesNotFailError, Ruling
+from .problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 
 TASK = f"{__package__}.command_tasks:run"
 PASSES, FAILS, IGNORED = 0, 1, 2
@@ -75,13 +75,15 @@ class CommandOracle(Oracle):
             raise UsageError(f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}")
         return answer
 
-    def refusal(self, answers: Any) -> GraphdbgError:
+    def refusal(self, answers: Any) -> NothingToReduceError:
         """The command did not say that the original fails."""
         if answers[0].verdict is Ruling.OTHER and self.options.match is not None:
             return super().refusal(answers)
         why = answers[0].detail or answers[0].signature
-        what = f"the case does not fail under {self.options.command!r}"
-        return DoesNotFailError(what, why, "it must exit with 1 where a case fails, with 0 where it passes")
+        fix = "it must exit with 1 where a case fails, with 0 where it passes"
+        if answers[0].verdict is not Ruling.PASS:
+            return CannotJudgeError(f"{self.options.command!r} does not judge the case", why, fix, cannot_tell(why))
+        return DoesNotFailError(f"the case does not fail under {self.options.command!r}", why, fix)
 
     def place(self) -> str:
         """Unknown."""

@@ -9,6 +9,7 @@ Says why in words. Judges nothing itself: a run without a recorded failure is sc
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,11 @@ from ..dumps import index
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from ..toolkit import normalise
+from ..toolkit.imports import option_words
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.suspects import compile_of, suspects, triggered
-from ..toolkit.verdict_words import word
-from .problem import DoesNotFailError
+from ..toolkit.verdict_words import text
+from .problem import CannotJudgeError, DoesNotFailError
 
 if TYPE_CHECKING:
     from ..dumps.store import Run, SavedGraph
@@ -32,7 +34,9 @@ SCREEN_S = 600.0
 def failing_graph(
     run: Run, *, seed: int = 0, imports: Sequence[str] = (), told: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
-    """The graph, and why it is that one. Raises DoesNotFailError where nothing in the run fails, UsageError for an empty run."""
+    """The graph, and why it is that one. Raises NothingToReduceError where nothing in the run fails, or
+    that cannot be told, UsageError for an empty run.
+    """
     rows = index.rows(index.processes(run.path))
     found = suspects(rows, triggered(index.processes(run.path)))
     if found:
@@ -82,9 +86,12 @@ def _why(row: index.Row, rows: Sequence[index.Row]) -> str:
 def _screened(run: Run, seed: int, imports: Sequence[str], told: Callable[[str], object]) -> tuple[SavedGraph, str]:
     from ..toolkit.triage.run import worst_graph
 
-    found = worst_graph(run, seed=seed, imports=imports, max_time_s=SCREEN_S, told=told)
-    if found is None:
+    verdict, graph = worst_graph(run, seed=seed, imports=imports, max_time_s=SCREEN_S, told=told)
+    if graph is None:
+        look = shlex.join(["graphdbg", "triage", shown_path(run.path), *option_words(imports)])
+        if verdict.exit_code:
+            what = f"whether a graph of {run.path} fails cannot be told"
+            raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
         why = "each was judged under Inductor; what Dynamo does in Python, outside of its graphs, is in none of them"
-        raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see graphdbg triage {shown_path(run.path)}")
-    row, graph = found
-    return graph, f"{word(row.verdict)}: {row.reason}"[:200]
+        raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see {look}", verdict.then(look))
+    return graph, text(verdict)[:200]

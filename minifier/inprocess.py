@@ -181,7 +181,7 @@ def minify_here(
     return Minified(
         result.queries, [(1, *whole), *result.history], None, *size, stopped=result.stopped, notes=result.notes,
         verdicts={verdict.value: count for verdict, count in result.verdicts.items()}, live=live, original=whole,
-        record=Verdict("fails", reason="the predicate is true for it"),
+        verdict=Verdict("fails", reason="the predicate is true for it"),
     )  # fmt: skip
 
 

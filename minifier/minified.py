@@ -104,7 +104,7 @@ class Minified:
     the nearest case that passes, `difference` what makes it pass. `parts`: each node that is left, and what happened without it.
     `asked`: queries by what they were for. `needs`: a row for each part of a small case (see `needs.Needs.told`). `unneeded`:
     what the original had and the case has not. `neighbour`: "path", "difference" and "diff" (from the case) of `passing`.
-    `record`: the judge's verdict on the case.
+    `verdict`: the judge's on the case.
     """
 
     queries: int
@@ -128,7 +128,7 @@ class Minified:
     needs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     unneeded: list[str] = field(default_factory=list[str])
     neighbour: dict[str, str] = field(default_factory=dict[str, str])
-    record: Verdict = OK
+    verdict: Verdict = OK
 
     @cached_property
     def _live(self) -> tuple[fx.GraphModule, list[Any]]:

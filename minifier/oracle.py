@@ -28,6 +28,7 @@ from ..dumps.atomic import write_file
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit import verdict, verdict_words
+from ..toolkit.imports import option_words
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.signature import Signature, from_answer
@@ -36,7 +37,7 @@ from .asking import RUNNING, TASKS, Asking
 from .options import HANG_LIMIT_S, Options
 from .passes import EAGER
 from .places import place_of
-from .problem import Answer, Candidate, DoesNotFailError, Ruling
+from .problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 
 PRELOAD = (*JUDGING, TASKS)
 FIRST_LIMIT_S = 600.0
@@ -241,24 +242,28 @@ class Oracle:
         same = self.signature is not None and self._same(found, self.signature)
         return replace(answer, verdict=Ruling.SAME if same else Ruling.OTHER)
 
-    def refusal(self, answers: Sequence[Answer]) -> errors.GraphdbgError:
-        """Why there is nothing to minify, and what to look at: it does not fail, or the rung cannot run it here."""
+    def refusal(self, answers: Sequence[Answer]) -> NothingToReduceError:
+        """Why there is nothing to minify, and what to look at: it does not fail as asked, or that cannot be told."""
         self.must_be_prepared()
         named = self.named or str(self.case)
         failing = next((answer for answer in answers if answer.verdict is Ruling.OTHER), None)
+        record = verdict.read((failing or answers[0]).record) or verdict.OK
         if failing is not None and self.options.match is not None:
             what = f"it fails, but --match {self.options.match!r} does not match"
-            return DoesNotFailError(what, failing.signature, "give a part of that text, or leave --match out")
+            return DoesNotFailError(what, failing.signature, "give a part of that text, or leave --match out", record)
         if failing is not None:
             what = f"it fails, but not as asked ({' '.join(self.options.words())})"
-            return DoesNotFailError(what, failing.signature, "leave that out to minify this failure")
-        record = verdict.read(answers[0].record)
-        if record is not None and record.skipped:
+            return DoesNotFailError(what, failing.signature, "leave that out to minify this failure", record)
+        if record.skipped:
             why = f"{self.options.rung} is {verdict_words.text(record)}"
-            return errors.EnvironmentLackError(f"cannot judge {named}", why, "see what is missing here with graphdbg doctor")
+            return CannotJudgeError(f"cannot judge {named}", why, "see what is missing here with graphdbg doctor", record)
+        look = shlex.join(["graphdbg", "triage", named, *option_words(self.options.imports)])
         why = answers[0].detail or "it passed"
+        if record.exit_code or answers[0].verdict is not Ruling.PASS:
+            record = record if record.exit_code else verdict.cannot_tell(why)
+            return CannotJudgeError(f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look))
         what = f"the case does not fail under {self.options.rung}"
-        return DoesNotFailError(what, why, f"see what it does with graphdbg triage {shlex.quote(named)}")
+        return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))
 
     def find_hints(self) -> None:
         """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `settle`."""

@@ -1,4 +1,5 @@
-"""Which node a failure's "logits: relative error 0.78" is, and the line of the user's that it comes from. Reads records only.
+"""Which node a failure's "logits: relative error 0.78" is, the user's line that it comes from, and which pass of the user's is at
+fault. Reads records only.
 
 >>> place_of(record, "logits: relative error 0.78 to float64")
 'logits is add_9 (aten.add.Tensor), model.py:12: return x + y'
@@ -6,9 +7,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
 from ..dumps.names import outputs
 from ..dumps.schema import GraphRecord
+from ..dumps.store import load_graph
 from ..dumps.walk import user_frame
+from ..toolkit.verdict import Verdict, Where
+
+_PASSES = ("custom_pass", "custom_pre_pass", "custom_post_pass")
+"""How the settings end that hold a pass of the user's."""
 
 
 def place_of(record: GraphRecord, text: str) -> str:
@@ -21,3 +33,15 @@ def place_of(record: GraphRecord, text: str) -> str:
     line = f", {where}" + (f": {code}" if code else "") if where else ""
     called = "" if name.partition(",")[0] == node.name else f"{name} is "
     return f"{called}{node.name} ({node.target}){line}"
+
+
+def blamed(found: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Verdict:
+    """The verdict on the case in a folder; a pass of the user's is at fault where the case fails with it and passes without."""
+    needed = [row["name"] for row in needs if row["what"] == "setting" and row["verdict"] == "needed"]
+    name = next((name for name in needed if name.endswith(_PASSES)), "")
+    if found.fault != "compiler" or not name:
+        return found
+    homes = [(one.values[name], Path(one.file).name) for one in load_graph(case).record.definitions if name in one.values]
+    node, line = homes[0] if homes else ("", "")
+    where = Where(node, found.where.graph if found.where else "", line, name)
+    return msgspec.structs.replace(found, fault="custom_pass", layer=None, where=where)

@@ -19,15 +19,30 @@ from typing import Any, Protocol
 import msgspec
 
 from ..dumps.errors import UsageError
+from ..toolkit.verdict import OK, Verdict
 
 DETAIL = 2000
 """Characters of an answer's text that are kept."""
 
 
-class DoesNotFailError(UsageError):
-    """The original case passes, or fails in another way than was asked for: there is nothing to reduce."""
+class NothingToReduceError(UsageError):
+    """There is no failure to follow; `verdict` is what was judged instead."""
 
     exit_code = 1
+
+    def __init__(self, what: str, why: str = "", fix: str = "", verdict: Verdict = OK) -> None:
+        super().__init__(what, why, fix)
+        self.verdict = verdict
+
+
+class DoesNotFailError(NothingToReduceError):
+    """The original case passes, or fails in another way than was asked for."""
+
+
+class CannotJudgeError(NothingToReduceError):
+    """Whether the original case fails cannot be told."""
+
+    exit_code = 4
 
 
 class Aborted(Exception):

@@ -31,6 +31,7 @@ from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import Options
 from .passes import NEUTRAL
+from .places import blamed
 from .problem import Answer, Candidate
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Results:
         minified.unneeded = unneeded(best.edits)
         if needs is not None:
             minified.needs = needs.told(engine, [(part, self.subject.about(part.atom)["nodes"]) for part in found])
+            minified.verdict = blamed(minified.verdict, minified.needs, self.case)
         near = neighbour(engine, best)
         if near is not None:
             self._write_passing(near, minified, needs, [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL])
@@ -100,7 +102,7 @@ class Results:
         told += [f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}" for also in minified.also]
         data = {
             **msgspec.json.decode(path.read_bytes()), "told": told, "verified": minified.verified, "needs": minified.needs,
-            "unneeded": minified.unneeded, "neighbour": minified.neighbour, "record": minified.record.plain(),
+            "unneeded": minified.unneeded, "neighbour": minified.neighbour, "record": minified.verdict.plain(),
         }  # fmt: skip
         write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
 

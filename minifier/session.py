@@ -33,7 +33,7 @@ from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
 from .options import Options
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
-from .problem import Answer, Candidate, Problem, Ruling
+from .problem import Answer, Candidate, CannotJudgeError, Problem, Ruling
 from .results import BEST_FILE, Results, write_atoms
 from .search.edits import drop_outputs, exhaust
 from .search.tiers import TIERS
@@ -144,7 +144,7 @@ class Session:
         return self.asked["sanity"] + self.asked["explanation"] + self.asked["verification"]
 
     def run(self, pool: Executor) -> Minified:
-        """All of it. Raises DoesNotFailError, and Interrupted with the best case so far on disk."""
+        """All of it. Raises NothingToReduceError, and Interrupted with the best case so far on disk."""
         self.pool = pool
         self.tell(Stepped("sanity", 0))
         prepared = pool.submit(self.subject.prepare)
@@ -182,7 +182,8 @@ class Session:
         self._take(raw)
         broken = next((answer for answer in raw if answer.verdict is Ruling.INFRA), None)
         if broken is not None:
-            raise EnvironmentLackError("cannot judge the case", broken.detail, "see graphdbg doctor")
+            record = verdict.cannot_tell(broken.detail)
+            raise CannotJudgeError("cannot judge the case", broken.detail, "see graphdbg doctor", record)
         if any(answer.verdict is not Ruling.SAME for answer in self.originals):
             if self.rate.failing or any(answer.verdict is Ruling.PASS for answer in self.originals):
                 self._calibrate()
@@ -420,13 +421,13 @@ class Session:
             others=result.others, stopped=result.stopped, notes=[*self.notes, *result.notes, *self.subject.notes],
             path=self.results.case, verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
             original=self.whole.size, asked={**self.asked, "search": engine.queries - self.queries},
-            record=self._record(result),
+            verdict=self._verdict(result),
         )  # fmt: skip
         needs = self.needs[1] if self.needs and self.needs[0] == engine.best else None
         self.results.write_rest(minified, engine, needs, brief=brief)
         return minified
 
-    def _record(self, result: Result) -> verdict.Verdict:
+    def _verdict(self, result: Result) -> verdict.Verdict:
         """The judge's verdict on the case, as its last judgement that showed the failure gave it."""
         answer, signature = self.shown or result.answer or self.whole, self.subject.signature
         assert signature is not None

@@ -87,6 +87,12 @@ _REPORTED = {
 }
 """Kind -> what torch.compile does, what was expected, and what was got instead; "command": only a command of the user's knows."""
 
+_OWNERS = {
+    "custom_pass": "the fault is in a pass of your own", "custom_op": "the fault is in a custom operator",
+    "model": "eager does the same, so the fault is the model's own",
+}  # fmt: skip
+"""Whose fault a failure is -> the same, in a sentence."""
+
 _HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "a rounding is left out"}
 """Kind, or the detail of one -> the first words of its text."""
 
@@ -163,6 +169,12 @@ def expected(record: Verdict) -> tuple[str, str]:
     """What was expected, and what was got instead, as issue.md says it."""
     kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "command"
     return _REPORTED[kind][1:]
+
+
+def owner(record: Verdict) -> str:
+    """Whose fault it is, where it is not the compiler's."""
+    unknown = "nothing convicts the compiler" if record.verdict == "rounding" else "whose fault it is, is not known"
+    return _OWNERS.get(record.fault or "", unknown)
 
 
 def said(record: Verdict, reason: str) -> str:

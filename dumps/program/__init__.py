@@ -1,7 +1,7 @@
-"""The printer: a record as Python, in three styles, and the whole programs that are made of them. Must not import torch.
+"""The printer: a record as Python, in two styles, and the whole programs that are made of them. Must not import torch.
 
-`module`: a torch.nn.Module class (graph.py). `function`: one function of torch calls (repro.py). `plain`: the function that a
-person would write (program.py). Nothing of a record reaches a program but checked names and repr(): programs are executed.
+`module`: a torch.nn.Module class (graph.py). `function`: one function of torch calls (repro.py).
+Nothing of a record reaches a program but checked names and repr(): programs are executed.
 
 >>> from graphdbg.dumps.program.module import program
 >>> program(record).splitlines()[0]                                                     # doctest: +SKIP

@@ -65,7 +65,7 @@ def describe(
     """The record of a case: what is not said comes from `like`, then from the record that the module was loaded from."""
     carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
     if like is not None:
-        names = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "inputs")
+        names = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "inputs", "definitions")
         carry = {name: getattr(like, name) for name in names}
     stage = str(stage or carry.get("stage") or guess_stage(gm))
     record = encode(
@@ -75,6 +75,7 @@ def describe(
     if compile_kwargs is None:
         record.compile_kwargs = dict(carry.get("compile_kwargs", {}))
     record.config = dict(carry.get("config", {}))
+    record.definitions = list(carry.get("definitions", ())) or record.definitions
     return record
 
 

@@ -52,7 +52,7 @@ class Decoder:
         gm.meta[CARRY] |= {
             "id": record.id, "stage": record.stage, "compile_id": record.compile_id,
             "compile_kwargs": record.compile_kwargs, "ambient": record.ambient, "config": record.config,
-            "inputs": record.inputs, "versions": record.versions, "symbols": self.symbols,
+            "definitions": record.definitions, "inputs": record.inputs, "versions": record.versions, "symbols": self.symbols,
             "has_shape_env": bool(record.shape_env or record.symbols), "originals": self.originals,
             "not_saved": dict((record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
             "made_up": self.storages.made_up, "names": (names.input_names(record), names.outputs(record)),

@@ -24,6 +24,7 @@ from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, Options
+from ..problem import NothingToReduceError
 from ..starting import again as go_on
 from ..starting import resumed
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
     from ...toolkit.isolation import ForkServer
     from ..minified import Minified
+    from ..report.issue import Report
 
 
 class Size(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
@@ -96,11 +98,9 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 @click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
               help="Where queries run: on this machine, or by -j workers on the Ray cluster of RAY_ADDRESS (without it, a local "
                    "one). Needs pip install 'graphdbg[ray]', and graphdbg on every machine of the cluster.")
-@click.option("--python", is_flag=True,
-              help="Also write OUT/program.py: a plain torch.compile program, where it is seen to fail the same way.")
 @json_option("Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
 def minify(
-    graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], python: bool, **asked: Any
+    graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
 ) -> None:
     """Shrink a failing graph to the smallest case that fails the same way.
 
@@ -118,7 +118,8 @@ def minify(
     A command that does not end is killed with all that it started. What it prints is in OUT/output/.
 
     \b
-    Exit code: 0 it was reduced, 1 the case does not fail, 130 interrupted (the best case is kept).
+    Exit code: 0 repro.py shows the failure every time (a flaky one at its own rate), 1 the case does
+    not fail or no repro shows it, 4 that cannot be told, 130 interrupted (the best case is kept).
     """
     options = Options(imports=imports, **asked)
     directory, named = "", graph
@@ -136,12 +137,15 @@ def minify(
         raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
     options = options.checked()
     search_here(options.imports)
-    saved, found = _graph(graph, options)
+    try:
+        saved, found = _graph(graph, options)
+    except NothingToReduceError as error:
+        raise SystemExit(_nothing(error, as_json)) from error
     folder = Path(out) if out else free_path(f"minified-{saved.stage}", first=2)
     where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left
     with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as bare:
-        code = _run(saved, folder, options, where | {"life": life, "python": python}, as_json, bare)
+        code = _run(saved, folder, options, where | {"life": life}, as_json, bare)
     raise SystemExit(code)
 
 
@@ -178,19 +182,17 @@ def _run(
     from ..failing import unlike_the_record
     from ..minified import Interrupted
     from ..minify import minify_saved
-    from ..problem import DoesNotFailError
     from ..progress.outcome import sentences, summary
     from ..progress.plain import following
     from ..results import BEST_FILE
 
-    code, life, python = 0, where["life"], where.pop("python")
+    code, life = 0, where["life"]
     again = go_on(out, options)
     try:
         with following(as_json) as (tell, narrate):
             result = minify_saved(saved, options=options, narrate=narrate, tell=tell, **where)
-    except DoesNotFailError as error:
-        say(f"graphdbg: {error}")
-        return 1
+    except NothingToReduceError as error:
+        return _nothing(error, as_json)
     except Interrupted as interrupted:
         result, code = interrupted.minified, 130
     except KeyboardInterrupt:
@@ -205,24 +207,38 @@ def _run(
         result.notes += [told] if (told := unlike_the_record(saved.error, result.signature.text())) else []
     if not code:
         life.tell(Stepped("report", result.queries))
-    report = {} if code else _report(result, out, options, bare, python=python)
-    tried = shlex.join(["python", report["repro"]]) if report.get("repro") else ""
+    report = None if code else _report(result, out, options, bare)
+    about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
+    if report is not None:
+        path = str(report.repro) if report.repro else None
+        about = {"repro": report.says, "repro_path": path, "issue": str(report.issue), "report_rate": report.rate}
+    tried = shlex.join(["python", about["repro_path"]]) if about["repro_path"] else ""
     reported = shlex.join(["graphdbg", "report", str(out)])
-    result.record = result.record.then(again, reported) if code else result.record.then(tried)
-    life.write(summary(result, report))
+    result.verdict = result.verdict.then(again, reported) if code else result.verdict.then(tried)
+    life.write(summary(result, about))
+    ended = code or (1 if report is None else report.exit_code)
     if as_json:
-        emit(summary(result, report), as_json=True)
-        return code
-    for line in sentences(result, report):
+        emit(summary(result, about), as_json=True)
+        return ended
+    for line in sentences(result, about):
         say(line)
     if code:
         say(f"interrupted; the best case so far is kept. Go on with: {again}")
         say(f"or write a repro of it with: {reported}")
     emit(str(result.path), as_json=False)
-    return code
+    return ended
 
 
-def _report(result: Minified, out: Path, options: Options, bare: ForkServer | None, *, python: bool) -> dict[str, Any]:
+def _nothing(error: NothingToReduceError, as_json: bool) -> int:
+    """There is no failure to follow: says so and returns the exit code."""
+    if as_json:
+        reason = error.verdict.reason or str(error)
+        emit({"event": "done", "repro": "none", **error.verdict.flat(), "reason": reason}, as_json=True)
+    say(f"graphdbg: {error}")
+    return error.exit_code
+
+
+def _report(result: Minified, out: Path, options: Options, bare: ForkServer | None) -> Report | None:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.store import load_graph
     from ..report.bundle import emit_report
@@ -231,15 +247,12 @@ def _report(result: Minified, out: Path, options: Options, bare: ForkServer | No
     assert result.path is not None and result.signature is not None
     if options.command is not None:
         shown, times = result.verified
-        report = write_report(load_graph(result.path), out, options.command, result.signature, shown=shown, times=times)
-        return {"repro": str(report.repro), "issue": str(report.issue), "report_rate": report.rate}
+        return write_report(load_graph(result.path), out, options.command, result.signature, shown=shown, times=times)
     try:
-        report = emit_report(
+        return emit_report(
             load_graph(result.path), out, signature=result.signature, rung=options.rung,
-            original=result.original[0], imports=options.imports, bare=bare, trusted=True, python=python,
+            original=result.original[0], imports=options.imports, bare=bare, trusted=True,
         )  # fmt: skip
     except GraphdbgError as error:
         say(f"no report was written: {error}")
-        return {}
-    told = {"python": str(report.python) if report.python else None, "python_reason": report.python_reason} if python else {}
-    return {"repro": str(report.repro) if report.repro else None, "issue": str(report.issue), "report_rate": report.rate} | told
+        return None

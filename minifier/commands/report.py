@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +11,6 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, seed_option, trust_option
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-    from ...toolkit.signature import Signature
 
 
 @click.command()
@@ -28,23 +24,26 @@ if TYPE_CHECKING:
               help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
 @click.option("--verify", "again", is_flag=True,
               help="Of a report that is there: run its repro.py three times in fresh processes.")
-@click.option("--python", is_flag=True,
-              help="Also write program.py: a plain torch.compile program, where it is seen to fail the same way.")
 @json_option()
 def report(
     graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, again: bool,
-    python: bool, as_json: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
 
     \b
     Takes a graph of a run (as recorded: the report says that it is not minimised), the folder
     that minify wrote, or a case folder. repro.py needs torch alone; it is run three times in
-    fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent.
-    Exit code: 0 the repro shows the failure every time, 1 it does not, or the graph does not fail.
+    fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent. The text
+    is for PyTorch where the compiler is at fault, else for who owns the line that it names.
+    Exit code: 0 the repro shows the failure every time (a flaky one at its own rate), 1 it does not,
+    or the graph does not fail, 4 that cannot be told.
     """
     from ...dumps.errors import UsageError
     from ...dumps.store import resolve_graph
+    from ...toolkit.imports import option_words
+    from ...toolkit.replay import replay
+    from ...toolkit.verdict_words import headline
     from ..report import bundle, by_command, casefile
 
     if only_look or again:
@@ -60,30 +59,36 @@ def report(
             saved, out, known.check.removeprefix("cmd:").strip(), known.signature, shown=shown, times=times
         )
         emit(done.as_json() if as_json else f"{done.repro}\n{done.issue}", as_json=as_json)
-        return 0 if done.verified else 1
+        return done.exit_code
     rung = rung or (known.rung if known else "inductor")
-    signature = known.signature if known and known.rung == rung else None
+    signature, verdict = known.signature if known and known.rung == rung else None, None
     if signature is None:
         say(f"finding out how {graph} fails under {rung}")
-        signature = _judge(saved, rung, seed, imports)
-    if signature is None:
-        say(f"graphdbg: {graph} does not fail under {rung} on this machine, so there is nothing to report.")
-        say(f"See its inputs and numbers with: graphdbg replay {graph} --rung {rung}")
-        return 1
+        found = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
+        signature, verdict = found.signature, found.verdict
+        if signature is None or not verdict.failed:
+            look = shlex.join(["graphdbg", "replay", graph, "--rung", rung, *option_words(imports)])
+            if as_json:
+                emit({"repro": "none", **verdict.then(look).flat()}, as_json=True)
+            what = f"{graph} does not fail under {rung} on this machine, so there is nothing to report"
+            if verdict.exit_code == 4:
+                what = f"cannot judge {graph} under {rung}: {headline(verdict)}"
+            say(f"graphdbg: {what}\nSee its inputs and numbers with: {look}")
+            return verdict.exit_code or 1
     original = known.original.nodes if known and known.original else None
     if original is None:
         say(f"{graph} is not minimised; for a smaller report: graphdbg minify {graph}")
     done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True,
-                              imports=imports, python=python)  # fmt: skip
+                              imports=imports, verdict=verdict)  # fmt: skip
     if as_json:
         emit(done.as_json(), as_json=True)
     else:
-        written = [path for path in (done.python, done.repro, done.sidecar, done.issue, done.artifacts) if path]
+        written = [path for path in (done.repro, done.sidecar, done.issue, done.artifacts) if path]
         emit("\n".join(str(path) for path in written), as_json=False)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     if done.repro:
         say(f"Try it: python {done.repro}")
-    return 0 if done.verified else 1
+    return done.exit_code
 
 
 def _written(folder: Path, again: bool, as_json: bool) -> int:
@@ -105,7 +110,7 @@ def _written(folder: Path, again: bool, as_json: bool) -> int:
     if not found.repro:
         raise UsageError(f"there is no {REPRO} in {folder}", "issue.md says why", "write the report anew into another folder")
     from ...toolkit.isolation.cache import toolchain_seed
-    from ..report.verify import verify
+    from ..report.verify import UNSURE, verify
 
     done = verify(folder / REPRO, seed=toolchain_seed())
     codes = [trial.code for trial in done.trials]
@@ -113,19 +118,4 @@ def _written(folder: Path, again: bool, as_json: bool) -> int:
         "repro": str(folder / REPRO), "shown": done.shown, "times": len(codes), "codes": codes, "output": done.output.strip(),
     }  # fmt: skip
     emit(facts if as_json else f"{folder / REPRO}: the bug shows in {done.rate}\n{done.output}", as_json=as_json)
-    return 0 if done.shown == len(codes) else 1
-
-
-def _judge(saved: SavedGraph, rung: str, seed: int, imports: tuple[str, ...]) -> Signature | None:
-    from ...dumps.errors import EnvironmentLackError
-    from ...toolkit.replay import replay
-
-    outcome = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
-    signature = outcome.signature
-    skipped = outcome.verdict.skipped
-    if outcome.ok and not skipped:
-        return None
-    if signature is None or signature.undecided:
-        why = signature.text() if signature else f"{rung} is {outcome.text}" if skipped else outcome.text
-        raise EnvironmentLackError(f"cannot judge {saved.id} under {rung}", why, "look at it with graphdbg replay")
-    return signature
+    return 0 if done.shown == len(codes) else 4 if set(codes) == {UNSURE} else 1

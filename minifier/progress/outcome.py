@@ -139,8 +139,7 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
         ],
         "passes": str(result.passing) if result.passing else None, "difference": result.difference or None,
         "parts": result.parts, "needs": result.needs, "unneeded": result.unneeded, "neighbour": result.neighbour or None,
-        "record": result.record.plain(),
-        **report,
+        **result.verdict.flat(), **report,
     }  # fmt: skip
 
 
@@ -164,7 +163,7 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
         if other.path:
             lines.append(f"  {counted(other.nodes, 'node')} in {other.path}; to minify it: {other.command}")
     lines += result.notes
-    lines += [f"{name}: {path}" for name, path in report.items() if name in ("repro", "issue") and path]
+    lines += [f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)]
     return lines
 
 

@@ -31,9 +31,9 @@ from ...dumps.wording import counted
 from ...toolkit.imports import TRUST, import_modules, without_trust
 from ...toolkit.isolation import ForkServer
 from ...toolkit.signature import Signature
-from ...toolkit.verdict import judged
+from ...toolkit.verdict import Verdict, judged
 from ...toolkit.verdict_words import happens
-from . import artifacts, casefile, custom_ops, environment, issue, plain_program
+from . import artifacts, casefile, custom_ops, environment, issue
 from .trying import Asked, Found, asking, lay_down, search
 from .verify import UNSURE, first_layer
 
@@ -53,18 +53,16 @@ def emit_report(
     narrate: Callable[[str], None] = say,
     bare: ForkServer | None = None,
     trusted: bool = False,
-    python: bool = False,
+    verdict: Verdict | None = None,
 ) -> issue.Report:
     """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
 
     `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from. `imports`
     are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few more when the
     plainest program does not fail. `bare`: a server of programs that was started before. `trusted`: the graph was just
-    written by us, so that its targets are known to be on the allow-list. `python`: OUT/program.py too, a plain program, where it
-    fails the same way. Raises UsageError when a file exists.
+    written by us, so that its targets are known to be on the allow-list. Raises UsageError when a file exists.
     """
-    names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else []),
-             *([plain_program.NAME] if python else [])]  # fmt: skip
+    names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     taken = [name for name in names if (out / name).exists()]
     if taken:
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
@@ -77,7 +75,7 @@ def emit_report(
     before = len(list(nodes(original.record.graph))) if isinstance(original, SavedGraph) else original
     report = issue.Report(out, out / "issue.md", nodes=len(list(nodes(record.graph))), original_nodes=before)
     known = casefile.read(saved.path)
-    report.record = (known.record if known and known.rung == rung else None) or judged(signature, rung)
+    report.verdict = verdict or (known.record if known and known.rung == rung else None) or judged(signature, rung)
     case = Case(record, inputs, read, signature, rung, made=_made(report.nodes, before),
                 imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
@@ -89,8 +87,6 @@ def emit_report(
             _write_program(report, found, asked)
         except (CannotExpressError, RefusedError) as error:
             report.notes.append(f"no repro.py: {error}")
-        if python:
-            _write_plain(report, found, asked)
     log = found.runs.output if found else case.telling
     text = issue.render(issue.facts_of(case, report, known, log, asked.versions), redactor)
     write_file(report.issue, text.encode())
@@ -118,14 +114,16 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
     report.entry, report.inputs = script.entry, script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
-    report.layer = first_layer(found.layers, case.rung)
+    report.first_layer = first_layer(found.layers, case.rung)
     if case.imports:
         report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
     report.notes += [script.sizing.sentence().rstrip(".")] if script.sizing is not None and script.sizing.marks else []
     report.notes += list(case.ops.told) if case.ops is not None and case.ops.stands_in else []
     report.notes += [f"left out of repro.py: {note}" for note in script.notes]
+    report.flaky = case.rate is not None and case.rate.flaky
+    report.unsure = all(trial.code == UNSURE for trial in found.runs.trials)
     report.notes += [flaky_sentence(case.rate, "repro.py")] if case.rate is not None and case.rate.flaky else []
-    if case.rung == RUNG and all(trial.code == UNSURE for trial in found.runs.trials):
+    if case.rung == RUNG and report.unsure:
         report.notes.append("repro.py needs an NVIDIA GPU and there is none here: its kernels failed on Triton's interpreter, "
                             "the program itself was not seen to fail")  # fmt: skip
     elif not report.verified:
@@ -133,21 +131,8 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     asked.narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
 
 
-def _write_plain(report: issue.Report, found: Found | None, asked: Asked) -> None:
-    """program.py, where it fails as repro.py does; else the reason."""
-    if found is None or not report.verified:
-        report.python_reason = "no repro.py shows the failure every time, of which it would be the plain form"
-    else:
-        made = plain_program.write(found.script, report.out, asked)
-        report.python, report.python_reason = made.path, made.reason
-    if report.python:
-        asked.narrate(f"{plain_program.NAME} fails the same way in {asked.times} of {counted(asked.times, 'fresh process')}")
-    else:
-        asked.narrate(f"no {plain_program.NAME}: {report.python_reason}")
-
-
 def _pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
-    written = [path for path in (report.repro, report.sidecar, report.python, report.issue) if path is not None]
+    written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
     members, notes = artifacts.gather(saved, {path.name: path.read_bytes() for path in written}, redactor)
     report.artifacts = report.out / "artifacts.zip"
     artifacts.write_zip(report.artifacts, members)

@@ -62,12 +62,13 @@ def write_report(
     known = casefile.read(saved.path)
     ending = signature.detail or signature.kind
     report = issue.Report(out, out / "issue.md", out / "repro.py", entry=command, shown=shown, times=times)
-    report.record = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
+    report.flaky = bool(known and known.rate and known.rate.flaky)
+    report.verdict = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
     report.nodes = len(list(nodes(saved.record.graph)))
     report.original_nodes = known.original.nodes if known and known.original else None
     write_file(out / "repro.py", PROGRAM.format(command=command, ending=ending).encode())
     facts = issue.Facts(
-        report, saved.record, known, Verdict("fails", reason=report.record.reason),
+        report, saved.record, known, Verdict("fails", reason=report.verdict.reason),
         title=f"{issue.one_line(command, 60)}: {ending}",
         symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
         layer="as the command says", stage=saved.record.stage, entry="the command", log=signature.raw,

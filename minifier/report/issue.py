@@ -1,4 +1,4 @@
-"""Writes `issue.md` in the sections of PyTorch's bug form: Describe the bug, Error logs, Versions.
+"""Writes `issue.md`: in the sections of PyTorch's bug form where the compiler is at fault, else for who owns the user's line.
 
 Pure text from a Facts record; all of it passes the redactor here, on its way out.
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...dumps.amounts import size_text
 from ...dumps.dtypes import ITEM_BYTES
@@ -57,14 +57,15 @@ class Report:
     inputs: str = ""
     shown: int = 0
     times: int = 0
-    record: Verdict = OK
-    layer: str = ""
+    verdict: Verdict = OK
+    first_layer: str = ""
     nodes: int = 0
     original_nodes: int | None = None
     notes: list[str] = field(default_factory=list[str])
-    python: Path | None = None
-    """The plain program, where one was asked for and seen to fail the same way; `python_reason`: why there is none."""
-    python_reason: str = ""
+    flaky: bool = False
+    """The case itself fails in a share of its runs only."""
+    unsure: bool = False
+    """No process could tell: the program needs what this machine lacks."""
 
     @property
     def verified(self) -> bool:
@@ -76,10 +77,23 @@ class Report:
         """How often, in words."""
         return f"{self.shown} of {counted(self.times, 'fresh process')}"
 
+    @property
+    def says(self) -> Literal["shows", "passes", "none"]:
+        """What the repro does, for `repro` of --json: it shows the failure, as often as the case does, or it passes."""
+        if self.repro is None or not self.times or self.unsure:
+            return "none"
+        return "shows" if self.verified or (self.flaky and self.shown) else "passes"
+
+    @property
+    def exit_code(self) -> int:
+        """0 a repro shows the failure, 1 none does, 4 that could not be judged."""
+        return 0 if self.says == "shows" else 4 if self.unsure else 1
+
     def as_json(self) -> dict[str, Any]:
-        """For --json: paths as text, and the rate in words."""
-        plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        return plain | {"rate": self.rate, "verified": self.verified, "record": self.record.plain()}
+        """For --json: paths as text, the rate in words, the verdict's fields flat."""
+        plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
+        told = {"rate": self.rate, "verified": self.verified, "repro_path": plain["repro"], "repro": self.says}
+        return plain | told | self.verdict.flat()
 
 
 @dataclass(frozen=True)
@@ -105,11 +119,14 @@ def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versi
     head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
     compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
     ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
+    verdict = report.verdict
+    compiler = verdict.fault == "compiler"
+    at = f"[{verdict.layer or 'torch.compile'}]" if compiler else user_place(verdict, case.record) or verdict_words.owner(verdict)
     return Facts(
-        report, case.record, known, report.record,
-        title=f"[inductor] {case.happens}: {ops}" + (f" ({error})" if error else ""),
+        report, case.record, known, verdict,
+        title=f"{at}{'' if compiler else ':'} {case.happens}: {ops}" + (f" ({error})" if error else ""),
         symptom=f"{case.happens}. {head}".rstrip(". ") + ".",
-        layer=report.layer or case.rung, stage=case.recorded_at or case.record.stage,
+        layer=report.first_layer or case.rung, stage=case.recorded_at or case.record.stage,
         entry=report.entry, log=log, versions=versions,
     )  # fmt: skip
 
@@ -117,17 +134,21 @@ def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versi
 def render(facts: Facts, redactor: Redactor) -> str:
     """The whole text."""
     title, text = map(redactor.text, (facts.title, "\n\n".join(_parts(facts))))
-    return f"<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 120)} -->\n\n{text}\n"
+    return f"<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
 
 
 def _parts(facts: Facts) -> Iterator[str]:
     report = facts.report
-    yield "### 🐛 Describe the bug"
+    if facts.verdict.fault == "compiler":
+        yield "### 🐛 Describe the bug"
+    else:
+        yield "### What goes wrong"
+        whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
+        yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
     codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell)"
-    for path, told in ((report.python, ""), (report.repro, codes)):
-        if path is not None:
-            yield f"`{path.name}`{told}:\n\n{_fenced(path.read_text(encoding='utf-8').rstrip(), 'python')}"
+    if report.repro is not None:
+        yield f"`{report.repro.name}`{codes}:\n\n{_fenced(report.repro.read_text(encoding='utf-8').rstrip(), 'python')}"
     if facts.case is not None:
         yield from _explained(facts.case)
     if lines := user_lines(facts.graph):
@@ -195,6 +216,15 @@ def _part(row: dict[str, Any]) -> str:
 def _cell(text: str) -> str:
     """Text that ends no cell of a table."""
     return one_line(text, 300).replace("|", "\\|").replace("`", "'")
+
+
+def user_place(verdict: Verdict, record: GraphRecord) -> str:
+    """The user's file and line of a failure, as far as it is known."""
+    if verdict.where is not None and verdict.where.line:
+        return ", ".join(part for part in (verdict.where.node, verdict.where.line) if part)
+    if verdict.fault == "custom_pass":
+        return verdict.where.name if verdict.where is not None else ""
+    return next((line.partition(" in ")[0] for line in reversed(user_lines(record, limit=len(record.graph.nodes)))), "")
 
 
 def user_lines(record: GraphRecord, limit: int = 8) -> list[str]:

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from graphdbg.dumps.errors import EnvironmentLackError, RefusedError
+from graphdbg.dumps.errors import RefusedError
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.oracle import Oracle
-from graphdbg.minifier.problem import Candidate, Ruling
+from graphdbg.minifier.problem import Candidate, CannotJudgeError, Ruling
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import Failure
 from graphdbg.toolkit.signature import Signature
-from graphdbg.toolkit.verdict import OK, judged, skipped
+from graphdbg.toolkit.verdict import NO_REFERENCE, OK, Verdict, cannot_tell, judged, skipped
 
 WRONG = Signature("accuracy", "compare", size=0.5)
 ATOMS = {
@@ -132,5 +132,22 @@ def test_a_rung_that_cannot_run_here_is_told_as_what_is_missing() -> None:
     answer = original(seen)
     assert (answer.verdict, answer.detail, answer.record) == (Ruling.INVALID, "skipped, because Triton is not installed", record)
     refusal = seen.refusal([answer])
-    assert isinstance(refusal, EnvironmentLackError)
+    assert isinstance(refusal, CannotJudgeError) and refusal.exit_code == 4
     assert "inductor is skipped, because Triton is not installed" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "word"),
+    [
+        ({"record": cannot_tell("no float64", NO_REFERENCE).plain()}, 4, "cannot_tell"),
+        ({"invalid": "eager cannot run it"}, 4, "cannot_tell"),
+        ({"record": Verdict("rounding", reason="2e-7").plain()}, 1, "rounding"),
+        ({"record": None}, 1, "ok"),
+    ],
+)
+def test_what_could_not_be_judged_is_not_said_to_pass(value: dict[str, Any], code: int, word: str) -> None:
+    seen = oracle(Answer(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, **value}), signature=None)
+    refusal = seen.refusal([original(seen)])
+    assert (refusal.exit_code, refusal.verdict.verdict) == (code, word)
+    assert ("does not fail" in str(refusal)) == (code == 1)
+    assert refusal.verdict.next == ["graphdbg triage " + (seen.named or str(seen.case))]

@@ -26,7 +26,7 @@ from ..isolation import ForkServer, opened
 from ..replay import How
 from ..rungs import NAMES
 from ..suspects import suspects, triggered
-from ..verdict import NO_TIME, NOT_JUDGED, SAME, cannot_tell
+from ..verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, worst
 from ..verdict_words import word
 from .ladder import DEFAULT_LIMIT_S, Ladder
 from .ranking import GraphRow, RunTriage, rank, run_concluded
@@ -124,13 +124,16 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
 def worst_graph(
     run: Run, *, seed: int = 0, imports: Sequence[str] = (), max_time_s: float = DEFAULT_TIME_S,
     told: Told = lambda text: None,
-) -> tuple[GraphRow, SavedGraph] | None:  # fmt: skip
-    """The graph that `triage_run` would put up the ladder first, without the ladder; None where none fails."""
+) -> tuple[Verdict, SavedGraph | None]:  # fmt: skip
+    """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails."""
     with opened(None) as used:
         work = _Work(run, used, How(seed, None, DEFAULT_LIMIT_S, imports), max_time_s, told)
         work.screen()
         failing = sorted((row for row in work.rows if row.failed), key=rank)
-        return work.narrowed(failing[0])[:2] if failing else None
+        if not failing:
+            return worst(row.verdict for row in work.rows), None
+        row, graph = work.narrowed(failing[0])[:2]
+        return row.verdict, graph
 
 
 class _Work:

@@ -204,7 +204,7 @@ def test_a_graph_that_cannot_be_judged_has_no_report(
     case_folder(tmp_path / "case", relu_record())
     flaky = Signature("nondeterministic", "eager", raw="eager gives different results")
     monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome(verdict.judged(flaky), flaky))
-    assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 3
+    assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 4
     assert "eager gives different results" in capsys.readouterr().err
 
 

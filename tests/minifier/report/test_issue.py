@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from graphdbg.dumps.redact import Redactor
 from graphdbg.minifier.report.issue import Facts, Report, one_line, render, shorten, user_lines
-from graphdbg.toolkit.verdict import Verdict
+from graphdbg.toolkit.verdict import Fault, Verdict, Where
 
 from .cases import call, node, record_of, tensor
 
@@ -23,7 +24,7 @@ FACTS = Facts(
     REPORT,
     GRAPH,
     None,
-    Verdict("fails", "wrong_numbers"),
+    Verdict("fails", "wrong_numbers", "compiler", "inductor"),
     title="[inductor] wrong result: aten.relu.default",
     symptom="torch.compile gives a wrong result. relative error 1",
     layer="inductor (eager passes)",
@@ -136,3 +137,30 @@ def test_user_lines_are_the_innermost_of_each_stack_once() -> None:
         item.stack = 0
     record = record_of({"x": tensor(2)}, made, ["a"], strings=[stack])
     assert user_lines(record) == ["/home/ann/f.py:9 in f: return x.relu()"]
+
+
+@pytest.mark.parametrize("fault", ["custom_pass", "custom_op", "model", None])
+def test_only_the_compilers_fault_is_told_to_pytorch(facts: Facts, fault: Fault | None) -> None:
+    mine = replace(facts, verdict=Verdict("fails", "wrong_numbers", fault, where=Where("P()", line="mypass.py:3")))
+    text = render(mine, REDACTOR)
+    assert "### 🐛 Describe the bug" not in text
+    assert "Not for PyTorch's tracker: " in text and text.count("P(), mypass.py:3.") == 1
+    unplaced = render(replace(mine, verdict=Verdict("fails", "wrong_numbers", fault)), REDACTOR)
+    assert "Not for PyTorch's tracker: " in unplaced
+    assert ("~/model.py:3.\n" in unplaced) == (fault != "custom_pass"), "the line of the last operation"
+
+
+@pytest.mark.parametrize(
+    ("more", "says", "code"),
+    [
+        ({}, "shows", 0),
+        ({"shown": 2}, "passes", 1),
+        ({"shown": 1, "flaky": True}, "shows", 0),
+        ({"shown": 0, "flaky": True}, "passes", 1),
+        ({"shown": 0, "unsure": True}, "none", 4),
+        ({"repro": None}, "none", 1),
+    ],
+)
+def test_what_the_repro_says_and_the_exit_code(facts: Facts, more: dict[str, Any], says: str, code: int) -> None:
+    report = replace(facts.report, **more)
+    assert (report.says, report.as_json()["repro"], report.exit_code) == (says, says, code)
