@@ -43,5 +43,9 @@ class EnvironmentLackError(GraphdbgError):
     exit_code = 3
 
 
+class LostServer(EnvironmentLackError):
+    """There is no process here that could be asked about any graph."""
+
+
 class LacksName(EnvironmentLackError):
     """This torch does not have a private name, so that what needs it cannot be done."""

@@ -161,8 +161,16 @@ class JournalContents(msgspec.Struct):
                 self.moved.setdefault(event.graph, GraphState()).apply(event)
             elif event.graph is not None and event.kind == "left_out":
                 self.moved.pop(event.graph, None)
+            elif event.kind == "why" and event.fields.get("then") in ("frame skipped", "rest skipped"):
+                self._abandoned(event)
         self.applied = len(self.events)
         return dict(self.moved)
+
+    def _abandoned(self, event: Event) -> None:
+        """Where a compile failed and Dynamo went on without it, its graphs are given up: nobody saw the failure."""
+        for name, state in self.moved.items():
+            if state.status == "failed" and name.split("/")[0] == event.fields.get("compile"):
+                state.status, state.error = "skipped", f"Dynamo left the frame to eager: {state.error}"
 
     def ending(self) -> Ending:
         """How the process closed its journal, as far as it did."""

@@ -72,6 +72,7 @@ class Case:
         gm, _, mode = live.fake_module(record, tensors, where=str(saved.path))
         inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
         notes = follow_saved(gm, mode, record)
+        _numbers_known(gm, record)
         notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
         if device is not None and not from_gpu:
             gm, inputs = moved(gm, inputs, torch.device(device))
@@ -88,6 +89,20 @@ class Case:
         if device is None and rung == "triton_interpret" and names_device(self.saved.record.graph, "cuda"):
             return "cpu"
         return device
+
+
+def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
+    """What Dynamo knew of a number that the program holds in a tensor of no dimension: its item, by the name that the graph has
+    for it; and which floats it had made constants, without which torch starts a compile over.
+    """
+    for node in gm.graph.nodes:
+        if node.op == "call_method" and node.target == "item" and node.args[0].op == "placeholder":
+            fake, number = (one.meta.get("example_value") for one in (node.args[0], node))
+            if isinstance(fake, t.FakeTensor) and isinstance(number, torch.SymFloat | torch.SymInt):
+                fake.item_memo = number
+    for symbol in record.symbols:
+        if symbol.name.startswith("z") and symbol.replacement:
+            t.TensorifyState.specialize(symbol.name)
 
 
 def warm() -> None:

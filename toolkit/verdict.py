@@ -26,9 +26,9 @@ Fault = Literal["compiler", "custom_pass", "custom_op", "model"]
 Layer = Literal["dynamo", "aot_autograd", "decomposition", "inductor", "triton", "cudagraphs", "aot_inductor"]
 
 SKIPPED, NO_TIME, NO_REFERENCE = "skipped", "no_time", "no_reference"
-NOT_JUDGED, LOST = "not_judged", "lost"
+NOT_JUDGED, LOST, ABANDONED = "not_judged", "lost", "abandoned"
 """Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph's time was
-over; its process is gone."""
+over; its process is gone; Dynamo gave it up."""
 SAME = "same"
 """The detail of a verdict that is another graph's, which is equal."""
 WHOLE = "whole"
@@ -165,6 +165,11 @@ def fails(kind: Kind | None, rung: str, reason: str, where: Where | None = None,
 def cannot_tell(reason: str, detail: str = "") -> Verdict:
     """There is no verdict, and why."""
     return Verdict("cannot_tell", reason=reason, detail=detail)
+
+
+def abandoned(error: str | None) -> Verdict:
+    """Dynamo itself gave the graph up, so that no compiled code of it ever ran."""
+    return cannot_tell(f"Dynamo abandoned this graph ({(error or 'it started over').splitlines()[0]})", ABANDONED)
 
 
 def skipped(reason: str) -> Verdict:

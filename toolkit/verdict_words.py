@@ -27,7 +27,9 @@ _KINDS = (
 _WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to compile"}
 """A verdict's word or its kind -> how it is said, where that is another than its name with blanks."""
 
-COUNTED = {"rounding": "of rounding", "nondeterministic": "not deterministic in eager", "cannot_tell": "that cannot be judged"}
+COUNTED = {
+    "rounding": "differ by rounding", "nondeterministic": "not deterministic in eager", "cannot_tell": "cannot be judged",
+}  # fmt: skip
 """Verdict that is neither ok nor fails -> how graphs with it are counted."""
 
 PROBES = {

@@ -52,7 +52,7 @@ DENIED_METHODS = words(
 )
 
 EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in (
-    ("torch._C", "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level"),
+    ("torch._C", "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level _log_api_usage_once"),
     ("torch._C._autograd", "_saved_tensors_hooks_disable _saved_tensors_hooks_enable"),
     ("torch.amp.autocast_mode", "_enter_autocast _exit_autocast"),
     ("torch.autograd.grad_mode", "_enter_inference_mode _exit_inference_mode"),

@@ -12,7 +12,7 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .. import verdict_words
-from ..verdict import cannot_tell, worst
+from ..verdict import abandoned, cannot_tell, worst
 from ..verdict_words import first_line, headline, whose_nan
 from .options import device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
@@ -103,7 +103,8 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool,
     from ..replay import replay as run
 
     try:
-        outcome = run(saved, **options, outputs=False, server=server)
+        given_up = saved.status == "skipped"
+        outcome = Outcome(abandoned(saved.error)) if given_up else run(saved, **options, outputs=False, server=server)
     except GraphdbgError as error:
         if not tell:
             raise
@@ -177,7 +178,7 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
         return
     alike = [outcome for _, outcome in judged if outcome.verdict.verdict == verdict.verdict]
     emit(first_line(verdict, len(alike), len(judged)) + "\n", as_json=False)
-    width = max(len(saved.id) for saved, _ in judged)
+    width = max((len(saved.id) for saved, _ in judged), default=0)
     for saved, outcome in judged:
         fidelity = (outcome.fidelity or "-").splitlines()[0]
         line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {headline(outcome.verdict)}  [fidelity: {fidelity}]"

@@ -149,7 +149,7 @@ class Asked(ABC):
         answer = self.answer()
         if answer.status == "lost":
             log = [line for line in answer.output.splitlines() if line.strip()]
-            raise errors.EnvironmentLackError("the fork server ended by itself", log[-1] if log else "", "see graphdbg doctor")
+            raise errors.LostServer("the fork server ended by itself", log[-1] if log else "", "see graphdbg doctor")
         raise_refusal(answer)
         return answer
 

@@ -111,6 +111,7 @@ NAMES = Names((
     Row("torch.utils._python_dispatch", "TorchDispatchMode", f"{_TRITON}, the rung lazy, dump --compiled-autograd"),
     Row("torch.utils._python_dispatch", "is_in_torch_dispatch_mode is_traceable_wrapper_subclass", _COMPILE),
     Row("torch._guards", "CompileContext TracingContext tracing compile_context", _COMPILE),
+    Row("torch._dynamo.symbolic_convert", "TensorifyState", "replay of graphs with a float that Dynamo made a constant"),
     Row("torch._logging", "trace_structured", _COMPILE),
 
     # The whole path from a graph to code. torch.compile and torch._inductor.compile are public, do all of it at once, and take

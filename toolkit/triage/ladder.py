@@ -17,10 +17,10 @@ from ..isolation import ForkServer, opened
 from ..replay import How, replay
 from ..rungs import NAMES, warmth
 from ..signature import RAISED_TOO
-from ..verdict import NO_TIME, Verdict, cannot_tell, skipped
+from ..verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
 from ..verdict_words import word
 from .records import SIDE, Row, Triage, inputs_given, row_of
-from .words import concluded
+from .words import address, concluded
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -42,6 +42,9 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     called with each row, `begun` with the name of a rung that is about to be run. `rungs`: only these, in the ladder's order.
     Raises GraphdbgError for a graph that cannot be loaded.
     """
+    if saved.status == "skipped":
+        verdict = abandoned(saved.error)
+        return Triage([], graph=address(saved), summary=f"Nothing was judged: {verdict.reason}.", verdict=verdict)
     with opened(server, warmth(*rungs)) as used:
         ladder = Ladder(saved, used, How(seed, device, limit_s, imports), max_time_s=max_time_s)
         for rung in (name for name in NAMES if name in rungs):

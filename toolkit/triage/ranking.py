@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +14,7 @@ import msgspec
 
 from ...dumps.wording import counted
 from .. import verdict_words
+from ..imports import option_words
 from ..verdict import OK, SAME, Verdict, cannot_tell, worst
 from .records import REAL, Row, Triage
 from .words import record_again, run_address
@@ -52,7 +54,8 @@ class GraphRow(Row, kw_only=True):
 
 class RunTriage(msgspec.Struct):
     """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is between which
-    graphs. `verdict`: that of its worst graph, with how to go on; `summary`: the finding.
+    graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to go on; `summary`: the
+    finding.
     """
 
     graphs: list[GraphRow]
@@ -62,6 +65,7 @@ class RunTriage(msgspec.Struct):
     summary: str = ""
     seconds: float = 0.0
     interrupted: bool = False
+    abandoned: str = ""
     verdict: Verdict = OK
 
     @property
@@ -100,7 +104,9 @@ def rank(row: GraphRow) -> tuple[Any, ...]:
 
 def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> RunTriage:
     """Fills in `run`, `summary` and `verdict`."""
-    found.run, found.verdict = run_address(run), _worst(found)
+    given_up = [graph for graph in run.graphs() if graph.status == "skipped"]
+    found.run, found.abandoned = run_address(run), counted(len(given_up), "graph") if given_up else ""
+    found.verdict = _worst(found)
     go_on: list[str] = []
     if found.ladders:
         first = found.ladders[0]
@@ -118,6 +124,8 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
         texts = [_all_right(found, imports)]
         if any(row.judged and row.inputs != REAL for row in found.graphs):
             go_on = [record_again(run)]
+        if "--trust" in found.verdict.reason:  # the definitions that the graph needs are in the dump
+            go_on = [shlex.join(["graphdbg", "triage", found.run, *option_words(imports), "--trust"])]
     found.summary = " ".join(text for text in [*texts, _counts(found)] if text)
     verdict = found.ladders[0].verdict if found.ladders and found.ladders[0].verdict.failed else found.verdict
     found.verdict = verdict.then(*(go_on or verdict.next))
@@ -128,7 +136,7 @@ def _worst(found: RunTriage) -> Verdict:
     """The verdict on the worst graph, with its address."""
     row = next((row for row in found.graphs if row.verdict == worst(one.verdict for one in found.graphs)), None)
     if row is None:
-        return cannot_tell("no graph was judged")
+        return cannot_tell(f"no graph was judged{found.abandoned and f'; Dynamo abandoned {found.abandoned}'}")
     where = row.verdict.where if row.verdict.differs else None
     return msgspec.structs.replace(row.verdict, where=where and msgspec.structs.replace(where, graph=row.address))
 
@@ -160,4 +168,4 @@ def _counts(found: RunTriage) -> str:
         some = [row.id for row in graphs if row.verdict.verdict == verdict]
         if some:
             text += f"; {len(some)} {words} ({', '.join(some[:6])}{' ...' if len(some) > 6 else ''})"
-    return text + "."
+    return f"{text}." + (f" Left out: {found.abandoned} that Dynamo abandoned." if found.abandoned else "")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.errors import GraphdbgError, LostServer
 from ...dumps.wording import counted
 from .. import fidelity
 from ..blame.partners import compile_of, inner_graphs
@@ -186,7 +186,7 @@ class _Work:
         try:
             row = ladder.run("inductor")
         except GraphdbgError as error:
-            if isinstance(error, EnvironmentLackError) or str(error).startswith("cannot import "):
+            if isinstance(error, LostServer) or str(error).startswith("cannot import "):
                 raise  # it is the same for every graph
             return self._unjudged(graph, str(error))
         self.ladders[graph.id] = ladder
