@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.toolkit.isolation import ForkServer
@@ -26,6 +28,12 @@ at(torch.randn(4, 4), torch.tensor(2))
 for step in range(3):
     scaled(torch.randn(3), 0.5**step)
 """
+
+
+@pytest.fixture(scope="module")
+def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
+    with ForkServer(warm_inductor_cache, threads=2) as server:
+        yield server
 
 
 def test_graphs_that_dynamo_gave_up_are_left_out_and_counted(recorded_script: Callable[..., Path], server: ForkServer) -> None:

@@ -64,24 +64,29 @@ def dynamo_outputs(output_graph: Any, gm: Any) -> list[tuple[str, str]]:
 _DEEP = 6
 
 
+def _field(value: Any, name: str) -> Any:
+    """An attribute that an object of Dynamo's itself holds: some of its properties compute, and raise."""
+    return getattr(value, "__dict__", {}).get(name)
+
+
 def _named(value: Any, path: str, attributes: Any, found: dict[str, str], depth: int) -> None:
     """Adds the tensors inside one of Dynamo's variables under their keys; what has only a place in a tuple has no name."""
-    node = getattr(getattr(value, "proxy", None), "node", None)
+    node = getattr(_field(value, "proxy"), "node", None)
     if node is not None:
         if path:
             found.setdefault(node.name, path)
         return
     if depth > _DEEP or type(value).__name__ == "LazyVariableTracker":
         return
-    held = getattr(value, "items", None)
+    held = _field(value, "items")
     if isinstance(held, dict):
-        pairs = [(getattr(getattr(key, "vt", key), "value", None), item) for key, item in held.items()]
+        pairs = [(_field(_field(key, "vt") or key, "value"), item) for key, item in held.items()]
         rows = [(f"{path}[{key!r}]" if path else str(key), item) for key, item in pairs]
     elif isinstance(held, list):
-        fields = getattr(getattr(value, "tuple_cls", None), "_fields", ())
+        fields = getattr(_field(value, "tuple_cls"), "_fields", ())
         rows = [(_at(path, place, fields), item) for place, item in enumerate(held)]
     else:
-        base = getattr(value, "_base_vt", None)
+        base = _field(value, "_base_vt")
         kept = attributes.get(value) if isinstance(attributes, dict) else None
         rows = [(f"{path}.{name}" if path else str(name), item) for name, item in (kept or {}).items()]
         rows += [] if base is None else [(path, base)]

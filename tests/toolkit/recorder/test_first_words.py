@@ -73,7 +73,7 @@ def test_a_module_that_can_be_imported_is_named() -> None:
     assert "--import mypass brings it back" in unsaved.lines([SETTING])[0]
     own = unsaved.lines([{**SETTING, "module": "__main__", "what": "__main__.P", "file": "/home/ann/train.py", "line": 3}])[0]
     assert "(P, train.py:3)" in own
-    assert "--import MODULE" in own
+    assert "unless --trust brings it back from its recorded source" in own
 
 
 @pytest.mark.parametrize(
