@@ -92,10 +92,9 @@ def said(row: dict[str, Any], *words: str) -> dict[str, Any]:
 
 def add(row: dict[str, Any], name: str, graph: dict[str, Any]) -> None:
     """Adds the verdict on a graph; one that was the same as another's, or that no rung could take here, is none."""
-    record = graph if graph["verdict"] in WORDS and "record" not in graph else graph["record"]
-    if graph.get("skipped") or record.get("detail") in ("skipped", "same"):
+    if graph["verdict"] not in WORDS or graph.get("skipped") or graph.get("detail") in ("same", "skipped"):
         return
-    kept = {name: record.get(name) for name in ("verdict", "kind", "fault", "reason")}
+    kept = {name: graph.get(name) for name in ("verdict", "kind", "fault", "reason")}
     row["verdicts"].append({"by": name, "graph": graph.get("id", ""), **kept})
 
 
