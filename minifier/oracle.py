@@ -258,7 +258,8 @@ class Oracle:
             why = f"{self.options.rung} is {verdict_words.text(record)}"
             return CannotJudgeError(f"cannot judge {named}", why, "see what is missing here with graphdbg doctor", record)
         look = shlex.join(["graphdbg", "triage", named, *option_words(self.options.imports)])
-        why = answers[0].detail or "it passed"
+        why = answers[0].detail if record.verdict != "ok" or record.reason else ""
+        why = why or "it passed"
         if record.exit_code or answers[0].verdict is not Ruling.PASS:
             record = record if record.exit_code else verdict.cannot_tell(why)
             return CannotJudgeError(f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look))

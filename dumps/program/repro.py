@@ -20,7 +20,7 @@ from .case import Case, Rate
 from .endings import ending_of
 from .function import Program, program_of
 from .inputs import Source, Way, inputs_of, sidecar_bytes
-from .settings import inner_kwargs, state_of
+from .settings import inner_kwargs, sources, state_of
 from .sizes import Sizing
 from .text import CannotExpressError, blocks, broken, dotted, gap_before, indented, items, quoted
 
@@ -85,6 +85,7 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose:
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)
     state, notes, told = state_of(case)
     body = blocks(
+        *[one.program.strip() for one in sources(case)],
         case.ops.block if case.ops else "",
         program.kernels.source,
         program.source,

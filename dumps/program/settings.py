@@ -1,6 +1,7 @@
 """Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
 
-Must not import torch. A setting without a plain form (a custom pass, a callable) is named, never dropped in silence.
+Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where the user
+trusts that, else it is named, never dropped in silence.
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
 (['torch._inductor.config.cpp.simdlen = 256'], [])
@@ -9,9 +10,11 @@ Must not import torch. A setting without a plain form (a custom pass, a callable
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, cast
 
-from ..schema import Arg, GraphRecord
+from ..schema import Arg, DefinitionRecord, GraphRecord
 from ..walk import bodies
 from ..wording import counted
 from .case import Case
@@ -33,13 +36,28 @@ _SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_i
 
 def state_of(case: Case) -> tuple[list[str], list[str], list[str]]:
     """Statements that restore what was recorded, what of it has no plain form, and sentences for the head."""
-    settings, left_out = config_lines(case.record.config)
+    own = {name: text for one in sources(case) for name, text in one.values.items()}
+    settings, left_out = config_lines(case.record.config, own)
     groups, told = group_lines(case.record)
+    told += [f"It holds code of {PurePath(one.file).name}: {', '.join(one.values)}." for one in sources(case)]
     return [*settings, *random_lines(case), *ambient_lines(case), *groups], left_out, told
 
 
-def config_lines(config: Mapping[str, Mapping[str, Arg]]) -> tuple[list[str], list[str]]:
-    """Assignments that restore the recorded settings, and sentences on those that have no plain form."""
+def sources(case: Case) -> list[DefinitionRecord]:
+    """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators too."""
+    found = case.record.definitions if case.trust else []
+    whole = [one for one in found if one.program and not one.missing and "from __future__" not in one.program]
+    in_force = {f"{room}.{name}" for room, values in case.record.config.items() for name in values}
+    return [one for one in whole if not one.spaces and in_force & set(one.values)]
+
+
+def config_lines(
+    config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[str], list[str]]:
+    """Assignments that restore the recorded settings, and sentences on those that have no plain form.
+
+    `own`: setting -> expression over the user's code.
+    """
     lines: list[str] = []
     notes: list[str] = []
     for room, values in config.items():
@@ -51,6 +69,7 @@ def config_lines(config: Mapping[str, Mapping[str, Arg]]) -> tuple[list[str], li
                 notes.append(f"the setting {room}.{key}")
                 continue
             text = _setting(value)
+            text = own.get(f"{room}.{key}") if text is None else text
             if text is None:
                 notes.append(f"the setting {module}.{key}, which is no plain value")
             else:

@@ -175,7 +175,7 @@ def _description(facts: Facts) -> str:
         "",
         f"- Expected: {expected}.",
         f"- Got: {got}.",
-        f"- First failing layer: {facts.layer}.",
+        *([f"- First failing layer: {facts.layer}."] if facts.verdict.fault == "compiler" else []),
         f"- Recorded at stage `{facts.stage}`{f'; the program enters through `{facts.entry}`' if has_program else ''}.",
         f"- {reduced}",
         *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),

@@ -24,8 +24,8 @@ from ..jobs import Job, ending
 from ..room import ViewsRoom
 
 KINDS = ("values", "localize", "bisect", "triage")
-NORMAL = (0, 1)
-"""Exit codes of a command that did what it was asked: nothing fails, something does."""
+NORMAL = (0, 1, 4)
+"""Exit codes of a command that did what it was asked: nothing fails, something does, or that cannot be told."""
 INTERRUPTED = 130
 
 Data = dict[str, Any]

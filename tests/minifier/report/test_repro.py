@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from graphdbg.dumps.program.dying import death_of, telling_part
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.text import CannotExpressError
-from graphdbg.dumps.schema import Ambient, GraphRecord, InputRecord
+from graphdbg.dumps.schema import Ambient, DefinitionRecord, GraphRecord, InputRecord
 from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.signature import Signature
 
@@ -215,3 +216,15 @@ def test_a_text_that_is_no_program_is_refused() -> None:
         nested = [nested]
     with pytest.raises(CannotExpressError, match="no program"):
         first(record_of({"x": tensor(2)}, [call("y", "aten.foo.default", node("x"), nested)], ["y"]), CRASH)
+
+
+def test_a_pass_of_the_users_comes_along_where_it_is_trusted() -> None:
+    key = "post_grad_custom_post_pass"
+    program = "import torch\n\n\nclass P:\n    pass\n"
+    record = relu_record()
+    record.config = {"inductor": {key: {"opaque": ["__main__.P", "<P>"]}}}
+    record.definitions = [DefinitionRecord("__main__", "/home/ann/mine.py", program, values={f"inductor.{key}": "P()"})]
+    text = next(candidates(replace(case_of(record, ACCURACY), trust=True))).text
+    assert "class P:" in text and f"torch._inductor.config.{key} = P()" in text and "mine.py" in text
+    untrusted = first(record).text
+    assert "class P:" not in untrusted and "which is no plain value" in untrusted
