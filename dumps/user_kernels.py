@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from .schema import Arg, GraphBody, GraphRecord, NodeRecord, TritonKernel
+from .schema import Arg, DefinitionRecord, GraphBody, GraphRecord, NodeRecord, TritonKernel
 from .store import SavedGraph
+from .torchside.allowlist import is_custom
 from .walk import nodes, references, tag_of
 from .wording import counted
 
 CALL = "triton_kernel_wrapper"
+_LARGE = 2_000
 OLD = "triton_source"
 """Key in node.meta of a kernel's source, in runs of an older graphdbg."""
 
@@ -47,12 +49,37 @@ class UserKernel:
         return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + body
 
 
-def of(saved: SavedGraph) -> list[UserKernel]:
-    """In the order of their first calls. The record is read only where the graph calls one."""
+class UserSource:
+    """What was cut out of a module of the user's, which `--trust` runs; reads like a file of generated code."""
+
+    def __init__(self, definition: DefinitionRecord) -> None:
+        self.definition = definition
+        self.name = Path(definition.file).name
+        self.stem = Path(definition.file).stem
+
+    def line(self) -> str:
+        """For a list of kernels."""
+        held = [*(f"ops of {one}" for one in self.definition.spaces), *self.definition.values]
+        return f"{self.name}  (your own: {', '.join(held)})"
+
+    def read_text(self) -> str:
+        """Comments on what it is, then the program."""
+        one = self.definition
+        head = [f"cut out of your own {self.name}; --trust runs it"]
+        head += [f"{setting} = {value}" for setting, value in one.values.items()]
+        head += [f"not saved, and it cannot run without: {text}" for text in one.missing]
+        return "\n".join(f"# {line}" for line in head) + "\n\n" + (one.program or "# its source was not kept\n")
+
+
+def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
+    """In the order of their first calls, then what else `--trust` runs. The record of a large graph is read only where it calls
+    a kernel or an operator of the user's."""
     table = saved.table
-    if not any(CALL in table.strings[at] for at in set(table.target)):
+    calls = any(CALL in table.strings[at] or is_custom(table.strings[at]) for at in set(table.target))
+    if not calls and len(table.target) > _LARGE:
         return []
-    return of_record(saved.record)
+    record = saved.record
+    return [*of_record(record), *(UserSource(one) for one in record.definitions)]
 
 
 def of_record(record: GraphRecord) -> list[UserKernel]:

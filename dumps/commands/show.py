@@ -19,7 +19,7 @@ from ..output import emit, say
 from ..sidecar import Row, Table, dims_text
 from ..store import CodeFile, SavedGraph, resolve_graph
 from ..tables import Column, on_terminal, one_line, render
-from ..user_kernels import UserKernel
+from ..user_kernels import UserKernel, UserSource
 from ..wording import counted
 from .options import json_option
 from .show_node import show_node
@@ -166,7 +166,7 @@ def _code(saved: SavedGraph) -> list[tuple[str, str]]:
     return [(PROGRAM_FILE, program)]
 
 
-def _texts(files: Sequence[CodeFile | UserKernel]) -> list[tuple[str, str]]:
+def _texts(files: Sequence[CodeFile | UserKernel | UserSource]) -> list[tuple[str, str]]:
     return [(file.name, file.read_text()) for file in files]
 
 

@@ -10,7 +10,8 @@ import click
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
-from ...toolkit.commands.options import import_option, seed_option, trust_option
+from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
+from ...toolkit.imports import without_trust
 
 
 @click.command()
@@ -60,6 +61,9 @@ def report(
         )
         emit(done.as_json() if as_json else f"{done.repro}\n{done.issue}", as_json=as_json)
         return done.exit_code
+    if known is not None and not without_trust(imports):
+        imports = (*known.imports, *imports)
+        search_here(imports)
     rung = rung or (known.rung if known else "inductor")
     signature, verdict = known.signature if known and known.rung == rung else None, None
     if signature is None:

@@ -16,6 +16,7 @@ import msgspec
 
 from ...dumps.errors import UnreadableError
 from ...dumps.reading import read_bytes
+from ...toolkit.imports import without_trust
 from ...toolkit.signature import Signature
 from ...toolkit.verdict import Verdict
 from ..flaky import Rate
@@ -36,7 +37,7 @@ class CaseFile(msgspec.Struct, kw_only=True):
     """The failure of a case (None: it passes), the verdict on it, and where it came from; `original` None: not reduced.
 
     `told`: sentences about what it needs; `needs`, `unneeded`, `neighbour`: the same as data (see minified.Minified).
-    `verified`: how many of how many runs of it failed.
+    `verified`: how many of how many runs of it failed. `options`: what the search was asked with.
     """
 
     signature: Signature | None = None
@@ -51,6 +52,7 @@ class CaseFile(msgspec.Struct, kw_only=True):
     neighbour: dict[str, str] = {}
     verified: tuple[int, int] = (0, 0)
     spec: dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
     @property
     def rate(self) -> Rate | None:
@@ -59,6 +61,11 @@ class CaseFile(msgspec.Struct, kw_only=True):
         if self.original is not None:
             failing, runs = failing + self.original.failing, runs + self.original.runs
         return Rate(failing, runs) if failing else None
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that it was found with; never the trust, which the user gives each time."""
+        return without_trust(self.options.get("imports") or ())
 
     @property
     def recorded_at(self) -> str:

@@ -19,6 +19,7 @@ import click
 
 from ...dumps.commands.options import Declared, seconds_option
 from ..imports import checked, with_trust
+from ..next_command import remember
 from ..rungs import NAMES
 
 rung_option = click.option(
@@ -48,7 +49,9 @@ def import_option(before: str = "") -> Declared:
         def ready(*args: Any, imports: tuple[str, ...], **named: Any) -> Any:
             search_here(imports)
             words = named.get("graph") or named.get("words") or ""
-            return command(*args, imports=checked(imports, words if isinstance(words, str) else words[0]), **named)
+            imports = checked(imports, words if isinstance(words, str) else words[0])
+            remember(imports)
+            return command(*args, imports=imports, **named)
 
         return ready
 

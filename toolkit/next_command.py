@@ -1,0 +1,49 @@
+"""A command to paste, with the flags that the command now running was given: what was found with them is found again.
+
+One place adds them, at the end of making a `next`; who names a command says only what it is about. Imports no torch.
+
+>>> with_flags("graphdbg bisect run/0_0/forward")          # under `graphdbg triage run --import my_ops --seed 3`
+'graphdbg bisect run/0_0/forward --import my_ops --seed 3'
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import click
+from click.core import ParameterSource
+
+from .imports import option_words, with_trust
+
+_IMPORTS = "graphdbg.imports"
+_RUNS = ("import", "trust")
+_TAKES = {
+    **dict.fromkeys(("replay", "bisect", "localize"), (*_RUNS, "seed", "device", "rung")),
+    **dict.fromkeys(("triage", "check"), (*_RUNS, "seed", "device")),
+    **dict.fromkeys(("minify", "report"), (*_RUNS, "seed", "rung")),
+    "kernel": (*_RUNS, "seed"), "compile": _RUNS,
+}  # fmt: skip
+"""Command -> the flags that it takes of those that decide what is found."""
+
+
+def remember(imports: Sequence[str]) -> None:
+    """Keeps what `--import` came to for the commands that are told."""
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta[_IMPORTS] = tuple(imports)
+
+
+def with_flags(command: str, imports: Sequence[str] = ()) -> str:
+    """The command with the flags typed now that it takes and does not name itself. `imports` where nothing was typed."""
+    words = command.split()
+    takes = _TAKES.get(words[1], ()) if len(words) > 1 and words[0] == "graphdbg" else ()
+    context = click.get_current_context(silent=True)
+    known = imports if context is None else with_trust(context.meta.get(_IMPORTS, imports), bool(context.params.get("trust")))
+    more = option_words(known) if takes else []
+    for name in takes[len(_RUNS) :]:
+        if context is not None and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            more += [f"--{name}", str(context.params[name])]
+    pairs = [more[at : at + (1 if word == "--trust" else 2)] for at, word in enumerate(more) if word.startswith("--")]
+    new = [word for pair in pairs if not (pair[0] in words and (len(pair) == 1 or pair[1] in words or pair[0] != "--import"))
+           for word in pair]  # fmt: skip
+    return " ".join([command, shlex.join(new)]).rstrip()
