@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from ..dumps.errors import GraphdbgError
 from .imports import option_words, with_trust
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
 
 _IMPORTS = "graphdbg.imports"
 _RUNS = ("import", "trust")
@@ -25,6 +30,15 @@ _TAKES = {
     "kernel": (*_RUNS, "seed"), "compile": _RUNS,
 }  # fmt: skip
 """Command -> the flags that it takes of those that decide what is found."""
+
+
+def with_trust_for(saved: SavedGraph, command: str) -> str:
+    """The command with `--trust`, where that brings back what the graph needs of its own program; else "" (there is none)."""
+    try:
+        definitions = saved.record.definitions
+    except GraphdbgError:
+        return ""
+    return f"{command} --trust" if any(one.program and not one.missing for one in definitions) else ""
 
 
 def remember(imports: Sequence[str]) -> None:

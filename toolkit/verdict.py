@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .next_command import with_flags
 from .signature import Signature
 
 Word = Literal["ok", "fails", "rounding", "nondeterministic", "cannot_tell"]
@@ -100,8 +101,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         return 1 if self.failed else 4 if self.verdict in _UNDECIDED else 0
 
     def then(self, *commands: str) -> Verdict:
-        """The same with how to go on; an empty command is none."""
-        return msgspec.structs.replace(self, next=[one for one in commands if one])
+        """The same with how to go on, under the flags that are in force now; an empty command is none."""
+        return msgspec.structs.replace(self, next=[with_flags(one) for one in commands if one])
 
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for what is kept."""

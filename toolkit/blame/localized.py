@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...dumps.wording import counted
+from ..next_command import with_flags
 from ..verdict import OK, Verdict
 from ..verdict_words import headline
 
@@ -76,7 +77,7 @@ class Localized(msgspec.Struct):
         if self.compiles:
             parts.append(f"{counted(self.compiles, 'compile')} (at most {self.budget}), {self.seconds:.0f} s.")
         if self.next:
-            parts.append(f"Next: {self.next}")
+            parts.append(f"Next: {with_flags(self.next)}")
         return " ".join(part for part in parts if part)
 
 

@@ -8,6 +8,7 @@ import click
 
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.output import emit, say
+from ..next_command import with_flags
 from ..verdict_words import PROBES, first_line
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
@@ -66,7 +67,7 @@ def _show(result: Bisection, as_json: bool) -> None:
         )
     lines += [f"stopped      {result.stopped}"] if result.stopped else []
     lines += [f"note         {note}" for note in result.notes]
-    lines += [f"next         {result.next}"] if result.next else []
+    lines += [f"next         {with_flags(result.next)}"] if result.next else []
     emit("\n".join(lines), as_json=False)
 
 

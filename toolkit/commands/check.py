@@ -10,6 +10,7 @@ from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
+from ..next_command import with_flags, with_trust_for
 from ..verdict import exit_code, worst
 from ..verdict_words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
@@ -76,7 +77,7 @@ def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: 
     try:
         checkup = run(saved, server, **options)
     except GraphdbgError as error:
-        if alone:
+        if isinstance(error, UsageError) or (alone and not with_trust_for(saved, "graphdbg check")):
             raise
         checkup = Checkup(cannot=str(error).splitlines()[0])
     if not alone:
@@ -107,11 +108,12 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
     emit(first_line(verdict, len(alike), len(rows)) + "\n", as_json=False)
     width = max(len(saved.id) for saved, _ in ranked)
     from ..debug_nop.findings import origins, sentence
+    from ..triage.words import address
 
     for saved, checkup in ranked:
         emit(f"{saved.id:<{width}}  {checkup.headline}", as_json=False)
         for origin in origins(checkup.findings):
             emit(f"{'':<{width}}  {sentence(origin)}", as_json=False)
-    bad = [saved.id for saved, checkup in ranked if checkup.verdict.failed]
-    first = f"; look at graphdbg check {bad[0]} first" if bad else ""
+    bad = [saved for saved, checkup in ranked if checkup.verdict.failed]
+    first = f"; look at {with_flags(f'graphdbg check {address(bad[0])}')} first" if bad else ""
     say(f"{counted(len(ranked), 'graph')}, {len(bad)} with mismatches{first}")

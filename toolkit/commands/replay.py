@@ -12,6 +12,7 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .. import verdict_words
+from ..next_command import with_flags, with_trust_for
 from ..verdict import abandoned, cannot_tell, worst
 from ..verdict_words import first_line, headline, whose_nan
 from .options import device_option, import_option, limit_option, rung_option, seed_option, trust_option
@@ -101,14 +102,16 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
 def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool, as_lines: bool = False) -> Outcome:
     from ..outcome import Outcome
     from ..replay import replay as run
+    from ..triage.words import address
 
     try:
         given_up = saved.status == "skipped"
         outcome = Outcome(abandoned(saved.error)) if given_up else run(saved, **options, outputs=False, server=server)
     except GraphdbgError as error:
-        if not tell:
+        again = with_trust_for(saved, f"graphdbg replay {address(saved)}")
+        if isinstance(error, UsageError) or (not tell and not again):
             raise
-        outcome = Outcome(cannot_tell(str(error)), rung=options["rung"])
+        outcome = Outcome(cannot_tell(str(error)).then(again), rung=options["rung"])
     if as_lines:
         emit({"event": "graph", **_row(saved, outcome)}, as_json=True)
     elif tell:
@@ -162,6 +165,7 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
         lines.append(f"nan        {found}")
     lines += [f"note       {note}" for note in outcome.notes]
+    lines += [f"next       {command}" for command in outcome.verdict.next]
     if stats:
         from ..node_stats import table
 
@@ -185,8 +189,14 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
         emit(line, as_json=False)
         if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
             emit(f"{'':<{width}}  {found}", as_json=False)
-    bad = [saved.id for saved, outcome in judged if outcome.verdict.failed]
-    say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {bad[0]} first" if bad else ""))
+    bad = [saved for saved, outcome in judged if outcome.verdict.failed]
+    say(f"{counted(len(judged), 'graph')}, {len(bad)} failing" + (f"; look at {_again(bad[0])} first" if bad else ""))
+
+
+def _again(saved: SavedGraph) -> str:
+    from ..triage.words import address
+
+    return with_flags(f"graphdbg replay {address(saved)}")
 
 
 STAGES = {
