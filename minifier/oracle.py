@@ -256,7 +256,8 @@ class Oracle:
             return DoesNotFailError(what, failing.signature, "leave that out to minify this failure", record)
         if record.skipped:
             why = f"{self.options.rung} is {verdict_words.text(record)}"
-            return CannotJudgeError(f"cannot judge {named}", why, "see what is missing here with graphdbg doctor", record)
+            doctor = "graphdbg doctor"
+            return CannotJudgeError(f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor))
         look = shlex.join(["graphdbg", "triage", named, *option_words(self.options.imports)])
         why = answers[0].detail if record.verdict != "ok" or record.reason else ""
         why = why or "it passed"

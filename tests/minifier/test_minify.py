@@ -70,7 +70,7 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert told["signature"]["kind"] == "accuracy"
     assert told["original"]["nodes"] == len(gm.graph.nodes)
     assert told["record"] == result.verdict.plain()
-    assert (result.record.verdict, result.record.kind, result.record.layer) == ("fails", "wrong_numbers", "inductor")
+    assert (result.verdict.verdict, result.verdict.kind, result.verdict.layer) == ("fails", "wrong_numbers", "inductor")
     assert load_graph(tmp_path / "out").record.config == {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}}
     assert told["needs"] == result.needs
     verdicts = {(row["what"], row["value"]): row["verdict"] for row in result.needs}
