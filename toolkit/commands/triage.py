@@ -65,7 +65,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
 
 
 @click.command(cls=_Command)
-@click.option("--all", "go_on", is_flag=True, help="Go on after the first rung that fails.")
+@click.option("--all", "go_on", is_flag=True, help="Every rung, and on after the first that fails.")
 @seed_option
 @device_option
 @limit_option("Seconds that one rung (default 300) or one run of a script may take.", default=None)
@@ -79,7 +79,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     metavar="DIR",
     help="For a script: the folder of what each run printed. Default: graphdbg-triage-N.",
 )
-@click.option("--rungs", metavar="A,B,...", help="Only these rungs of the ladder, for RUN/ID.")
+@click.option("--rungs", metavar="A,B,...", help="Only these rungs; by default those that the run used.")
 @json_option()
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md).")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
@@ -112,20 +112,20 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
     found = resolve(name)
     if isinstance(found, SavedGraph):
         raise SystemExit(_one(found, as_json, as_lines, options))
-    if options["rungs"]:
-        raise UsageError("--rungs is for one graph", f"{name} is a run", f"name one as {name}/ID")
     raise SystemExit(_run(found, as_json, as_lines, options))
 
 
 def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
     from ..triage.ladder import DEFAULT_LIMIT_S
+    from ..triage.ladder import chosen as climbed
     from ..triage.ladder import triage as climb
     from ..triage.records import inputs_given
     from ..triage.words import address
 
     rungs = chosen(options["rungs"])
     if as_lines:
-        start = {"event": "start", "graph": address(saved), "rungs": list(rungs), "inputs": inputs_given(saved)}
+        asked = climbed(saved, rungs, all=options["go_on"])
+        start = {"event": "start", "graph": address(saved), "rungs": asked, "inputs": inputs_given(saved)}
         emit(start, as_json=True)
     found = climb(
         saved, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
@@ -138,12 +138,12 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
 
 
 def chosen(text: str | None) -> tuple[str, ...]:
-    """The rungs that `--rungs` names, all without it. Raises UsageError for a name that is none."""
+    """The rungs that `--rungs` names, none without it. Raises UsageError for a name that is none."""
     from ..rungs import NAMES
     from ..rungs import rung as known
 
     if text is None:
-        return NAMES
+        return ()
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         known(name)
@@ -163,6 +163,7 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
         run, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
         all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
+        rungs=chosen(options["rungs"]),
     )  # fmt: skip
     both = zip(found.ladders, found.boundaries, strict=True)
     tables = [run_table(found), *(f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both)]
@@ -236,10 +237,14 @@ def ladder_table(found: Triage) -> str:
     """The rows as a table."""
     columns = [Column("rung", style="bold"), *_JUDGED, Column("peak", right=True, expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
+    run = [row for row in found.rows if row.notes]
+    common = [note for note in run[0].notes if all(note in row.notes for row in run)] if len(run) > 1 else []
     for row in found.rows:
         peak = size_text(row.peak_bytes) if row.peak_bytes else ""
-        cells.append((row.rung, *_judged(row, ran=bool(peak)), peak, _said(row)))
-    return render(columns, cells, terminal=on_terminal())
+        notes = [note for note in row.notes if note not in common]
+        said_of = one_line("; ".join([part for part in (said(row.verdict, row.reason), *notes) if part]), 160)
+        cells.append((row.rung, *_judged(row, ran=bool(peak)), peak, said_of))
+    return "\n".join([render(columns, cells, terminal=on_terminal()), *(f"note: {note}" for note in common)])
 
 
 _JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", right=True), Column("seconds", right=True))
@@ -248,10 +253,6 @@ _JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", rig
 def _judged(row: Row | GraphRow, *, ran: bool) -> tuple[str, ...]:
     """The cells of a judgement."""
     return word(row.verdict), number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if ran else ""
-
-
-def _said(row: Row) -> str:
-    return one_line("; ".join([part for part in (said(row.verdict, row.reason), *row.notes) if part]), 160)
 
 
 def _tell(row: Row) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...dumps.errors import GraphdbgError
 from ..isolation import ForkServer, opened
 from ..replay import How, replay
 from ..rungs import NAMES, warmth
@@ -34,20 +35,22 @@ Told = Callable[[Row], object]
 def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S,
            all: bool = False, imports: Sequence[str] = (), server: ForkServer | None = None,
            max_time_s: float | None = None, told: Told | None = None, begun: Callable[[str], object] | None = None,
-           rungs: Sequence[str] = NAMES) -> Triage:  # fmt: skip
+           rungs: Sequence[str] = ()) -> Triage:  # fmt: skip
     """Runs a saved graph up the ladder and says which rung fails first.
 
     `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped,
-    never a hang. `all`: go on after the first failing rung. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is
-    called with each row, `begun` with the name of a rung that is about to be run. `rungs`: only these, in the ladder's order.
+    never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's order; by default
+    those that the run used. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with each row, `begun` with
+    the name of a rung that is about to be run.
     Raises GraphdbgError for a graph that cannot be loaded.
     """
     if saved.status == "skipped":
         verdict = abandoned(saved.error)
         return Triage([], graph=address(saved), summary=f"Nothing was judged: {verdict.reason}.", verdict=verdict)
-    with opened(server, warmth(*rungs)) as used:
+    wanted = chosen(saved, rungs, all=all)
+    with opened(server, warmth(*wanted)) as used:
         ladder = Ladder(saved, used, How(seed, device, limit_s, imports), max_time_s=max_time_s)
-        for rung in (name for name in NAMES if name in rungs):
+        for rung in wanted:
             if begun is not None:
                 begun(rung)
             row = ladder.climb(rung, all=all)
@@ -55,6 +58,22 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
                 told(row)
         ladder.forget()
         return ladder.found()
+
+
+def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -> list[str]:
+    """The rungs to climb, in order: those asked for, all of them, or those that the run used."""
+    if rungs or all:
+        return [name for name in NAMES if name in (rungs or NAMES)]
+    used = {"eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"}
+    try:
+        kwargs, config = saved.record.compile_kwargs, saved.record.config.get("inductor", {})
+    except GraphdbgError:
+        return [name for name in NAMES if name in used]
+    if kwargs.get("cudagraphs") is True or config.get("triton.cudagraphs") is True:
+        used.add("inductor_cudagraphs")
+    if kwargs.get("aot_mode") is True:
+        used.add("aot_inductor")
+    return [name for name in NAMES if name in used]
 
 
 class Ladder:

@@ -24,11 +24,10 @@ from .. import fidelity
 from ..blame.partners import compile_of, inner_graphs
 from ..isolation import ForkServer, opened
 from ..replay import How
-from ..rungs import NAMES
 from ..suspects import suspects, triggered
 from ..verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, worst
 from ..verdict_words import word
-from .ladder import DEFAULT_LIMIT_S, Ladder
+from .ladder import DEFAULT_LIMIT_S, Ladder, chosen
 from .ranking import GraphRow, RunTriage, rank, run_concluded
 from .records import Row, Triage, inputs_given
 from .words import address
@@ -101,15 +100,16 @@ Heard = Callable[[str, "GraphRow | Row"], object]
 
 def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, all: bool = False,
                imports: Sequence[str] = (), server: ForkServer | None = None, max_time_s: float = DEFAULT_TIME_S,
-               told: Told = lambda text: None, heard: Heard = lambda graph, row: None) -> RunTriage:  # fmt: skip
+               told: Told = lambda text: None, heard: Heard = lambda graph, row: None,
+               rungs: Sequence[str] = ()) -> RunTriage:  # fmt: skip
     """Judges the graphs of a run under Inductor and explains the worst failures.
 
     `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then, `heard` each
-    row. After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError where no fork server can
-    live.
+    row; `rungs`: those of the ladders, by default what the run used. After Ctrl-C what was found so far is returned,
+    `interrupted`. Raises EnvironmentLackError where no fork server can live.
     """
     with opened(server) as used:
-        work = _Work(run, used, How(seed, device, limit_s, imports), max_time_s, told, heard)
+        work = _Work(run, used, How(seed, device, limit_s, imports), max_time_s, told, heard, rungs)
         interrupted = False
         try:
             work.screen()
@@ -140,8 +140,10 @@ class _Work:
     """One triage of a run with its clock."""
 
     def __init__(
-        self, run: Run, server: ForkServer, how: How, max_time_s: float, told: Told, heard: Heard = lambda graph, row: None
-    ) -> None:
+        self, run: Run, server: ForkServer, how: How, max_time_s: float, told: Told, heard: Heard = lambda graph, row: None,
+        rungs: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.rungs = rungs
         self.run, self.server, self.how, self.max_time_s, self.told, self.heard = run, server, how, max_time_s, told, heard
         self.rows: list[GraphRow] = []
         self.ladders: dict[str, Ladder] = {}
@@ -228,7 +230,7 @@ class _Work:
         _, graph, boundary = self.narrowed(row)
         ladder = self.ladders[graph.id]
         ladder.max_time_s, ladder.began = self.left_s(), time.monotonic()
-        for rung in NAMES:
+        for rung in chosen(graph, self.rungs, all=all):
             self.heard(graph.id, ladder.climb(rung, all=all))
         ladder.forget()
         self.found.append(ladder.found())

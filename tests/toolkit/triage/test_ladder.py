@@ -21,7 +21,7 @@ from graphdbg.toolkit.outcome import Outcome, OutputError
 from graphdbg.toolkit.replay import How
 from graphdbg.toolkit.rungs import NAMES
 from graphdbg.toolkit.signature import Signature
-from graphdbg.toolkit.triage.ladder import Ladder
+from graphdbg.toolkit.triage.ladder import Ladder, chosen
 from graphdbg.toolkit.triage.ranking import GraphRow, rank
 from graphdbg.toolkit.triage.records import Row, Triage, row_of
 from graphdbg.toolkit.triage.run import triage_run
@@ -30,7 +30,8 @@ from graphdbg.toolkit.verdict import OK
 from graphdbg.toolkit.verdict_words import word
 
 WRONG = verdict.judged(Signature("accuracy", "compare", size=0.03), "inductor")
-CHEAP = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
+CLIMBED = ["eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"]
+"""What a run with no setting of its own used."""
 
 
 @pytest.mark.parametrize(
@@ -47,11 +48,11 @@ CHEAP = ("eager", "nop", "decomposed", "inductor_nofuse", "inductor")
 def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: str, first: str) -> None:
     found = graphdbg.triage(load_graph(recorded / "0_0/dynamo"), imports=[fault], server=server)
     assert found.first_failing == first, found
-    assert [row.rung for row in found.rows] == list(NAMES)
-    place = NAMES.index(first)
-    for row in found.rows[:place]:  # its kernels for a GPU share what is wrong in Inductor's passes
-        assert row.passed or (row.verdict.skipped and row.reason) or row.rung == "triton_interpret", row
-    assert all(found.row(name).passed for name in CHEAP[: CHEAP.index(first)])
+    assert [row.rung for row in found.rows] == CLIMBED
+    place = CLIMBED.index(first)
+    for row in found.rows[:place]:
+        assert row.passed or (row.verdict.skipped and row.reason), row
+    assert all(found.row(name).passed for name in CLIMBED[:place])
     row = found.row(first)
     assert row.verdict.kind in ("wrong_numbers", "nan")
     assert row.seconds > 0
@@ -122,6 +123,21 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     assert set(found["rows"][0]) >= {"rung", "verdict", "error", "seconds", "eager_error", "peak_bytes", "reason", "signature"}
 
 
+def test_the_ladder_climbs_what_the_run_used(recorded: Path) -> None:
+    saved = load_graph(recorded / "0_0/inference")
+    assert chosen(saved) == CLIMBED
+    assert chosen(saved, ["inductor", "nop"]) == ["nop", "inductor"]
+    assert chosen(saved, all=True) == list(NAMES)
+    saved.record.config.setdefault("inductor", {})["triton.cudagraphs"] = True
+    assert chosen(saved) == [*CLIMBED, "inductor_cudagraphs"]
+
+
+def test_a_note_that_holds_for_all_rungs_is_told_once() -> None:
+    rows = [Row("eager", notes=["drawn anew"]), Row("inductor", notes=["drawn anew", "traced again"])]
+    table = command.ladder_table(Triage(rows))
+    assert (table.count("drawn anew"), table.count("traced again")) == (1, 1)
+
+
 def test_two_names_are_refused() -> None:
     assert isinstance(CliRunner().invoke(command.triage, ["one", "two"]).exception, UsageError)
 
@@ -186,5 +202,5 @@ def test_a_run_is_told_graph_by_graph(recorded: Path, server: ForkServer, monkey
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["event"] for line in lines] == ["graph", "end"]
     assert (lines[0]["id"], lines[0]["verdict"], lines[-1]["failing"]) == ("0_0/dynamo", "ok", [])
-    assert isinstance(CliRunner().invoke(command.triage, [str(recorded), "--rungs", "eager"]).exception, UsageError)
+    assert isinstance(CliRunner().invoke(command.triage, [str(recorded), "--rungs", "egaer"]).exception, UsageError)
     assert isinstance(CliRunner().invoke(replay, [str(recorded), "--values"]).exception, UsageError)
