@@ -77,7 +77,8 @@ class _Cutting:
             return None
         for unit in roots:
             self._take(unit, "")
-        ordered = sorted(self.taken, key=lambda one: (len(one.scopes) > 1, one.node.lineno))
+        later = [one for one in roots if not _makes(one.node)]  # what is registered for an operator comes after the operator
+        ordered = sorted(self.taken, key=lambda one: (one in later, len(one.scopes) > 1, one.node.lineno))
         statements = [self._text(one.node) for one in ordered]
         future = [ast.unparse(one) for one in self.scope if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
         imports = sorted(self.imports, key=lambda one: (one.startswith("from "), one))
@@ -213,6 +214,14 @@ def _is_choice(statement: ast.stmt) -> bool:
 
 def _defines(statement: ast.stmt) -> bool:
     return isinstance(statement, (*_SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Pass, ast.Raise))
+
+
+def _makes(statement: ast.stmt) -> bool:
+    """Whether a registration makes an operator, or a library of operators."""
+    heads = [*getattr(statement, "decorator_list", []), *([found] if (found := getattr(statement, "value", None)) else [])]
+    functions = [one.func if isinstance(one, ast.Call) else one for one in heads]
+    words = {getattr(one, "attr", getattr(one, "id", "")) for one in functions}
+    return not words.isdisjoint(("custom_op", "triton_op", "define", "Library"))
 
 
 def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collection[str]) -> bool:

@@ -48,6 +48,7 @@ class Learnt:
 @impl(lib, "double", "CPU")
 def double(x): return helper(x) if triton else x
 torch.library.register_autograd("mine::double", lambda ctx, g: g * 2)
+torch.library.register_autograd("mine::inner", lambda ctx, g: g * 2)
 if __name__ == "__main__":
     main()
 """
@@ -62,6 +63,8 @@ def test_operators_and_what_they_use() -> None:
     for wanted in ('Library("mine", "DEF")', "lib.define", "def double", "def inner", "inner.register_fake", "TABLE =", "SCALE =",
                    "def helper", "register_autograd", "import triton"):  # fmt: skip
         assert wanted in made.program, wanted
+    assert made.program.index("def inner") < made.program.index('register_autograd("mine::inner"')
+    assert made.program.index("lib.define") < made.program.index("def double")
     for left_out in ("train", "main()", "Swap", "backward", "import sys"):
         assert left_out not in made.program, left_out
 
