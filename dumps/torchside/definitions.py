@@ -82,15 +82,22 @@ def _home(value: Any) -> Any:
     return value if hasattr(value, "__qualname__") else type(value)
 
 
-def _own_files() -> Iterator[tuple[str, str]]:
+def _own_files() -> list[tuple[str, str]]:
     """(module, file) of the modules of this process that are no library's."""
+    return _files_of(len(sys.modules))
+
+
+@functools.lru_cache(1)
+def _files_of(count: int) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__dict__", {}).get("__file__")
         if not isinstance(file, str) or not file.endswith(".py") or name.partition(".")[0] in _RESERVED:
             continue
         file = os.path.abspath(file)  # noqa: PTH100  only the text of a path is wanted
         if known(file) is None:
-            yield name, file
+            found.append((name, file))
+    return found
 
 
 @functools.cache
