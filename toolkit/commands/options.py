@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from ...dumps.commands.options import Declared, seconds_option
+from ...dumps.output import say
 from ..imports import checked, with_trust
 from ..next_command import remember
 from ..rungs import NAMES
@@ -34,8 +35,20 @@ device_option = click.option("--device", metavar="DEVICE", help="Move graph and 
 
 
 def limit_option(help: str, default: float | None = 600.0) -> Declared:
-    """`--limit`, the seconds of one child, which the command gets as `limit_s`."""
-    return seconds_option("--limit", "limit_s", help=help, default=default)
+    """`--limit`, the seconds of one child, which the command gets as `limit_s`; a line on stderr now and then while it waits."""
+
+    def declared(command: Callable[..., Any]) -> Callable[..., Any]:
+        @seconds_option("--limit", "limit_s", help=help, default=default)
+        @functools.wraps(command)
+        def ready(*args: Any, **named: Any) -> Any:
+            from ..isolation.heartbeat import beating
+
+            with beating(say):
+                return command(*args, **named)
+
+        return ready
+
+    return declared
 
 
 def import_option(before: str = "") -> Declared:

@@ -28,6 +28,7 @@ import msgspec
 from ...dumps.errors import EnvironmentLackError
 from . import cache, child, folders
 from .child import WARM
+from .heartbeat import waited
 from .processes import default_memory_bytes
 from .protocol import Answer, Asked, Events, Failure, Frames, Query, Ready, frame_of
 
@@ -91,7 +92,9 @@ class Pending(Asked):
         self._coming.put(None)  # for whoever asks again
 
     def answer(self, timeout_s: float | None = None) -> Answer:
-        if not self._done.wait(timeout_s):
+        if timeout_s is None:
+            waited(self._done, self.query.function, self.query.payload, self.query.limit_s)
+        elif not self._done.wait(timeout_s):
             raise TimeoutError(f"no answer from the fork server after {timeout_s} s")
         assert self._answer is not None
         return self._answer

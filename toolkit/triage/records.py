@@ -152,14 +152,18 @@ REAL = "recorded inputs"
 
 
 def inputs_given(saved: SavedGraph) -> str:
-    """ "recorded inputs", or how many tensors were synthesised and the policy that left them out."""
+    """ "recorded inputs" where every tensor's bytes were kept; else how many tensors were synthesised, and the policy that left
+    them out."""
     try:
         record = saved.inputs_record
-        inputs = record.inputs if record is not None else saved.record.inputs
+        seen = {} if record is None else {one.name: one for one in record.inputs}
+        placeholders = [node for node in saved.record.graph.nodes if node.op == "placeholder"]
     except GraphdbgError:
         return "inputs that cannot be read"
-    tensors = [one for one in inputs if isinstance(one.value, TensorValue)]
-    made_up = [one for one in tensors if one.stored is None]
+    values = {node.name: seen[node.name].value if node.name in seen else node.value for node in placeholders}
+    tensors = [name for name, value in values.items() if isinstance(value, TensorValue) and 0 not in value.shape]
+    kept = {name for name, one in seen.items() if one.stored is not None and one.stored.storage}
+    made_up = [name for name in tensors if name not in kept]
     if not made_up:
         return REAL
     policy = f"recorded with --inputs {record.policy}" if record is not None else "it was never seen to run"

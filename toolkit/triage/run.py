@@ -81,10 +81,18 @@ def _fingerprint(graphs: list[SavedGraph]) -> str:
             record = graph.record
             seen.update("\n".join([record.stage, *fidelity.graph_lines(record)]).encode())
             kwargs = {name: value for name, value in record.compile_kwargs.items() if name != "graph_id"}
-            seen.update(msgspec.json.encode([kwargs, record.config, record.ambient], order="deterministic"))
+            given = [node.value for node in record.graph.nodes if node.op == "placeholder"] + _met(graph)
+            seen.update(msgspec.json.encode([kwargs, record.config, record.ambient, given], order="deterministic"))
     except GraphdbgError:
         return ""
     return seen.hexdigest()
+
+
+def _met(graph: SavedGraph) -> list[Any]:
+    """How its inputs came in a real execution: form, `requires_grad` and who shares memory, not the numbers in them."""
+    record = graph.inputs_record
+    inputs = [] if record is None else record.inputs
+    return [[one.role, one.value, one.stored is not None and one.stored.parameter] for one in inputs]
 
 
 DEFAULT_TIME_S = 600.0

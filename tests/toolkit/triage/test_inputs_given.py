@@ -1,0 +1,55 @@
+"""What is said of a graph's inputs, when two graphs are the same, and that a command that waits says so."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphdbg
+from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.isolation import heartbeat
+from graphdbg.toolkit.triage.records import REAL, inputs_given
+from graphdbg.toolkit.triage.run import candidates
+
+
+def _recorded(folder: Path, policy: str) -> Path:
+    torch.compiler.reset()
+    layer = torch.nn.Linear(3, 3)
+    compiled = [
+        torch.compile(one, backend="aot_eager")
+        for one in (lambda x: layer(x).sin(), lambda x: layer(x).sin(), lambda x: layer(x).sin())
+    ]
+    with graphdbg.record(str(folder), inputs=policy):
+        for function, requires_grad in zip(compiled, (False, False, True), strict=True):
+            function(torch.ones(3, requires_grad=requires_grad))
+    return folder
+
+
+def test_a_parameter_without_its_bytes_is_made_up(tmp_path: Path) -> None:
+    for policy, real in (("index", False), ("first", True)):
+        graph = next(one for one in open_run(_recorded(tmp_path / policy, policy)).graphs() if one.stage == "dynamo")
+        assert (inputs_given(graph) == REAL) is real, inputs_given(graph)
+
+
+def test_the_same_graph_has_the_same_requires_grad(tmp_path: Path) -> None:
+    first, second, third = candidates(open_run(_recorded(tmp_path / "run", "index")), ())
+    assert second.same_as == first.graph.id
+    assert not third.same_as
+
+
+def test_lines_come_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
+    done = threading.Event()
+    lines: list[str] = []
+
+    def tell(text: str) -> None:
+        lines.append(text)
+        if len(lines) == 2:
+            done.set()
+
+    with heartbeat.beating(tell):
+        heartbeat.waited(done, "package.task:run", {"path": "/r/pid1/graphs/0_0/forward", "rung": "inductor"}, 300.0)
+    assert lines == ["inductor of 0_0/forward: 0 s so far, 300 s at most"] * 2
